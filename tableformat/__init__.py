@@ -1,0 +1,1 @@
+"""Tables of immutable Parquet blocks: the model, the storage and the native format."""

@@ -1,0 +1,120 @@
+"""Every error that tblctl raises, grouped by what the caller does next.
+
+    TblctlError
+    ├── InputError                 fix the input (exit 2 where it is the command's wording, else 1)
+    ├── StorageError               retry, or mend the storage: nothing was changed
+    ├── ConflictError              plan again from the newest snapshot
+    ├── CommitOutcomeUnknownError  look before trying again: the commit may or may not have happened
+    ├── CorruptTableError          the data is damaged: nothing was deleted
+    └── InternalError              a bug in tblctl
+
+Messages name the object, what was expected and what to do. Instances pickle with their details, since Spark ships
+them between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TblctlError(Exception):
+    """Base of all errors. `details` holds what a program may want to read (never secrets)."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.details))
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _rebuild(kind: type[TblctlError], message: str, details: dict[str, Any]) -> TblctlError:
+    return kind(message, **details)
+
+
+class InputError(TblctlError):
+    """The caller's input is at fault; the same call will fail again."""
+
+
+class InvalidOptionError(InputError):
+    """An option's name or value is wrong; the message lists every problem at once."""
+
+
+class InvalidSchemaError(InputError):
+    """A schema, or a change of one, is not possible; the message lists every problem at once."""
+
+
+class UnsupportedTypeError(InvalidSchemaError):
+    """A column's type cannot be stored."""
+
+
+class UnknownColumnError(InvalidSchemaError):
+    """A name that no column has."""
+
+
+class SchemaMismatchError(InvalidSchemaError):
+    """Data does not fit the table's schema; `details["differences"]` lists every difference."""
+
+
+class InvalidKeyError(InputError):
+    """A cluster key's term is wrong, or its column has no order."""
+
+
+class InvalidPredicateError(InputError):
+    """A condition cannot be understood; `details["position"]` is its 0-based offset in the text, where known."""
+
+
+class InvalidDataError(InputError):
+    """Input data is unreadable or breaks a rule of the schema, such as a null in a non-nullable column."""
+
+
+class TableNotFoundError(InputError):
+    """There is no table at the location."""
+
+
+class TableExistsError(InputError):
+    """The location already holds a table or other objects."""
+
+
+class SnapshotNotFoundError(InputError):
+    """A sequence, timestamp or tag that names no readable snapshot."""
+
+
+class AccessDeniedError(InputError):
+    """The storage refused the credentials, or they lack a permission."""
+
+
+class UnsupportedBackendError(InputError):
+    """The storage has no atomic create, so commits would not be safe there; or its driver is not installed."""
+
+
+class UnsupportedFormatError(InputError):
+    """The table was written in a newer format version than this tblctl reads."""
+
+
+class StorageError(TblctlError):
+    """The storage failed: unreachable, full or broken. Nothing was changed; retrying may help."""
+
+
+class ObjectNotFoundError(StorageError):
+    """An object that should exist is missing."""
+
+
+class ConflictError(TblctlError):
+    """Another writer replaced the same blocks again and again; plan again from the newest snapshot."""
+
+
+class CommitOutcomeUnknownError(TblctlError):
+    """The reply to a commit was lost and reading back failed; `details["commit_id"]` tells what to look for."""
+
+
+class CorruptTableError(TblctlError):
+    """An object of the table is damaged or breaks the format; the message names it."""
+
+
+class InternalError(TblctlError):
+    """A rule of tblctl's own was broken: a bug here, please report it."""

@@ -1,0 +1,1 @@
+"""What a table is: schema, cluster key, options, snapshots, segments, blocks. Values only, no I/O."""

@@ -1,0 +1,1 @@
+"""The native table format: snapshots, segments and blocks as objects under one root."""

@@ -1,0 +1,1 @@
+"""Conditions on rows: SQL in, block pruning and row masks out."""
