@@ -1,0 +1,88 @@
+# Every target makes the environment that it needs from tests/constraints.txt: python3 >= 3.11 with venv and pip is enough.
+#   make demo      a table through its life, on real TPC-H rows
+#   make test      all tests that this machine can run; what is skipped is printed with its reason
+#   make lint      ruff, and mypy --strict over the package as it is installed
+#   make bench     the benchmarks; results as text in benchmarks/results/
+#   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
+#   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
+PYTHON ?= python3
+INSTALL ?= editable
+PYTEST_ARGS ?= -n auto
+CONSTRAINTS := tests/constraints.txt
+LAYERS := api cli merger metrics selector tableformat
+SOURCES := $(shell find $(LAYERS) -name '*.py' 2>/dev/null)
+PIP_FLAGS := --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
+VENV := .venv
+WHEEL_VENV := .venv-wheel
+BARE_VENV := .venv-bare
+ifeq ($(INSTALL),wheel)
+TEST_VENV := $(WHEEL_VENV)
+else
+TEST_VENV := $(VENV)
+endif
+
+.PHONY: demo test lint format bench wheel check-wheel minio constraints clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/demo.sh
+
+# The folders of the checkout are not called tblctl, so `import tblctl` can only find what is installed in the
+# environment: the editable one, or the wheel.
+test: $(TEST_VENV)/.installed
+	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# mypy cannot follow folders mapped in pyproject.toml, so it reads a tree of links with the installed names.
+lint: $(VENV)/.installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	rm -rf build/typed && mkdir -p build/typed
+	$(VENV)/bin/python scripts/link_package.py build/typed
+	MYPYPATH=build/typed $(VENV)/bin/mypy --package tblctl
+
+format: $(VENV)/.installed
+	$(VENV)/bin/ruff check --fix-only .
+	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.installed
+	$(VENV)/bin/python -m benchmarks
+
+wheel: dist/.built
+
+dist/.built: $(VENV)/.installed pyproject.toml README.md LICENSE $(SOURCES)
+	rm -rf dist build/lib build/bdist.*
+	$(VENV)/bin/python -m build --wheel --outdir dist .
+	touch $@
+
+# With its declared dependencies only, the wheel imports whole and the command works.
+check-wheel: dist/.built
+	rm -rf $(BARE_VENV)
+	$(PYTHON) -m venv $(BARE_VENV)
+	$(BARE_VENV)/bin/pip install $(PIP_FLAGS) dist/*.whl
+	$(BARE_VENV)/bin/python scripts/check_wheel.py
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) scripts/check_python.py
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install $(PIP_FLAGS) --editable '.[dev,test]'
+	touch $@
+
+$(WHEEL_VENV)/.installed: dist/.built $(CONSTRAINTS)
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/pip install $(PIP_FLAGS) "$$(ls $(CURDIR)/dist/*.whl)[test]"
+	$(WHEEL_VENV)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall dist/*.whl
+	touch $@
+
+minio:
+	bash scripts/install_minio.sh
+
+# Resolve everything anew and write down what was chosen.
+constraints:
+	rm -rf build/constraints
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/pip install --quiet --editable '.[dev,test]'
+	{ sed -n '/^#/p' $(CONSTRAINTS); build/constraints/bin/pip freeze --exclude-editable | sort --ignore-case; } > build/constraints.txt
+	mv build/constraints.txt $(CONSTRAINTS)
+
+clean:
+	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,1 @@
+"""Tables of immutable Parquet blocks on object storage."""

@@ -1,0 +1,7 @@
+"""The command's entry point."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """Run."""

@@ -1,0 +1,34 @@
+"""Prove the installed wheel with nothing but its declared dependencies: every module imports, the command works."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import tblctl
+
+TEXT_LIMIT_SECONDS = 60
+
+
+def main() -> None:
+    """Exit with a message on the first thing that is wrong."""
+    folder = Path(tblctl.__file__).parent
+    if "site-packages" not in folder.parts:
+        sys.exit(f"not an installed wheel: {folder}")
+    if not (folder / "py.typed").is_file():
+        sys.exit("py.typed is not in the wheel: type checkers would ignore the hints")
+    names = sorted(module.name for module in pkgutil.walk_packages(tblctl.__path__, "tblctl."))
+    for name in names:
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+    command = Path(sys.executable).with_name("tblctl")
+    subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL, timeout=TEXT_LIMIT_SECONDS)
+    subprocess.run([command, "--version"], check=True, timeout=TEXT_LIMIT_SECONDS)
+    print(f"the wheel imports whole ({len(names)} modules) and its command works, without extras")
+
+
+if __name__ == "__main__":
+    main()

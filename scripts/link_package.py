@@ -1,0 +1,24 @@
+"""Make a folder in which the package lies as it is installed, of links to the layer folders, for mypy."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def link(target: Path, *, root: Path) -> None:
+    """Fill `target` with `tblctl/`: api's files, and one link for every other folder that pyproject.toml maps."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = dict(settings["package-dir"])
+    package = target / "tblctl"
+    package.mkdir(parents=True)
+    for source in (root / folders.pop("tblctl")).iterdir():
+        if source.suffix in {".py", ".pyi", ".typed"}:
+            (package / source.name).symlink_to(source)
+    for name, folder in folders.items():
+        (package / name.removeprefix("tblctl.")).symlink_to(root / folder)
+
+
+if __name__ == "__main__":
+    link(Path(sys.argv[1]), root=Path(__file__).resolve().parent.parent)
