@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.types as pt
+
 from tblctl.tableformat.model.type_text import ELEMENT_NAME
 from tblctl.tableformat.model.types import child_fields, map_children, with_child_fields
 

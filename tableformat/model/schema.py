@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+
 from tblctl.tableformat.errors import InvalidSchemaError, UnknownColumnError, UnsupportedTypeError
 from tblctl.tableformat.model import schema_change, schema_json
 from tblctl.tableformat.model.field_ids import field_id, numbered, plain_field

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.types as pt
+
 from tblctl.tableformat.errors import InvalidSchemaError, UnknownColumnError
 from tblctl.tableformat.model.field_ids import numbered, plain_field
 from tblctl.tableformat.model.types import (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+
 from tblctl.tableformat.errors import InvalidSchemaError
 from tblctl.tableformat.model.field_ids import field_id, with_id
 from tblctl.tableformat.model.type_text import ELEMENT_NAME, MAX_NESTING_DEPTH, type_from_text, type_to_text

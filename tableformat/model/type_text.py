@@ -21,7 +21,9 @@ import re
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from tblctl.tableformat.errors import InvalidSchemaError, UnsupportedTypeError
+
+from tblctl.tableformat.errors import InputError, InvalidSchemaError, UnsupportedTypeError
+from tblctl.tableformat.model.scanner import Scanner, quote_name
 
 MAX_NESTING_DEPTH = 64
 """Deeper types are refused: nobody means them, and they would exhaust the stack of readers."""
@@ -84,21 +86,12 @@ _ALIASES: dict[str, pa.DataType] = {
 _UNSUPPORTED = ("duration", "interval", "month_day_nano_interval", "union", "dense_union", "sparse_union",
                 "run_end_encoded", "extension")  # fmt: skip
 
-_SHOWN_CHARS = 200
-_BARE_NAME = re.compile(r"[^\W\d]\w*")
-_NUMBER = re.compile(r"-?\d{1,10}")
 _ZONE = re.compile(r"[A-Za-z0-9_+\-/:]+")
-_BLANK = re.compile(r"\s*")
 
 
 def is_zone_name(zone: str) -> bool:
     """Tell whether a time zone's name is made of the characters that names and offsets have."""
     return _ZONE.fullmatch(zone) is not None
-
-
-def quote_name(name: str) -> str:
-    """Return a column's name as the grammar reads it back: bare where possible, else in double quotes."""
-    return name if _BARE_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def type_to_text(data_type: pa.DataType) -> str:
@@ -177,55 +170,49 @@ _LISTS: tuple[tuple[str, Callable[[pa.DataType], bool], Callable[[pa.Field], pa.
 _LIST_OF_NAME = {name: make for name, _, make in _LISTS}
 
 
-class _Parser:
-    """A recursive-descent parser over one text; `offset` is where it stands."""
+class _Parser(Scanner):
+    """A recursive-descent parser over one text."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.offset = 0
-        self._skip_blanks()
+        super().__init__(text, InvalidSchemaError)
 
     def fields(self, *, depth: int) -> tuple[pa.Field, ...]:
         fields = [self.field(depth=depth)]
-        while self._take(","):
+        while self.take(","):
             fields.append(self.field(depth=depth))
         return tuple(fields)
 
     def field(self, *, depth: int) -> pa.Field:
-        name = self._name()
-        self._expect(":")
+        name = self.name()
+        self.expect(":")
         return self._item(name, depth=depth)
 
     def type(self, *, depth: int) -> pa.DataType:
         start = self.offset
         if depth > MAX_NESTING_DEPTH:
-            raise self._error(f"types may be nested {MAX_NESTING_DEPTH} deep, this is deeper", start)
-        word = self._match(_BARE_NAME)
+            raise self.error(f"types may be nested {MAX_NESTING_DEPTH} deep, this is deeper", start)
+        word = self.bare_name()
         if word is None:
-            raise self._error("expected a type", start)
+            raise self.error("expected a type", start)
         word = word.lower()
-        if self._at("<"):
+        if self.at("<"):
             return self._nested(word, start, depth=depth)
         try:
             return self._flat(word, start)
         except (ValueError, TypeError, pa.ArrowException) as cause:
-            raise self._error(str(cause), start) from cause
-
-    def end(self) -> None:
-        if self.offset < len(self.text):
-            raise self._error("expected nothing more")
+            raise self.error(str(cause), start) from cause
 
     def _item(self, name: str, *, depth: int) -> pa.Field:
         data_type = self.type(depth=depth)
-        if self._word("not"):
-            if not self._word("null"):
-                raise self._error("expected null after not")
+        if self.word("not"):
+            if not self.word("null"):
+                raise self.error("expected null after not")
             return pa.field(name, data_type, nullable=False)
-        self._word("null")
+        self.word("null")
         return pa.field(name, data_type)
 
     def _nested(self, word: str, start: int, *, depth: int) -> pa.DataType:
-        self._expect("<")
+        self.expect("<")
         inner = depth + 1
         data_type: pa.DataType
         if word == "struct":
@@ -234,8 +221,8 @@ class _Parser:
             data_type = _LIST_OF_NAME[word](self._element(depth=inner))
         elif word == "fixed_size_list":
             element = self._element(depth=inner)
-            self._expect(",")
-            data_type = pa.list_(element, self._number(1, 2**31 - 1))
+            self.expect(",")
+            data_type = pa.list_(element, self.number(1, 2**31 - 1))
         elif word == "map":
             data_type = self._map(depth=inner)
         elif word == "dictionary":
@@ -244,24 +231,24 @@ class _Parser:
             raise self._unsupported(word, start)
         else:
             raise self._unknown(word, start)
-        self._expect(">")
+        self.expect(">")
         return data_type
 
     def _element(self, *, depth: int) -> pa.Field:
         """Read a list's item; the child name that Arrow prints (`list<item: int64>`) may be there."""
         start = self.offset
-        if self._match(_BARE_NAME) is None or not self._take(":"):
+        if self.bare_name() is None or not self.take(":"):
             self.offset = start
         return self._item(ELEMENT_NAME, depth=depth)
 
     def _map(self, *, depth: int) -> pa.DataType:
         key = self._item("key", depth=depth)
-        self._expect(",")
+        self.expect(",")
         value = self._item("value", depth=depth)
         keys_sorted = False
-        if self._take(","):
-            if not self._word("keys_sorted"):
-                raise self._error("expected keys_sorted")
+        if self.take(","):
+            if not self.word("keys_sorted"):
+                raise self.error("expected keys_sorted")
             keys_sorted = True
         return pa.map_(key.type, value, keys_sorted=keys_sorted)
 
@@ -269,22 +256,23 @@ class _Parser:
         start = self.offset
         index = self.type(depth=depth)
         if not pa.types.is_integer(index):
-            raise self._error("expected an integer type as the dictionary's index", start)
-        self._expect(",")
+            raise self.error("expected an integer type as the dictionary's index", start)
+        self.expect(",")
         value = self.type(depth=depth)
         ordered = False
-        if self._take(","):
-            if not self._word("ordered"):
-                raise self._error("expected ordered")
+        if self.take(","):
+            if not self.word("ordered"):
+                raise self.error("expected ordered")
             ordered = True
         return pa.dictionary(index, value, ordered)
 
     def _flat(self, word: str, start: int) -> pa.DataType:
-        if word in ("binary", "fixed_size_binary") and (self._at("[") or self._at("(")):
-            close = "]" if self._take("[") else ")"
-            self._take("(")
-            width = self._number(1, 2**31 - 1)
-            self._expect(close)
+        if word in ("binary", "fixed_size_binary") and (self.at("[") or self.at("(")):
+            close = "]" if self.take("[") else ")"
+            if close == ")":
+                self.expect("(")
+            width = self.number(1, 2**31 - 1)
+            self.expect(close)
             return pa.binary(width)
         if word in ("date32", "date64"):
             self._date_unit(word)
@@ -293,9 +281,9 @@ class _Parser:
         if word == "timestamp":
             return self._timestamp()
         if word in ("time32", "time64"):
-            self._expect("[")
+            self.expect("[")
             unit = self._unit(("s", "ms") if word == "time32" else ("us", "ns"))
-            self._expect("]")
+            self.expect("]")
             return pa.time32(unit) if word == "time32" else pa.time64(unit)
         if word in ("decimal", "numeric", "decimal32", "decimal64", "decimal128", "decimal256"):
             return self._decimal(word)
@@ -307,30 +295,30 @@ class _Parser:
 
     def _date_unit(self, word: str) -> None:
         """Skip the unit that Arrow prints (`date32[day]`); it says nothing new."""
-        if self._take("["):
+        if self.take("["):
             self._unit(("day",) if word == "date32" else ("ms",))
-            self._expect("]")
+            self.expect("]")
 
     def _timestamp(self) -> pa.DataType:
-        if not self._take("["):
+        if not self.take("["):
             return pa.timestamp("us")
         unit = self._unit(("s", "ms", "us", "ns"))
         zone = None
-        if self._take(","):
-            if not self._word("tz"):
-                raise self._error("expected tz=zone")
-            self._expect("=")
-            zone = self._match(_ZONE)
+        if self.take(","):
+            if not self.word("tz"):
+                raise self.error("expected tz=zone")
+            self.expect("=")
+            zone = self.match(_ZONE)
             if zone is None:
-                raise self._error("expected the name of a time zone")
-        self._expect("]")
+                raise self.error("expected the name of a time zone")
+        self.expect("]")
         return pa.timestamp(unit, zone)
 
     def _decimal(self, word: str) -> pa.DataType:
-        self._expect("(")
-        precision = self._number(1, 76)
-        scale = self._number(-76, 76) if self._take(",") else 0
-        self._expect(")")
+        self.expect("(")
+        precision = self.number(1, 76)
+        scale = self.number(-76, 76) if self.take(",") else 0
+        self.expect(")")
         bits = word.removeprefix("decimal").removeprefix("numeric")
         if bits in ("", "128"):
             wide = bits == "" and precision > 38  # noqa: PLR2004  (decimal128 has 38 digits)
@@ -340,82 +328,20 @@ class _Parser:
 
     def _unit(self, allowed: Sequence[str]) -> str:
         start = self.offset
-        unit = self._match(_BARE_NAME)
-        if unit not in allowed:
-            raise self._error(f"expected the unit {' or '.join(allowed)}", start)
+        unit = self.bare_name()
+        if unit is None or unit not in allowed:
+            raise self.error(f"expected the unit {' or '.join(allowed)}", start)
         return unit
 
-    def _number(self, least: int, most: int) -> int:
-        start = self.offset
-        digits = self._match(_NUMBER)
-        if digits is None or not least <= int(digits) <= most:
-            raise self._error(f"expected a whole number from {least} to {most}", start)
-        return int(digits)
-
-    def _name(self) -> str:
-        if not self._at('"'):
-            name = self._match(_BARE_NAME)
-            if name is None:
-                raise self._error("expected a column's name")
-            return name
-        start = self.offset
-        found = self._match(re.compile(r'"(?:[^"]|"")*"'))
-        if found is None:
-            raise self._error("this quote is never closed", start)
-        return found[1:-1].replace('""', '"')
-
-    def _word(self, word: str) -> bool:
-        """Step over `word` if it comes next."""
-        start = self.offset
-        found = self._match(_BARE_NAME)
-        if found is not None and found.lower() == word:
-            return True
-        self.offset = start
-        return False
-
-    def _at(self, mark: str) -> bool:
-        return self.text.startswith(mark, self.offset)
-
-    def _take(self, mark: str) -> bool:
-        if not self._at(mark):
-            return False
-        self.offset += len(mark)
-        self._skip_blanks()
-        return True
-
-    def _expect(self, mark: str) -> None:
-        if not self._take(mark):
-            raise self._error(f"expected {mark}")
-
-    def _match(self, pattern: re.Pattern[str]) -> str | None:
-        found = pattern.match(self.text, self.offset)
-        if found is None:
-            return None
-        self.offset = found.end()
-        self._skip_blanks()
-        return found.group()
-
-    def _skip_blanks(self) -> None:
-        blank = _BLANK.match(self.text, self.offset)
-        assert blank is not None  # the pattern matches the empty text
-        self.offset = blank.end()
-
-    def _unknown(self, word: str, start: int) -> InvalidSchemaError:
+    def _unknown(self, word: str, start: int) -> InputError:
         import difflib
 
         known = (*_SIMPLE, *_ALIASES, *_LIST_OF_NAME, "struct", "map", "dictionary", "fixed_size_list",
                  "fixed_size_binary", "timestamp", "time32", "time64", "decimal128", "decimal256")  # fmt: skip
         near = difflib.get_close_matches(word, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return self._error(f"{word!r} is no type{hint}", start)
+        return self.error(f"{word!r} is no type{hint}", start)
 
     def _unsupported(self, word: str, start: int) -> UnsupportedTypeError:
         message = f"type {word!r} cannot be stored (position {start} of {self.text!r})"
         return UnsupportedTypeError(message, position=start)
-
-    def _error(self, problem: str, offset: int | None = None) -> InvalidSchemaError:
-        position = self.offset if offset is None else offset
-        found = repr(self.text[position : position + 20]) if position < len(self.text) else "the end"
-        text = self.text if len(self.text) <= _SHOWN_CHARS else self.text[:_SHOWN_CHARS] + "..."
-        message = f"{problem} at position {position}, found {found}, in {text!r}"
-        return InvalidSchemaError(message, position=position)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.types as pt
+
 from tblctl.tableformat.errors import UnsupportedTypeError
 from tblctl.tableformat.model.type_text import (
     ELEMENT_NAME,

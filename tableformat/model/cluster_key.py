@@ -1,0 +1,417 @@
+"""Cluster keys: ordered terms over columns, and the sorts that a table registers.
+
+A term is a column, or a transform of one, with a direction and a place for nulls. Transforms are Iceberg's, computed
+by PyIceberg; importing it costs 0.3 s, so it is imported only where values are transformed. Where its kernels leave
+Iceberg's specification (zones, coarse units, overflow at the ends of a type), the input is brought into a form that
+they get right, see `_transform_input`.
+
+Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tblctl.tableformat.errors import InvalidKeyError, UnknownColumnError
+from tblctl.tableformat.model.scanner import Scanner, quote_name
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.types import (
+    is_any_binary,
+    is_any_string,
+    is_orderable,
+    statistic_type,
+    type_to_text,
+)
+
+__all__ = [
+    "Sort",
+    "Term",
+    "monotonic",
+    "parse_terms",
+    "term_to_text",
+    "term_type",
+    "transform_array",
+]
+
+_TIME_TRANSFORMS = ("year", "month", "day", "hour")
+_WIDTH_TRANSFORMS = ("truncate", "bucket")
+_TRANSFORM = re.compile(r"identity|year|month|day|hour|(?:truncate|bucket)\[([1-9]\d{0,9})\]")
+_MAX_WIDTH = 2**31 - 1
+
+_DAY_MICROS = 86_400_000_000
+_MAX_DAYS = 89_000_000
+"""About 243,000 years on either side of 1970. Further out PyIceberg's kernels give null years and hours that wrap
+around; times are clamped here, so that order and bounds hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """One term of a cluster key.
+
+    `transform` is identity, year, month, day, hour, truncate[n] or bucket[n].
+
+    Raises:
+        ValueError: at construction, when `transform` is none of these.
+    """
+
+    column_id: int
+    transform: str = "identity"
+    descending: bool = False
+    nulls_first: bool = False
+
+    def __post_init__(self) -> None:
+        found = _TRANSFORM.fullmatch(self.transform)
+        if found is None or (found[1] is not None and int(found[1]) > _MAX_WIDTH):
+            raise ValueError(f"{self.transform!r} is no transform of a key term")
+
+    @property
+    def function(self) -> str:
+        """The transform's name without its number."""
+        return self.transform.partition("[")[0]
+
+    @property
+    def width(self) -> int | None:
+        """The number of truncate and bucket, else None."""
+        _, _, rest = self.transform.partition("[")
+        return int(rest[:-1]) if rest else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sort:
+    """An order in which blocks may be written, registered in the table under its id.
+
+    Raises:
+        ValueError: at construction, when there is no term or the id is not positive.
+    """
+
+    id: int
+    kind: str = "linear"
+    terms: tuple[Term, ...]
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.id < 1 or not self.terms:
+            raise ValueError(f"sort {self.id}: expected an id from 1 and at least one term")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that a snapshot stores."""
+        terms = [
+            {
+                "column_id": term.column_id,
+                "transform": term.transform,
+                "descending": term.descending,
+                "nulls_first": term.nulls_first,
+            }
+            for term in self.terms
+        ]
+        return {"id": self.id, "kind": self.kind, "terms": terms, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_json(cls, value: object) -> Sort:
+        """Return the sort of a stored object; strict.
+
+        Raises:
+            ValueError: anything is wrong; names where.
+        """
+        if not isinstance(value, dict) or set(value) != {"id", "kind", "terms", "parameters"}:
+            raise _wrong("sort", "an object of id, kind, terms and parameters", value)
+        id_, kind, terms, parameters = (value[key] for key in ("id", "kind", "terms", "parameters"))
+        if type(id_) is not int:
+            raise _wrong("sort.id", "a whole number", id_)
+        if kind != "linear":
+            raise _wrong(f"sort {id_}.kind", "linear", kind)
+        if not isinstance(terms, list) or not isinstance(parameters, dict):
+            raise _wrong(f"sort {id_}", "an array of terms and an object of parameters", value)
+        return cls(
+            id=id_,
+            kind=kind,
+            terms=tuple(_term_from_json(term, f"sort {id_}.terms[{i}]") for i, term in enumerate(terms)),
+            parameters=tuple(parameters.items()),
+        )
+
+
+def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:
+    """Parse the terms of a cluster key; each text may hold several, separated by commas.
+
+    Raises:
+        InvalidKeyError: names the term and its position: wrong syntax, unknown column, a type without an order,
+            a transform that its type does not have, or a term given twice. `details["position"]` is its offset.
+    """
+    terms: list[Term] = []
+    for text in (texts,) if isinstance(texts, str) else texts:
+        scanner = Scanner(text, InvalidKeyError)
+        while True:
+            start = scanner.offset
+            term = _parse_term(scanner, schema)
+            if any(_same_values(term, other) for other in terms):
+                raise scanner.error(f"term {_describe(term, schema)} is given twice", start)
+            terms.append(term)
+            if not scanner.take(","):
+                break
+        scanner.end()
+    return tuple(terms)
+
+
+def term_to_text(term: Term, schema: Schema) -> str:
+    """Return the text that `parse_terms` reads back to the same term; defaults are left out.
+
+    Raises:
+        InvalidKeyError: the schema has no leaf with the term's column id.
+    """
+    text = _describe(term, schema)
+    if term.descending:
+        text += " desc"
+    if term.nulls_first:
+        text += " nulls first"
+    return text
+
+
+def term_type(term: Term, schema: Schema) -> pa.DataType:
+    """Return the type of the term's values, a statistic type; see `_result_type`.
+
+    Raises:
+        InvalidKeyError: the schema has no leaf with the term's column id.
+    """
+    return _result_type(term, _leaf(term, schema).type)
+
+
+def monotonic(term: Term) -> bool:
+    """Tell whether a <= b gives transform(a) <= transform(b), so that a column's bounds bound the term."""
+    return term.function != "bucket"
+
+
+def transform_array(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
+    """Return the term's values, of `term_type`, for a column's values; nulls stay null. O(n).
+
+    Args:
+        term: what to compute.
+        array: the column's values, in its logical, read or statistic type.
+        source_type: the column's logical type.
+    """
+    result_type = _result_type(term, source_type)
+    if term.function == "identity":
+        return array if array.type == result_type else array.cast(result_type)
+    prepared = _transform_input(term, array, source_type)
+    if is_any_binary(prepared.type) and term.function == "truncate":
+        import pyarrow.compute as pc
+
+        return pc.binary_slice(prepared, 0, term.width)  # PyIceberg has no kernel for large_binary
+    transformed = _kernel(term, prepared)
+    if term.function == "truncate" and not is_any_string(prepared.type):
+        transformed = _without_overflow(transformed, prepared)
+    return transformed if transformed.type == result_type else transformed.cast(result_type)
+
+
+def _kernel(term: Term, array: pa.Array) -> pa.Array:
+    from pyiceberg.transforms import parse_transform
+    from pyiceberg.types import UnknownType
+
+    # The kernels go by the array's own type; the Iceberg type asked for is not looked at.
+    return parse_transform(term.transform).pyarrow_transform(UnknownType())(array)
+
+
+def _result_type(term: Term, source_type: pa.DataType) -> pa.DataType:
+    """Return the type of a term's values.
+
+    identity: the statistic type. year, month, hour: int32, counted from 1970 in UTC. day: date32. bucket: int32.
+    truncate: text and binary as the statistic type; int32 up to 32 bits (uint32: int64), int64; decimal128(38, s),
+    since rounding down may need one more digit than the column has.
+    """
+    plain = statistic_type(source_type)
+    if term.function == "identity":
+        return plain
+    if term.function == "day":
+        return pa.date32()
+    if term.function != "truncate":
+        return pa.int32()
+    if pt.is_decimal(plain):
+        return pa.decimal128(38, plain.scale)
+    return _wide_integer(plain) if pt.is_integer(plain) else plain
+
+
+def _wide_integer(data_type: pa.DataType) -> pa.DataType:
+    small = data_type.bit_width < 32 or pt.is_int32(data_type)  # noqa: PLR2004
+    return pa.int32() if small else pa.int64()
+
+
+def _transform_input(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
+    """Return the values in a type that PyIceberg's kernels handle as Iceberg specifies.
+
+    They take years in the array's own zone (Iceberg: UTC), know only microseconds in all transforms, and neither
+    8 and 16 bit nor unsigned integers, date64 or views.
+    """
+    plain = statistic_type(source_type)
+    if array.type != plain:
+        array = array.cast(plain)
+    if pt.is_integer(plain):
+        return array.cast(_wide_integer(plain))
+    if pt.is_decimal(plain) and term.function == "truncate":
+        return array.cast(pa.decimal128(38, plain.scale))
+    if pt.is_date64(plain):
+        array = array.cast(pa.date32())
+    if pt.is_time(plain):
+        return _in_micros(array).cast(pa.time64("us"))
+    by_calendar = term.function in _TIME_TRANSFORMS
+    if pt.is_timestamp(plain):
+        micros = _in_micros(array)
+        return (_clamp(micros, _MAX_DAYS * _DAY_MICROS) if by_calendar else micros).cast(pa.timestamp("us"))
+    if pt.is_date(plain) and by_calendar and term.function != "day":
+        return _clamp(array.cast(pa.int32()), _MAX_DAYS).cast(pa.date32())
+    return array
+
+
+def _in_micros(array: pa.Array) -> pa.Array:
+    """Return timestamps (of their instant) or times as int64 microseconds, rounded down; saturates."""
+    import pyarrow.compute as pc
+
+    bits = pa.int32() if pt.is_time32(array.type) else pa.int64()
+    counts = array.cast(bits).cast(pa.int64())
+    unit = array.type.unit
+    if unit == "us":
+        return counts
+    if unit == "ns":
+        # Casting would round towards 0, and so move instants before 1970 into the next hour.
+        quotient = pc.divide(counts, 1000)
+        behind = pc.less(counts, pc.multiply(quotient, 1000))
+        return pc.subtract(quotient, behind.cast(pa.int64()))
+    factor = {"s": 1_000_000, "ms": 1_000}[unit]
+    return pc.multiply(_clamp(counts, (2**63 - 1) // factor), factor)
+
+
+def _clamp(counts: pa.Array, most: int) -> pa.Array:
+    """Return integers limited to [-most, most]; nulls stay."""
+    import pyarrow.compute as pc
+
+    upper, lower = pa.scalar(most, counts.type), pa.scalar(-most, counts.type)
+    return pc.max_element_wise(pc.min_element_wise(counts, upper, skip_nulls=False), lower, skip_nulls=False)
+
+
+def _without_overflow(truncated: pa.Array, values: pa.Array) -> pa.Array:
+    """Return truncated numbers in which those below their type's least value are that least value.
+
+    Rounding down next to the least integer wraps around to a huge one, and to 39 digits for decimals.
+    """
+    import pyarrow.compute as pc
+
+    if pt.is_decimal(values.type):
+        least = pa.scalar(Decimal((1, (9,) * 38, -values.type.scale)), values.type)
+        return pc.if_else(pc.less(truncated, least), least, truncated)
+    least = pa.scalar(-(2 ** (values.type.bit_width - 1)), values.type)
+    return pc.if_else(pc.greater(truncated, values), least, truncated)
+
+
+def _parse_term(scanner: Scanner, schema: Schema) -> Term:
+    start = scanner.offset
+    function, width, name = _parse_column(scanner)
+    descending = scanner.word("desc")
+    if not descending:
+        scanner.word("asc")
+    nulls_first = False
+    if scanner.word("nulls"):
+        nulls_first = scanner.word("first")
+        if not nulls_first and not scanner.word("last"):
+            raise scanner.error("expected first or last after nulls")
+    try:
+        leaf = schema.leaf(name)
+    except UnknownColumnError as cause:
+        raise InvalidKeyError(f"{cause} (position {start} of {scanner.text!r})", position=start) from cause
+    problem = _problem(function, leaf)
+    if problem:
+        raise scanner.error(problem, start)
+    transform = function if width is None else f"{function}[{width}]"
+    return Term(column_id=leaf.id, transform=transform, descending=descending, nulls_first=nulls_first)
+
+
+def _parse_column(scanner: Scanner) -> tuple[str, int | None, str]:
+    """Read `a.b`, `year(a.b)` or `bucket(16, a.b)`: function, its number, and dotted column name."""
+    start = scanner.offset
+    quoted = scanner.at('"')
+    first = scanner.name()
+    if quoted or not scanner.take("("):
+        return "identity", None, _rest_of_name(scanner, first)
+    function = first.lower()
+    if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
+        known = ", ".join((*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS))
+        raise scanner.error(f"{first!r} is no transform, expected one of {known}", start)
+    width = None
+    if function in _WIDTH_TRANSFORMS:
+        width = scanner.number(1, _MAX_WIDTH)
+        scanner.expect(",")
+    name = _rest_of_name(scanner, scanner.name())
+    scanner.expect(")")
+    return function, width, name
+
+
+def _rest_of_name(scanner: Scanner, first: str) -> str:
+    names = [first]
+    while scanner.take("."):
+        names.append(scanner.name())
+    return ".".join(names)
+
+
+def _problem(function: str, leaf: Leaf) -> str | None:
+    """Return why a column cannot be used in a key this way, or None."""
+    shown = f"column {leaf.name!r} of type {type_to_text(leaf.type)}"
+    if not is_orderable(leaf.type):
+        return f"{shown} has no order and cannot be in a cluster key"
+    plain = statistic_type(leaf.type)
+    text_or_number = is_any_string(plain) or is_any_binary(plain) or _is_iceberg_number(plain)
+    fits = {
+        "identity": True,
+        "year": pt.is_date(plain) or pt.is_timestamp(plain),
+        "month": pt.is_date(plain) or pt.is_timestamp(plain),
+        "day": pt.is_date(plain) or pt.is_timestamp(plain),
+        "hour": pt.is_timestamp(plain),
+        "truncate": text_or_number,
+        "bucket": text_or_number or pt.is_temporal(plain) or pt.is_fixed_size_binary(plain),
+    }[function]
+    if fits:
+        return None
+    return f"{function} cannot be taken of {shown}; use the column itself, or a transform for its type"
+
+
+def _is_iceberg_number(plain: pa.DataType) -> bool:
+    """Tell whether Iceberg has the numbers of this type: it has no unsigned 64-bit ones, nor 256-bit decimals."""
+    return bool((pt.is_integer(plain) and not pt.is_uint64(plain)) or pt.is_decimal128(plain))
+
+
+def _same_values(one: Term, other: Term) -> bool:
+    return one.column_id == other.column_id and one.transform == other.transform
+
+
+def _leaf(term: Term, schema: Schema) -> Leaf:
+    leaf = schema.leaf_by_id(term.column_id)
+    if leaf is None:
+        raise InvalidKeyError(
+            f"the cluster key needs column id {term.column_id}, which the schema does not have"
+        )
+    return leaf
+
+
+def _describe(term: Term, schema: Schema) -> str:
+    name = ".".join(quote_name(step) for step in _leaf(term, schema).path)
+    if term.function == "identity":
+        return name
+    return f"{term.function}({name})" if term.width is None else f"{term.function}({term.width}, {name})"
+
+
+def _term_from_json(value: object, place: str) -> Term:
+    keys = {"column_id", "transform", "descending", "nulls_first"}
+    if not isinstance(value, dict) or set(value) != keys:
+        raise _wrong(place, f"an object of {', '.join(sorted(keys))}", value)
+    kinds = {"column_id": int, "transform": str, "descending": bool, "nulls_first": bool}
+    for key, kind in kinds.items():
+        if type(value[key]) is not kind:
+            raise _wrong(f"{place}.{key}", kind.__name__, value[key])
+    return Term(**value)
+
+
+def _wrong(place: str, expected: str, value: object) -> ValueError:
+    return ValueError(f"{place}: expected {expected}, got {ascii(value)[:100]}")

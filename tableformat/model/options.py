@@ -1,0 +1,233 @@
+"""How a table's data is written: options with default, unit and meaning, validated whole.
+
+Snapshots store them, so their names and units are part of the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from decimal import Decimal
+from typing import Any
+
+from tblctl.tableformat.errors import InvalidOptionError
+
+_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_SIZE_UNITS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "k": _KIB, "m": _MIB, "g": _GIB, "t": 2**40,
+    "kib": _KIB, "mib": _MIB, "gib": _GIB, "tib": 2**40,
+}  # fmt: skip
+_DURATION_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*")
+
+_LEVELS_OF_CODEC: dict[str, tuple[int, int] | None] = {
+    "zstd": (1, 22),
+    "gzip": (1, 9),
+    "brotli": (0, 11),
+    "snappy": None,
+    "lz4": None,
+    "none": None,
+}
+_MAX_ROWS = 2**31 - 1
+_MAX_BYTES = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How a table's data is written; `OPTION_DOCS` says what each means.
+
+    Raises:
+        InvalidOptionError: at construction; lists every problem at once.
+    """
+
+    block_rows: int = 1_000_000
+    block_bytes: int = 128 * _MIB
+    row_group_rows: int = 65_536
+    compression: str = "zstd"
+    compression_level: int | None = 1
+    sort_scope: str = "append"
+    memory_bytes: int = _GIB
+
+    def __post_init__(self) -> None:
+        problems = _problems(asdict(self))
+        if problems:
+            raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> TableOptions:
+        """Return the defaults with `values` in place of some; numbers may be text, sizes with a unit (`128MiB`).
+
+        Raises:
+            InvalidOptionError: lists every unknown key (with the nearest known one) and every wrong value.
+        """
+        if not isinstance(values, Mapping):
+            raise InvalidOptionError(f"expected options by name, got {type(values).__name__}")
+        return cls().updated(values)
+
+    def updated(self, values: Mapping[str, Any]) -> TableOptions:
+        """Return these options with some changed. A codec without levels, or another one, takes its own default level.
+
+        Raises:
+            InvalidOptionError: as `from_mapping`.
+        """
+        problems: list[str] = []
+        parsed: dict[str, Any] = {}
+        for name, value in values.items():
+            try:
+                parsed[name] = _parse(name, value)
+            except ValueError as cause:
+                problems.append(str(cause))
+        codec = parsed.get("compression", self.compression)
+        if codec != self.compression and "compression_level" not in parsed:
+            parsed["compression_level"] = _default_level(codec)
+        if problems:
+            problems += _problems({**asdict(self), **parsed})
+            raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
+        return replace(self, **parsed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every option by name, as snapshots store them."""
+        return asdict(self)
+
+
+OPTION_DOCS: dict[str, str] = {
+    "block_rows": "most rows of a block (1,000,000)",
+    "block_bytes": "most bytes of a block before compression, a size such as 64MiB (128MiB)",
+    "row_group_rows": "rows of a row group, the unit in which key ranges are read apart (65,536)",
+    "compression": f"codec of the blocks: {', '.join(_LEVELS_OF_CODEC)} (zstd)",
+    "compression_level": "the codec's level: zstd 1-22, gzip 1-9, brotli 0-11; none = the codec's default (1)",
+    "sort_scope": (
+        "append: rows are sorted by the cluster key over all that fits memory_bytes before they are cut into blocks; "
+        "block: each block is sorted alone, faster to write and more to merge later (append)"
+    ),
+    "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
+}
+"""Meaning, unit and (default) of each option, for help texts."""
+
+
+def parse_size(text: str) -> int:
+    """Return bytes from `1048576`, `500MB` (powers of ten), `2GiB` or `2G` (powers of two).
+
+    Raises:
+        InvalidOptionError: not such a size, or not a whole number of bytes.
+    """
+    found = _QUANTITY.fullmatch(text)
+    scale = _SIZE_UNITS.get(found[2].lower()) if found else None
+    if found is None or scale is None:
+        raise InvalidOptionError(f"{text!r} is no size; write bytes such as 1048576, 500MB or 2GiB")
+    size = Decimal(found[1]) * scale
+    if size != int(size):
+        raise InvalidOptionError(f"{text!r} is no whole number of bytes")
+    return int(size)
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds from `90s`, `30m`, `24h`, `7d`, `2w` or `0`.
+
+    Raises:
+        InvalidOptionError: not such a duration; a number other than 0 needs a unit.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is not None and not found[2] and Decimal(found[1]) == 0:
+        return 0.0
+    scale = _DURATION_SECONDS.get(found[2].lower()) if found else None
+    if found is None or scale is None:
+        raise InvalidOptionError(
+            f"{text!r} is no duration; write a number with a unit: 90s, 30m, 24h, 7d or 2w"
+        )
+    return float(found[1]) * scale
+
+
+def _parse(name: str, value: Any) -> Any:
+    """Return a value as the option holds it; ValueError for an unknown name or text that is no such value."""
+    if name not in _CHECKS:
+        raise ValueError(_unknown(name))
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if name in ("compression", "sort_scope"):
+        return text.lower()
+    if name == "compression_level" and text.lower() in ("none", "default"):
+        return None
+    if name in ("block_bytes", "memory_bytes"):
+        try:
+            return parse_size(text)
+        except InvalidOptionError as cause:
+            raise ValueError(f"{name}: {cause}") from cause
+    digits = text.replace("_", "").replace(",", "")
+    if not re.fullmatch(r"-?\d{1,19}", digits):
+        raise ValueError(f"{name}: expected a whole number, got {value!r}")
+    return int(digits)
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(str(name), _CHECKS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(_CHECKS)}"
+    return f"unknown option {name!r}; {hint}"
+
+
+def _default_level(codec: Any) -> int | None:
+    return 1 if codec == "zstd" else None
+
+
+def _problems(values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the values of all options."""
+    checked = (check(values[name], name) for name, check in _CHECKS.items())
+    problems = [problem for problem in checked if problem is not None]
+    return problems or _level_problems(values["compression"], values["compression_level"])
+
+
+def _level_problems(codec: str, level: int | None) -> list[str]:
+    levels = _LEVELS_OF_CODEC[codec]
+    if level is None:
+        return []
+    if levels is None:
+        return [f"compression_level: {codec} has no levels, got {level}; leave it out"]
+    least, most = levels
+    if not least <= level <= most:
+        return [f"compression_level: {codec} has levels {least} to {most}, got {level}"]
+    return []
+
+
+_Check = Callable[[Any, str], str | None]
+
+
+def _whole(least: int, most: int) -> _Check:
+    def check(value: Any, name: str) -> str | None:
+        if type(value) is not int or not least <= value <= most:
+            return f"{name}: expected a whole number from {least} to {most}, got {value!r}"
+        return None
+
+    return check
+
+
+def _one_of(*allowed: str) -> _Check:
+    def check(value: Any, name: str) -> str | None:
+        if not isinstance(value, str) or value not in allowed:
+            return f"{name}: expected {' or '.join(allowed)}, got {value!r}"
+        return None
+
+    return check
+
+
+def _level(value: Any, name: str) -> str | None:
+    if value is not None and type(value) is not int:
+        return f"{name}: expected a whole number or none, got {value!r}"
+    return None
+
+
+_CHECKS: dict[str, _Check] = {
+    "block_rows": _whole(1, _MAX_ROWS),
+    "block_bytes": _whole(1, _MAX_BYTES),
+    "row_group_rows": _whole(1, _MAX_ROWS),
+    "compression": _one_of(*_LEVELS_OF_CODEC),
+    "compression_level": _level,
+    "sort_scope": _one_of("append", "block"),
+    "memory_bytes": _whole(_MIB, _MAX_BYTES),
+}
+assert set(_CHECKS) == set(OPTION_DOCS) == {field.name for field in fields(TableOptions)}
