@@ -1,7 +1,47 @@
-"""The command's entry point."""
+"""The entry point: the group of all commands, in the order in which people meet them."""
 
 from __future__ import annotations
 
+from tblctl.cli.command import Application
+from tblctl.cli.commands import change, define, keep, read
+
+COMMANDS = (
+    define.create,
+    change.append,
+    read.scan,
+    change.delete,
+    change.update,
+    change.overwrite,
+    define.alter,
+    read.history,
+    keep.rollback,
+    keep.tag,
+    define.drop,
+    read.files,
+    keep.gc,
+    keep.check,
+)
+
+EXAMPLE = """
+tblctl create /data/lineitem --like lineitem.parquet --cluster-by "l_shipdate, l_orderkey"
+tblctl append /data/lineitem part-*.parquet
+tblctl scan   /data/lineitem --where "l_shipdate >= '1995-01-01'" --limit 5
+"""
+
+application = Application(
+    name="tblctl",
+    example=EXAMPLE,
+    help="""Tables of immutable Parquet blocks, on disk or object storage, that never lose a row.
+
+    LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
+    (environment, ~/.config/fsspec), and from --storage-option.
+
+    Exit codes: 0 done, 1 the operation failed, 2 wrong usage.""",
+)
+for command in COMMANDS:
+    application.add_command(command)
+
 
 def run() -> None:
-    """Run."""
+    """Run the command line of this process, and exit."""
+    application.main(prog_name="tblctl")

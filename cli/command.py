@@ -1,0 +1,167 @@
+"""What all commands share: common options, help with examples, errors as one clear message, exit codes.
+
+Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the command's own wording is at fault), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from tblctl import errors
+from tblctl.cli import params
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+# What the words of the command can get wrong. A mismatch with data or with the table's state is a failed operation.
+WORDING_ERRORS = (
+    errors.InvalidKeyError,
+    errors.InvalidOptionError,
+    errors.InvalidPredicateError,
+    errors.InvalidSchemaError,
+)
+
+
+def exit_code(error: errors.TblctlError) -> int:
+    """Return 2 where other words would have helped, else 1."""
+    if isinstance(error, WORDING_ERRORS) and not isinstance(error, errors.SchemaMismatchError):
+        return WRONG_USAGE
+    return FAILED
+
+
+class Command(click.Command):
+    """A command with the common options, an example, and the shape of its JSON in its help."""
+
+    def __init__(self, *, example: str, json_shape: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.example = example
+        self.json_shape = json_shape
+        self.more_help: Callable[[], str] | None = None
+        self.params += params.common_options()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        if self.more_help is not None:
+            write_block(formatter, "Settings", self.more_help())
+        write_block(formatter, "With --json, standard output is one", self.json_shape)
+        write_block(formatter, "Example", self.example)
+
+
+class Application(click.Group):
+    """The group: suggests commands for misspelt ones, and turns every error into one message and an exit code."""
+
+    def __init__(self, *, example: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.example = example
+        self.params += [params.version_option(), params.debug_option()]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.commands, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.commands)}"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        write_block(formatter, "Example", self.example)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> NoReturn:
+        """Run `args` (default: those of this process) and exit with the code that the outcome asks for."""
+        words = list(sys.argv[1:] if args is None else args)
+        debug = "--debug" in words
+        if debug:
+            log_to_stderr()
+        settings = {"prog_name": "tblctl", **settings, "standalone_mode": False}
+        sys.exit(guarded(lambda: super(Application, self).main(words, *rest, **settings), debug=debug))
+
+
+def write_block(formatter: click.HelpFormatter, title: str, text: str) -> None:
+    """Write `text` as it is, not wrapped, under a heading."""
+    with formatter.section(title):
+        formatter.write(textwrap.indent(textwrap.dedent(text).strip("\n"), "  ") + "\n")
+
+
+def command(name: str, *, example: str, json_shape: str) -> Callable[[Callable[..., None]], Command]:
+    """Make a function a command; its docstring is the help. `json_shape` begins with `object` or `list`."""
+
+    def wrap(function: Callable[..., None]) -> Command:
+        made: Command = click.command(name, cls=Command, example=example, json_shape=json_shape)(function)
+        return made
+
+    return wrap
+
+
+def guarded(work: Callable[[], Any], *, debug: bool) -> int:
+    """Do `work`, say on stderr what went wrong, and return the exit code."""
+    try:
+        result = work()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`). Python flushes once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        say("tblctl: interrupted")
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.format_message())
+        return WRONG_USAGE
+    except click.UsageError as error:
+        help_command = f"{error.ctx.command_path} --help" if error.ctx else "tblctl --help"
+        say(f"tblctl: error: {error.format_message()}\nsee: {help_command}")
+        return WRONG_USAGE
+    except click.ClickException as error:
+        say(f"tblctl: error: {error.format_message()}")
+        return FAILED
+    except errors.TblctlError as error:
+        say_traceback(debug=debug)
+        say(f"tblctl: error: {error}")
+        return exit_code(error)
+    except Exception as error:  # noqa: BLE001 (the last resort: no user should meet a traceback unasked)
+        say_traceback(debug=debug)
+        hint = "" if debug else "; add --debug for the traceback"
+        say(f"tblctl: error: a bug in tblctl, please report it: {type(error).__name__}: {error}{hint}")
+        return FAILED
+    return result if isinstance(result, int) else DONE
+
+
+def say(text: str) -> None:
+    """Write to stderr; a stderr that is gone too is nobody's concern."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        return
+
+
+def say_traceback(*, debug: bool) -> None:
+    """Write the traceback of the error in hand when the user asked for it."""
+    if debug:
+        say(traceback.format_exc())
+
+
+def log_to_stderr() -> None:
+    """Show what the library logs, as `--debug` asks."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms %(name)s: %(message)s"))
+    logger = logging.getLogger("tblctl")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)

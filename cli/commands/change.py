@@ -1,0 +1,161 @@
+"""Change rows: append, delete, update, overwrite."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import params, render
+from tblctl.cli.command import command
+from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
+from tblctl.cli.progress import progress
+
+FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
+MEMORY = click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). What fits is sorted "
+    "together.",
+)
+
+
+def read_files(files: tuple[str, ...]) -> Any:
+    """Return what the library appends: paths, or the stream on standard input for `-`."""
+    if "-" not in files:
+        return list(files)
+    if len(files) > 1:
+        raise click.UsageError("'-' (standard input) cannot be mixed with files", click.get_current_context())
+    if sys.stdin.isatty():
+        raise click.UsageError(
+            "'-' reads an Arrow IPC stream, and standard input is a terminal", click.get_current_context()
+        )
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_stream(sys.stdin.buffer)
+    except (pa.ArrowException, OSError) as error:
+        raise click.ClickException(f"standard input is not an Arrow IPC stream: {error}") from error
+
+
+def memory_settings(memory: str | None) -> dict[str, int]:
+    """Return the argument for a budget, where one was given."""
+    return {} if memory is None else {"memory_bytes": tblctl.parse_size(memory)}
+
+
+@command(
+    "append",
+    example="""
+    tblctl append /data/lineitem part-*.parquet
+    tblctl scan /data/old --output - | tblctl append /data/new -""",
+    json_shape=OUTCOME_JSON,
+)
+@params.LOCATION
+@FILES
+@MEMORY
+def append(
+    *,
+    location: str,
+    files: tuple[str, ...],
+    memory: str | None,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Append the rows of files, or of standard input.
+
+    FILE is a Parquet or an Arrow IPC file (.arrow), or '-' for an IPC stream on standard input. All files are one
+    commit: either all their rows are in the table, or none. Columns are matched by name.
+    """
+    data = read_files(files)
+    budget = memory_settings(memory)
+    table = tblctl.open(location, storage_options=storage_options)
+    with progress("appending") as report:
+        outcome = table.append(data, progress=report, **budget)
+    rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
+    done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
+    print_outcome(outcome, done=done, as_json=as_json)
+
+
+@command(
+    "delete",
+    example="""tblctl delete /data/lineitem --where "l_orderkey < 1000 or l_comment is null" """,
+    json_shape=OUTCOME_JSON,
+)
+@params.LOCATION
+@click.option(
+    "--where", metavar="CONDITION", required=True, help="SQL: rows for which this is true are deleted."
+)
+def delete(*, location: str, where: str, storage_options: dict[str, Any], as_json: bool) -> None:
+    """Delete the rows for which a condition is true. Rows for which it is NULL stay."""
+    outcome = tblctl.open(location, storage_options=storage_options).delete(where)
+    done = f"deleted {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
+    print_outcome(outcome, done=done, as_json=as_json)
+
+
+@command(
+    "update",
+    example="""tblctl update /data/lineitem --set "l_tax = 0, l_comment = NULL" --where "l_shipmode = 'AIR'" """,
+    json_shape=OUTCOME_JSON,
+)
+@params.LOCATION
+@click.option(
+    "--set",
+    "assignments",
+    metavar="ASSIGNMENTS",
+    required=True,
+    multiple=True,
+    help="New values, literals only: \"a = 0, b = 'x', c = NULL\". Repeatable.",
+)
+@params.WHERE
+def update(
+    *,
+    location: str,
+    assignments: tuple[str, ...],
+    where: str | None,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Set columns of rows to new values.
+
+    Changes the rows for which the condition is true, all rows without one.
+    """
+    table = tblctl.open(location, storage_options=storage_options)
+    outcome = table.update(", ".join(assignments), where=where)
+    print_outcome(outcome, done=f"updated: {rewrite_clause(outcome)}", as_json=as_json)
+
+
+@command(
+    "overwrite",
+    example="""
+    tblctl overwrite /data/lineitem new/*.parquet
+    tblctl overwrite /data/lineitem march.parquet --where "l_shipdate between '1995-03-01' and '1995-03-31'" """,
+    json_shape=OUTCOME_JSON,
+)
+@params.LOCATION
+@FILES
+@params.WHERE
+@MEMORY
+def overwrite(
+    *,
+    location: str,
+    files: tuple[str, ...],
+    where: str | None,
+    memory: str | None,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Replace rows by those of files.
+
+    Removes the rows for which the condition is true, all rows without one, and adds those of the files, in one
+    commit. FILE is as for `tblctl append`.
+    """
+    data = read_files(files)
+    budget = memory_settings(memory)
+    table = tblctl.open(location, storage_options=storage_options)
+    with progress("overwriting") as report:
+        outcome = table.overwrite(data, where=where, progress=report, **budget)
+    removed, added = render.count(outcome.rows_removed, "row"), render.count(outcome.rows_added, "row")
+    done = f"replaced {removed} by {added}, {rewrite_clause(outcome)}"
+    print_outcome(outcome, done=done, as_json=as_json)

@@ -1,0 +1,163 @@
+"""Keep a table in order: roll back, tag, collect garbage, check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import params, render
+from tblctl.cli.command import FAILED, command
+from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome
+from tblctl.cli.progress import progress
+
+
+@command("rollback", example="tblctl rollback /data/lineitem --to 7", json_shape=OUTCOME_JSON)
+@params.LOCATION
+@click.option(
+    "--to",
+    metavar="WHEN",
+    required=True,
+    callback=params.read_as_of,
+    help="A snapshot's number, an ISO timestamp, or a tag.",
+)
+def rollback(*, location: str, to: int | str, storage_options: dict[str, Any], as_json: bool) -> None:
+    """Make the table as it was at a snapshot.
+
+    That is a new snapshot: nothing is lost, and it can be rolled back itself.
+    """
+    outcome = tblctl.open(location, storage_options=storage_options).rollback(to)
+    print_outcome(outcome, done=f"rolled back to {to}", as_json=as_json)
+
+
+@command(
+    "tag",
+    example="""
+    tblctl tag /data/lineitem v1 --at 7
+    tblctl tag /data/lineitem v1 --delete
+    tblctl tag /data/lineitem              # lists them""",
+    json_shape="object: the table's tags after the command, {name: snapshot}",
+)
+@params.LOCATION
+@click.argument("name", required=False)
+@click.option(
+    "--at", metavar="WHEN", callback=params.read_as_of, help="The snapshot to name (default: the newest)."
+)
+@click.option("--delete", "remove", is_flag=True, help="Remove the tag; its snapshot may then expire.")
+def tag(
+    *,
+    location: str,
+    name: str | None,
+    at: int | str | None,
+    remove: bool,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Name a snapshot so that gc keeps it, or list the tags."""
+    if (name is None and (remove or at is not None)) or (remove and at is not None):
+        raise click.UsageError(
+            "--at and --delete exclude each other" if name else "name the tag", click.get_current_context()
+        )
+    table = tblctl.open(location, storage_options=storage_options)
+    if name is not None and remove:
+        table.delete_tag(name)
+    elif name is not None:
+        table.tag(name, at=at)
+    tags = table.tags()
+    if as_json:
+        render.print_json(tags)
+    elif name is None:
+        render.print_table(("tag", "snapshot"), sorted(tags.items()), right=(1,))
+    else:
+        click.echo(f"deleted tag {name}" if remove else f"tagged snapshot {tags[name]} as {name}")
+
+
+@command(
+    "gc",
+    example="tblctl gc /data/lineitem --keep 10 --older-than 24h --dry-run",
+    json_shape="object: dry_run, snapshots_expired [sequence], objects_deleted [name], bytes_deleted",
+)
+@params.LOCATION
+@click.option(
+    "--keep",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Newest snapshots to keep.",
+)
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    default="24h",
+    show_default=True,
+    help="Delete nothing younger, such as 7d, 24h, 30m, 90s; must exceed the longest write or scan.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
+def gc(
+    *,
+    location: str,
+    keep: int,
+    older_than: str,
+    dry_run: bool,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Expire old snapshots and delete what none needs.
+
+    What a kept snapshot or a tag names is never deleted.
+    """
+    table = tblctl.open(location, storage_options=storage_options)
+    outcome = table.gc(keep=keep, older_than=older_than, dry_run=dry_run)
+    if as_json:
+        render.print_json(outcome.to_dict())
+        return
+    names = outcome.objects_deleted
+    if dry_run:
+        for name in names:
+            click.echo(name)
+    done = ("would expire", "would delete") if dry_run else ("expired", "deleted")
+    expired = render.count(len(outcome.snapshots_expired), "snapshot")
+    click.echo(
+        f"{done[0]} {expired}{ranges(outcome.snapshots_expired)}; "
+        f"{done[1]} {render.count(len(names), 'object')} ({render.size(outcome.bytes_deleted)})"
+    )
+
+
+def ranges(numbers: tuple[int, ...] | list[int]) -> str:
+    """Return ` (1-5, 7)` for 1, 2, 3, 4, 5, 7; nothing for nothing."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return f" ({text})" if text else ""
+
+
+@command(
+    "check",
+    example="tblctl check /data/lineitem --deep",
+    json_shape="object: ok, problems [text], blocks, rows",
+)
+@params.LOCATION
+@click.option("--deep", is_flag=True, help="Read all data, and compare statistics and counts with it.")
+def check(*, location: str, deep: bool, storage_options: dict[str, Any], as_json: bool) -> None:
+    """Check every rule of the format; changes nothing.
+
+    Exits with 1 when a rule is broken.
+    """
+    table = tblctl.open(location, storage_options=storage_options)
+    with progress("checking") as watcher:
+        report = table.check(deep=deep, progress=watcher)
+    if as_json:
+        render.print_json(report.to_dict())
+    else:
+        for problem in report.problems:
+            click.echo(f"problem: {render.printable(problem)}")
+        found = "every rule holds" if report.ok else render.count(len(report.problems), "problem")
+        click.echo(f"{found}: {render.count(report.blocks, 'block')}, {render.count(report.rows, 'row')}")
+    if not report.ok:
+        click.get_current_context().exit(FAILED)

@@ -1,0 +1,224 @@
+"""Read a table: its rows, its history, its blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import output, params, render
+from tblctl.cli.command import command
+from tblctl.cli.progress import progress
+
+
+def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> str | None:
+    """Check `--output`, as a callback of click's."""
+    if path is not None:
+        output.check_output(path)
+    return path
+
+
+@command(
+    "scan",
+    example="""
+    tblctl scan /data/lineitem --where "l_shipdate >= '1995-01-01' and l_shipmode in ('AIR', 'MAIL')" --limit 5
+    tblctl scan /data/lineitem --columns l_orderkey,l_tax --as-of 7 --output x.parquet
+    tblctl scan /data/lineitem --where "l_orderkey = 1" --explain""",
+    json_shape="""
+    object: snapshot, columns [{name, type}], rows [{column: value}], row_count; one line per row.
+            Decimals, dates, times, timestamps (ISO 8601), binary (hex) and NaN, Infinity, -Infinity are strings;
+            a map is a list of [key, value].
+    with --explain an object: snapshot, where, columns, blocks_total, blocks_pruned, blocks_read, bytes_total,
+            bytes_to_read, segments_total, segments_pruned, rows_total
+    with --output an object: output, snapshot, row_count""",
+)
+@params.LOCATION
+@params.WHERE
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    callback=params.read_names,
+    help="Only these columns: a,b or nested a.b; quote odd names.",
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=0), help="At most N rows, in no particular order."
+)
+@click.option(
+    "--as-of",
+    metavar="WHEN",
+    callback=params.read_as_of,
+    help="The table as it was: a snapshot's number, an ISO timestamp (UTC without a zone), or a tag.",
+)
+@click.option(
+    "--output",
+    "output_path",
+    metavar="FILE",
+    callback=read_output,
+    help="Write the rows to FILE, by its ending .parquet, .arrow or .csv; '-' is an Arrow IPC stream on stdout.",
+)
+@click.option("--explain", is_flag=True, help="Only tell what would be read.")
+@click.option(
+    "--report",
+    "report_path",
+    metavar="FILE",
+    help="Append a line of JSON to FILE that tells what was read: blocks, rows, bytes, seconds.",
+)
+def scan(
+    *,
+    location: str,
+    where: str | None,
+    columns: list[str] | None,
+    limit: int | None,
+    as_of: int | str | None,
+    output_path: str | None,
+    explain: bool,
+    report_path: str | None,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Print rows, or write them to a file.
+
+    As a table, without --limit, the first 50 rows are shown.
+    """
+    if as_json and output_path == "-":
+        raise click.UsageError("--json and --output - both want standard output", click.get_current_context())
+    table = tblctl.open(
+        location,
+        as_of=as_of,
+        storage_options=storage_options,
+        on_scan=append_report(report_path) if report_path is not None else None,
+    )
+    as_table = not (as_json or output_path or explain)
+    most = output.SHOWN_ROWS if as_table and limit is None else None
+    chosen = table.scan(where=where, columns=columns, limit=limit if most is None else most + 1)
+    snapshot = table.snapshot.sequence
+    if explain:
+        print_explanation(chosen.explain(), as_json=as_json)
+    elif output_path is not None:
+        save(chosen, output_path, snapshot=snapshot, as_json=as_json)
+    elif as_json:
+        output.print_json_rows(chosen.to_reader(), snapshot=snapshot)
+    else:
+        output.print_rows(chosen.to_reader(), most=most)
+
+
+def save(chosen: tblctl.Scan, path: str, *, snapshot: int, as_json: bool) -> None:
+    """Write what a scan returns to a file, and say so."""
+    with progress("scanning") as report:
+        row_count = output.write_rows(chosen.to_reader(), path, report=report)
+    if as_json:
+        render.print_json({"output": path, "snapshot": snapshot, "row_count": row_count})
+    elif path != "-":
+        click.echo(f"wrote {render.count(row_count, 'row')} of snapshot {snapshot} to {path}")
+
+
+def append_report(path: str) -> Callable[[tblctl.ScanReport], None]:
+    """Return a listener that appends each scan's report to `path`. Opens it now, to fail before the scan."""
+
+    def listen(report: tblctl.ScanReport) -> None:
+        write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write(text: str) -> None:
+        try:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise click.ClickException(f"cannot append to {path}: {error.strerror}") from error
+
+    write("")
+    return listen
+
+
+def print_explanation(explanation: tblctl.ScanExplanation, *, as_json: bool) -> None:
+    """Print what a scan would read."""
+    if as_json:
+        render.print_json(explanation.to_dict())
+        return
+    e = explanation
+    lines = {
+        "snapshot": f"{e.snapshot}",
+        "where": e.where or "(all rows)",
+        "columns": ", ".join(e.columns) if e.columns is not None else "(all)",
+        "rows": f"{e.rows_total:,} in the table",
+        "segments": f"{e.segments_total - e.segments_pruned:,} of {e.segments_total:,} read",
+        "blocks": f"{e.blocks_read:,} of {e.blocks_total:,} read, {e.blocks_pruned:,} pruned by their statistics",
+        "bytes": f"{render.size(e.bytes_to_read)} of {render.size(e.bytes_total)} read",
+    }
+    for name, text in lines.items():
+        click.echo(f"{name:<9} {render.printable(text)}")
+
+
+@command(
+    "history",
+    example="tblctl history /data/lineitem --limit 10",
+    json_shape="""
+    list, newest first, of objects: sequence, timestamp, operation, rows, blocks, bytes, rows_added, rows_removed,
+    readable, tags, cluster_by, options, detail""",
+)
+@params.LOCATION
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N snapshots.")
+def history(*, location: str, limit: int | None, storage_options: dict[str, Any], as_json: bool) -> None:
+    """List the snapshots of the table, newest first.
+
+    Expired snapshots (see `tblctl gc`) are listed, but can no longer be read.
+    """
+    snapshots = tblctl.open(location, storage_options=storage_options).history(limit=limit)
+    if as_json:
+        render.print_json([snapshot.to_dict() for snapshot in snapshots])
+        return
+    names = ("snapshot", "time (UTC)", "operation", "added", "removed", "rows", "blocks", "size", "tags")
+    rows = [
+        (
+            s.sequence,
+            s.timestamp,
+            s.operation,
+            f"{s.rows_added:+,}" if s.rows_added else "",
+            f"{-s.rows_removed:+,}" if s.rows_removed else "",
+            f"{s.rows:,}",
+            f"{s.blocks:,}",
+            render.size(s.bytes),
+            ", ".join(s.tags) if s.readable else "(expired)",
+        )
+        for s in snapshots
+    ]
+    render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7))
+
+
+@command(
+    "files",
+    example="tblctl files /data/lineitem --limit 10",
+    json_shape="""
+    list of objects: path, rows, bytes, uncompressed_bytes, level, run, cluster_key_id, min, max;
+    min and max are lists with one value per key term, null where the block is not clustered by the current key""",
+)
+@params.LOCATION
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only N blocks.")
+def files(*, location: str, limit: int | None, storage_options: dict[str, Any], as_json: bool) -> None:
+    """List the live blocks of the table: Parquet files below LOC."""
+    blocks = tblctl.open(location, storage_options=storage_options).files(limit=limit)
+    if as_json:
+        render.print_json([block.to_dict() for block in blocks])
+        return
+    objects = [block.to_dict() for block in blocks]
+    rows = [
+        (
+            b["path"],
+            f"{b['rows']:,}",
+            render.size(b["bytes"]),
+            b["level"],
+            b["run"],
+            key(b["min"]),
+            key(b["max"]),
+        )
+        for b in objects
+    ]
+    render.print_table(("path", "rows", "size", "level", "run", "min", "max"), rows, right=(1, 2, 3))
+
+
+def key(values: list[Any] | None) -> str:
+    """Return a key tuple as text."""
+    return ", ".join(render.cell(value) for value in values or ())

@@ -1,0 +1,154 @@
+"""Options that several commands take, and how their words are read. Pure: no table is touched."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import Any
+
+import click
+
+LOCATION = click.argument("location", metavar="LOC")
+
+
+def common_options() -> list[click.Parameter]:
+    """Return what every command takes: where the storage is, the form of the output, and how errors are shown."""
+    return [
+        click.Option(
+            ["--storage-option", "storage_options"],
+            metavar="KEY=VALUE",
+            multiple=True,
+            callback=lambda _ctx, _param, pairs: read_storage_options(pairs),
+            help="An option of the storage's fsspec driver, such as endpoint_url=http://127.0.0.1:9000; a dot nests: "
+            "client_kwargs.region_name=eu-west-1. Repeatable.",
+        ),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print JSON, and nothing else, on standard output."
+        ),
+        debug_option(),
+    ]
+
+
+def debug_option() -> click.Option:
+    """Return `--debug`; it is looked for among the words before they are parsed, since parsing may fail too."""
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        expose_value=False,
+        help="Log to standard error what is done, and show the traceback of an error.",
+    )
+
+
+def version_option() -> click.Option:
+    """Return `--version`, which reads the installed distribution's metadata only when asked."""
+
+    def show(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+        if asked:
+            from importlib.metadata import version  # 15 ms that only --version should cost
+
+            click.echo(f"tblctl {version('tblctl')}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Print the version.",
+    )
+
+
+def read_pairs(pairs: tuple[str, ...], *, option: str) -> dict[str, str]:
+    """Read `key=value` words; every one that is not, or repeats a key, is named at once."""
+    problems = [
+        f"{pair!r} is not KEY=VALUE"
+        for pair in pairs
+        if not pair.partition("=")[0].strip() or "=" not in pair
+    ]
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        if key.strip() in values:
+            problems.append(f"{key.strip()!r} is given twice")
+        values[key.strip()] = value.strip()
+    if problems:
+        raise click.UsageError(f"{option}: {'; '.join(problems)}", click.get_current_context(silent=True))
+    return values
+
+
+def read_settings(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """Read `--set key=value` words, as a callback of click's."""
+    return read_pairs(pairs, option="--set")
+
+
+def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Read `--storage-option` words into what fsspec takes.
+
+    `a.b=c` nests, `true` and `false` are booleans, and what starts with `{` or `[` is JSON. Everything else stays
+    text: a secret may well be made of digits only.
+    """
+    options: dict[str, Any] = {}
+    for key, text in read_pairs(pairs, option="--storage-option").items():
+        *outer, last = key.split(".")
+        target = options
+        for name in outer:
+            target = target.setdefault(name, {})
+            if not isinstance(target, dict):
+                raise click.UsageError(
+                    f"--storage-option: {key!r} nests into {name!r}, which has a value of its own"
+                )
+        target[last] = read_storage_value(key, text)
+    return options
+
+
+def read_storage_value(key: str, text: str) -> Any:
+    """Return the value that one storage option's text stands for."""
+    if text in {"true", "false"}:
+        return text == "true"
+    if text.startswith(("{", "[")):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise click.UsageError(f"--storage-option: the value of {key!r} is not JSON: {error}") from error
+    return text
+
+
+def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | str | None:
+    """Read `--as-of`: digits are a sequence; a timestamp or a tag is told apart by the library."""
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
+    """Read `a, b, "odd, name"`; None when nothing was given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or not all(names):
+        raise click.BadParameter("expected names separated by commas, such as a,b")
+    return names
+
+
+def read_column(text: str, *, option: str) -> tuple[str, str]:
+    """Read `name: type`; the name may be quoted, and may be a path such as a.b."""
+    name, colon, kind = text.rpartition('":') if text.startswith('"') else text.partition(":")
+    name = name.removeprefix('"') if text.startswith('"') else name
+    if not colon or not name.strip() or not kind.strip():
+        raise click.UsageError(
+            f'{option}: expected "name: type", such as "c: int64", not {text!r}',
+            click.get_current_context(silent=True),
+        )
+    return name.strip(), kind.strip()
+
+
+SETTINGS = click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=read_settings,
+    help="A setting of the table, see below. Repeatable.",
+)
+WHERE = click.option("--where", metavar="CONDITION", help="SQL: only rows for which this is true.")

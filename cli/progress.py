@@ -1,0 +1,70 @@
+"""A progress bar on stderr: only on a terminal, and only for work that takes a while."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+QUIET_SECONDS = 0.5  # importing and starting rich costs about 0.1 s: not for work that is done by then
+
+Report = Callable[[int, "int | None", str], None]
+
+
+class Bar:
+    """Takes `(done, total, unit)` and draws once `QUIET_SECONDS` have passed."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.started_seconds = time.monotonic()
+        self.drawing: Progress | None = None
+        self.task: TaskID | None = None
+
+    def __call__(self, done: int, total: int | None, unit: str) -> None:
+        if self.drawing is None:
+            if time.monotonic() - self.started_seconds < QUIET_SECONDS:
+                return
+            self.drawing = new_drawing()
+            self.drawing.start()
+        if self.task is None:
+            self.task = self.drawing.add_task(self.title, total=None, unit=unit)
+        self.drawing.update(self.task, completed=done, total=total, unit=unit)
+
+    def close(self) -> None:
+        """Take the bar away; what it told is told again by the command's last line."""
+        if self.drawing is not None:
+            self.drawing.stop()
+
+
+def new_drawing() -> Progress:
+    """Return rich's bar with counts, speed and time left, on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Counts(ProgressColumn):
+        def render(self, task: object) -> Text:
+            done, total = int(task.completed), task.total  # type: ignore[attr-defined]
+            of = f" of {int(total):,}" if total is not None else ""
+            return Text(f"{done:,}{of} {task.fields['unit']}")  # type: ignore[attr-defined]
+
+    columns = (TextColumn("{task.description}"), BarColumn(), Counts(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Report | None]:
+    """Give a callable to report to, or None where nobody watches (the library then counts nothing)."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = Bar(title)
+    try:
+        yield bar
+    finally:
+        bar.close()

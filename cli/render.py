@@ -1,0 +1,157 @@
+"""Text for people: tables that fit the terminal, counts, sizes and durations; and JSON for programs.
+
+Values come from tables that others wrote, so what cannot be printed is escaped: data must not steer a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+CELL_WIDTH = 40  # of a table on a terminal; in a pipe cells keep their full length
+GAP = "  "
+ELLIPSIS = "…"
+SIZE_STEP = 1024
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 row`, `6,001,215 rows`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def size(size_bytes: int) -> str:
+    """Return `512 B`, `1.5 KiB`, `194.0 MiB`."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < SIZE_STEP:
+            return f"{value:.1f} {unit}" if unit != "B" else f"{size_bytes} B"
+        value /= SIZE_STEP
+    return f"{value:,.1f} PiB"
+
+
+def duration(seconds: float) -> str:
+    """Return `0.04 s`, `12.3 s`, `3 min 20 s`."""
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.2f} s"
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def cell(value: Any) -> str:
+    """Return one JSON value (see `values`) as it stands in a table."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        value = json.dumps(value, ensure_ascii=False)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    r"""Escape what a terminal would act on: control characters, `\n`, bidirectional marks."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def text_width(text: str) -> int:
+    """Return how many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut `text` to `width` columns, the last an ellipsis."""
+    if text_width(text) <= width:
+        return text
+    kept, used = [], 0
+    for character in text:
+        used += text_width(character)
+        if used >= width:
+            break
+        kept.append(character)
+    return "".join(kept) + ELLIPSIS
+
+
+def terminal_width() -> int | None:
+    """Return the terminal's width, or None where standard output is not one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], *, width: int | None, right: Iterable[int] = ()
+) -> tuple[str, tuple[str, ...]]:
+    """Return an aligned table, and the names of the columns left out because they do not fit `width`.
+
+    Args:
+        names: the header.
+        rows: JSON values, see `cell`.
+        width: of the terminal; None (a pipe) means no limit on columns and cells.
+        right: positions of the columns aligned to the right, numbers mostly.
+    """
+    limit = CELL_WIDTH if width is not None else None
+    cells = [[cell(value) for value in row] for row in rows]
+    header = [printable(name) for name in names]
+    if limit is not None:
+        cells = [[shorten(text, limit) for text in row] for row in cells]
+        header = [shorten(name, limit) for name in header]
+    widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
+    shown = fitting(widths, width)
+    left_out = tuple(names[i] for i in range(len(names)) if i not in shown)
+    aligned_right = set(right)
+    lines = [
+        [pad(row[i], widths[i], right=i in aligned_right) for i in shown]
+        for row in [header, ["-" * w for w in widths], *cells]
+    ]
+    if left_out:
+        # Columns go missing in the middle: the first ones name a row, the last ones are often sums or states.
+        at = next(i for i, column in enumerate([*shown, len(names)]) if i != column)
+        for number, line in enumerate(lines):
+            line.insert(at, "-" if number == 1 else ELLIPSIS)
+    return "\n".join(GAP.join(line).rstrip() for line in lines), left_out
+
+
+def fitting(widths: Sequence[int], width: int | None) -> list[int]:
+    """Return the positions of the columns that fit, taken from both ends in turn, but at least the first."""
+    count_all = len(widths)
+    if width is None or sum(widths) + len(GAP) * (count_all - 1) <= width:
+        return list(range(count_all))
+    order = [i // 2 if i % 2 == 0 else count_all - 1 - i // 2 for i in range(count_all)]
+    used, chosen = 1, []  # 1: the ellipsis between the two halves
+    for column in order:
+        used += widths[column] + len(GAP)
+        if used > width and chosen:
+            break
+        chosen.append(column)
+    return sorted(chosen)
+
+
+def pad(text: str, width: int, *, right: bool) -> str:
+    """Fill `text` up to `width` columns."""
+    space = " " * (width - text_width(text))
+    return space + text if right else text + space
+
+
+def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> None:
+    """Print a table as wide as the terminal, and say which columns it leaves out."""
+    text, left_out = table(names, rows, width=terminal_width(), right=right)
+    click.echo(text)
+    if left_out:
+        click.echo(f"({count(len(left_out), 'column')} not shown: {', '.join(map(printable, left_out))})")

@@ -1,0 +1,189 @@
+"""Help, wrong usage and exit codes, without a table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import tblctl
+from tblctl import errors
+from tblctl.cli.command import exit_code, guarded
+from tblctl.cli.main import COMMANDS, application
+
+HELP_SECONDS = 0.4
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(application, words)
+
+
+def test_help_lists_every_command_with_an_example() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "Example:" in result.stdout
+    assert all(f"\n  {command.name} " in result.stdout for command in COMMANDS)
+    assert "..." not in result.stdout.split("Commands:")[1].split("Example:")[0], (
+        "a summary is too long for a line"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_every_command_has_an_example_and_the_shape_of_its_json(command: click.Command) -> None:
+    result = run(command.name, "--help")
+    assert result.exit_code == 0
+    assert f"Example:\n  tblctl {command.name} " in result.stdout
+    assert "--json" in result.stdout
+    assert "--storage-option" in result.stdout
+    assert "With --json, standard output is one:" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["create", "alter"])
+def test_help_explains_every_setting(name: str) -> None:
+    text = run(name, "--help").stdout
+    assert all(
+        key in text for key in ("block_rows", "block_bytes", "row_group_rows", "compression", "sort_scope")
+    )
+
+
+def test_help_takes_less_than_its_limit() -> None:
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "tblctl.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) <= HELP_SECONDS
+
+
+def test_version_is_printed() -> None:
+    assert run("--version").stdout.startswith("tblctl ")
+
+
+def test_without_a_command_the_help_is_shown_as_wrong_usage() -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Usage: tblctl")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scna", "t"], "there is no command 'scna'; did you mean 'scan'?"),
+        (["zzz"], "there is no command 'zzz'; there are: create, append"),
+        (["scan"], "Missing argument 'LOC'"),
+        (["scan", "t", "--wher", "a"], "--where"),
+        (["scan", "t", "--limit", "-1"], "-1"),
+        (["scan", "t", "--columns", "a,,b"], "names separated by commas"),
+        (["scan", "t", "--output", "x.xlsx"], "'x.xlsx' must end in one of .parquet"),
+        (["scan", "t", "--output", "s3://b/x.parquet"], "only local files are written"),
+        (["scan", "t", "--output", "-", "--json"], "both want standard output"),
+        (["scan", "t", "--storage-option", "key"], "'key' is not KEY=VALUE"),
+        (["create", "t"], "one of --schema and --like"),
+        (["create", "t", "--schema", "a: int64", "--like", "x.parquet"], "one of --schema and --like"),
+        (
+            ["create", "t", "--schema", "a: int64", "--set", "block_rows"],
+            "--set: 'block_rows' is not KEY=VALUE",
+        ),
+        (["alter", "t"], "say what to alter"),
+        (
+            ["alter", "t", "--drop-column", "a", "--set", "b=c"],
+            "one thing at a time, not --drop-column, --set",
+        ),
+        (["alter", "t", "--rename-column", "a"], "--rename-column: expected OLD=NEW, not 'a'"),
+        (["alter", "t", "--add-column", "a"], '--add-column: expected "name: type"'),
+        (["append", "t"], "Missing argument 'FILE...'"),
+        (["append", "t", "-", "x.parquet"], "'-' (standard input) cannot be mixed with files"),
+        (["delete", "t"], "Missing option '--where'"),
+        (["update", "t", "--where", "a = 1"], "Missing option '--set'"),
+        (["rollback", "t"], "Missing option '--to'"),
+        (["tag", "t", "--delete"], "name the tag"),
+        (["tag", "t", "v1", "--delete", "--at", "7"], "exclude each other"),
+        (["drop", "t"], "add --yes if that is meant"),
+        (["gc", "t", "--keep", "0"], "--keep"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_exits_with_2_and_one_message(words: list[str], message: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("tblctl: error: ")
+    assert message in result.stderr
+    assert "--help" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidPredicateError, 2),
+        (errors.InvalidOptionError, 2),
+        (errors.InvalidKeyError, 2),
+        (errors.InvalidSchemaError, 2),
+        (errors.UnknownColumnError, 2),
+        (errors.SchemaMismatchError, 1),
+        (errors.InvalidDataError, 1),
+        (errors.TableNotFoundError, 1),
+        (errors.TableExistsError, 1),
+        (errors.SnapshotNotFoundError, 1),
+        (errors.StorageError, 1),
+        (errors.ConflictError, 1),
+        (errors.CorruptTableError, 1),
+        (errors.InternalError, 1),
+    ],
+)
+def test_only_the_commands_own_words_are_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, error: type[errors.TblctlError], code: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error("the reason; what to do")
+
+    monkeypatch.setattr(tblctl, "open", fail, raising=False)
+    result = run("history", "t")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr == "tblctl: error: the reason; what to do\n"
+    assert exit_code(error("x")) == code
+
+
+def test_an_unexpected_error_is_called_a_bug_and_debug_shows_the_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(tblctl, "open", fail, raising=False)
+    result = run("history", "t")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "tblctl: error: a bug in tblctl, please report it: KeyError: 'x'; add --debug for the traceback\n"
+    )
+    debug = run("history", "t", "--debug")
+    assert debug.exit_code == 1
+    assert "Traceback (most recent call last)" in debug.stderr
+
+
+def test_an_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    assert guarded(interrupt, debug=False) == 130
+    assert capsys.readouterr().err == "tblctl: interrupted\n"
+
+
+def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
+    program = (
+        "import sys, click; from tblctl.cli.command import guarded\n"
+        "sys.exit(guarded(lambda: [click.echo('x' * 1000) for _ in range(10000)] and None, debug=False))"
+    )
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=write_end, stderr=subprocess.PIPE)
+    os.close(write_end)
+    os.read(read_end, 10)
+    os.close(read_end)
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (1, b"")
