@@ -1,0 +1,8 @@
+"""Storage: the only owner of fsspec, and of the one thing a commit stands on: create a name only if it is free."""
+
+from __future__ import annotations
+
+from tblctl.tableformat.storage.backend import ObjectInfo
+from tblctl.tableformat.storage.storage import Storage
+
+__all__ = ["ObjectInfo", "Storage"]

@@ -1,0 +1,60 @@
+"""What every backend of Storage offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObjectInfo:
+    """One object of a listing.
+
+    Attributes:
+        name: relative to the table's root.
+        size_bytes: its length.
+        modified_seconds: when it was last written, in seconds since 1970-01-01 UTC, by the storage's own clock.
+    """
+
+    name: str
+    size_bytes: int
+    modified_seconds: float
+
+
+Contents = list[bytes | None]
+Names = list[str]
+
+
+class Backend(Protocol):
+    """Reads and writes below one root. Names were checked by the caller; errors are the library's own.
+
+    `failures.classify` tells what an error means; `Storage` turns it into an error of tblctl's. Backends hold no
+    locks and open nothing before the first call, so that they survive fork; pickling is Storage's matter.
+    """
+
+    def read(self, name: str) -> bytes: ...
+
+    def read_many(self, names: Sequence[str]) -> Contents: ...
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None: ...
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> bool: ...
+
+    def delete(self, names: Sequence[str]) -> None: ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]: ...
+
+    def missing(self, names: Sequence[str]) -> Names: ...
+
+    def is_empty(self) -> bool: ...
+
+    def delete_all(self) -> None: ...
+
+    def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile: ...
+
+    def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]: ...

@@ -1,0 +1,174 @@
+"""What a storage library's error means, and the tblctl error that says so. Pure: looks at exceptions only.
+
+s3fs raises plain OSErrors whose `__cause__` is botocore's ClientError with the server's code; botocore's connection
+errors come through as they are. Both are told apart by their attributes and class names, so that neither library
+need be installed for local tables.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import Enum, auto
+from typing import Any
+
+from tblctl.tableformat.errors import (
+    AccessDeniedError,
+    InputError,
+    ObjectNotFoundError,
+    StorageError,
+    TblctlError,
+)
+from tblctl.tableformat.storage.location import scrub
+
+
+class Failure(Enum):
+    """What went wrong, by what can be done about it."""
+
+    MISSING = auto()  # no such object
+    NO_BUCKET = auto()
+    BAD_BUCKET = auto()  # its name breaks the rules of S3
+    EXISTS = auto()  # the condition of a create did not hold
+    CONFLICT = auto()  # another request on the same name was under way (409): try again
+    DENIED = auto()
+    FULL = auto()
+    NOT_SENT = auto()  # no connection was made, so the request certainly had no effect
+    LOST = auto()  # sent, but no reply: it may have had its effect
+    BUSY = auto()  # the server answered that it could not (5xx, 429)
+    OTHER = auto()
+
+
+RETRIED = frozenset({Failure.CONFLICT, Failure.NOT_SENT, Failure.LOST, Failure.BUSY})
+
+_BY_CODE = {
+    "NoSuchBucket": Failure.NO_BUCKET,
+    "InvalidBucketName": Failure.BAD_BUCKET,
+    "NoSuchKey": Failure.MISSING,
+    "NoSuchVersion": Failure.MISSING,
+    "PreconditionFailed": Failure.EXISTS,
+    "ConditionalRequestConflict": Failure.CONFLICT,
+    "OperationAborted": Failure.CONFLICT,
+    "RequestTimeout": Failure.BUSY,
+    "SlowDown": Failure.BUSY,
+    "XMinioStorageFull": Failure.FULL,
+    "QuotaExceeded": Failure.FULL,
+    "XMinioAdminBucketQuotaExceeded": Failure.FULL,
+    "AuthorizationHeaderMalformed": Failure.DENIED,
+    "InvalidToken": Failure.DENIED,
+    "ExpiredToken": Failure.DENIED,
+}
+_BY_STATUS = {
+    401: Failure.DENIED,
+    403: Failure.DENIED,
+    404: Failure.MISSING,
+    408: Failure.BUSY,
+    409: Failure.CONFLICT,
+    412: Failure.EXISTS,
+    429: Failure.BUSY,
+    507: Failure.FULL,
+}
+_SERVER_ERROR = 500  # and above
+_BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of descent
+    "NoCredentialsError": Failure.DENIED,
+    "PartialCredentialsError": Failure.DENIED,
+    "CredentialRetrievalError": Failure.DENIED,
+    "ProfileNotFound": Failure.DENIED,
+    "TokenRetrievalError": Failure.DENIED,
+    "SSOError": Failure.DENIED,
+    "SSLError": Failure.OTHER,
+    "EndpointConnectionError": Failure.NOT_SENT,
+    "ConnectTimeoutError": Failure.NOT_SENT,
+    "ProxyConnectionError": Failure.NOT_SENT,
+    "ParamValidationError": Failure.BAD_BUCKET,
+    "HTTPClientError": Failure.LOST,
+    "ResponseParserError": Failure.LOST,
+    "ClientPayloadError": Failure.LOST,
+    "IncompleteReadError": Failure.LOST,
+    "IncompleteRead": Failure.LOST,
+    "FSTimeoutError": Failure.LOST,
+}
+_BY_ERRNO = {
+    errno.ENOENT: Failure.MISSING,
+    errno.ENOTDIR: Failure.MISSING,
+    errno.EISDIR: Failure.MISSING,
+    errno.ENAMETOOLONG: Failure.MISSING,
+    errno.EACCES: Failure.DENIED,
+    errno.EPERM: Failure.DENIED,
+    errno.EROFS: Failure.DENIED,
+    errno.ENOSPC: Failure.FULL,
+    errno.EDQUOT: Failure.FULL,
+}
+
+
+def classify(error: BaseException) -> Failure:
+    """Return what `error` means. A missing bucket is told from a missing object only where the server says which."""
+    code, status = _server_reply(error)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if status is not None:
+        return _BY_STATUS.get(status, Failure.BUSY if status >= _SERVER_ERROR else Failure.OTHER)
+    for kind in type(error).__mro__:
+        if kind.__name__ in _BY_CLASS_NAME:
+            return _BY_CLASS_NAME[kind.__name__]
+    if isinstance(error, FileExistsError):
+        return Failure.EXISTS
+    if isinstance(error, FileNotFoundError):
+        return Failure.MISSING
+    if isinstance(error, PermissionError):
+        return Failure.DENIED
+    if isinstance(error, ConnectionRefusedError):
+        return Failure.NOT_SENT
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return Failure.LOST
+    return _BY_ERRNO.get(error.errno or 0, Failure.OTHER) if isinstance(error, OSError) else Failure.OTHER
+
+
+def _server_reply(error: BaseException) -> tuple[str, int | None]:
+    """Return the server's error code and HTTP status, from the error or what it was translated from."""
+    for candidate in (error, error.__cause__):
+        response: Any = getattr(candidate, "response", None)
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if status is None and code.isdigit():
+                status = int(code)
+            return code, status
+    return "", None
+
+
+def explain(
+    error: Exception, *, operation: str, name: str, url: str, secrets: tuple[str, ...]
+) -> TblctlError:
+    """Return the tblctl error for `error`: its text names the object, what went wrong and what to do.
+
+    `operation` is a verb ("read"), `name` the object or '' when the whole table is meant.
+    """
+    text = scrub(str(error) or type(error).__name__, secrets)[:500]
+    where = f"{name} in {url}" if name else url
+    intro = f"cannot {operation} {where}"
+    details = {"operation": operation, "name": name, "url": url}
+    failure = classify(error)
+    if failure is Failure.MISSING:
+        return ObjectNotFoundError(f"{intro}: there is no such object ({text})", **details)
+    if failure in {Failure.NO_BUCKET, Failure.BAD_BUCKET}:
+        bucket = url.partition("://")[2].partition("/")[0]
+        problem = "does not exist" if failure is Failure.NO_BUCKET else "is not a valid bucket name"
+        return InputError(
+            f"{intro}: the bucket {bucket!r} {problem} ({text}); create it or correct the URL", **details
+        )
+    if failure is Failure.DENIED:
+        advice = (
+            "check the credentials and their permissions"
+            if "://" in url
+            else "check the folder's permissions"
+        )
+        return AccessDeniedError(f"{intro}: access denied ({text}); {advice}", **details)
+    if failure is Failure.FULL:
+        return StorageError(
+            f"{intro}: the storage is full ({text}); free some space and try again", **details
+        )
+    if failure in RETRIED:
+        msg = (
+            f"{intro}: the storage does not answer as it should ({text}); check that it is up, then try again"
+        )
+        return StorageError(msg, **details)
+    return StorageError(f"{intro}: {text}", **details)

@@ -1,0 +1,107 @@
+"""What a table's URL means: which backend, where in it, and how to print it without secrets. Pure but for '~'."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tblctl.tableformat.errors import InputError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
+_USERINFO = re.compile(r"(://)[^/@\s'\"]*@")
+_QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
+_SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
+_MIN_SECRET_CHARS = 6  # shorter ones would blot out ordinary words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """A table's root.
+
+    Attributes:
+        kind: which backend serves it.
+        shown: the URL for messages, logs and reprs; without user info and query.
+        path: absolute path (local), "/path" (memory), "bucket" or "bucket/key" (s3), the URL itself (other).
+    """
+
+    kind: Literal["local", "memory", "s3", "other"]
+    shown: str
+    path: str
+
+    @property
+    def absolute_url(self) -> str:
+        """The URL that means the same root in a process with another working folder."""
+        scheme = {"local": "file://", "memory": "memory:/", "s3": "s3://", "other": ""}[self.kind]
+        return scheme + self.path
+
+
+def parse_location(url: str) -> Location:
+    """Return what `url` means: a path, `file://`, `memory://`, `s3://` or `s3a://`, or any other fsspec URL.
+
+    Raises:
+        InputError: it is empty, names no bucket, or carries credentials.
+    """
+    if not url or "\0" in url:
+        raise InputError(
+            "a table's location is empty or has a NUL: give a path, or a URL such as s3://bucket/table"
+        )
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return _local(url)
+    protocol, rest = scheme.group(1).lower(), url[scheme.end() :]
+    if scheme.group(2) == "://":
+        if protocol in {"file", "local"}:
+            return _local(rest.removeprefix("localhost/") if rest.startswith("localhost/") else rest)
+        if protocol == "memory":
+            path = "/" + rest.strip("/")
+            return Location(kind="memory", shown=f"memory:/{path}", path=path)
+        if protocol in {"s3", "s3a"}:
+            return _s3(rest, url)
+    return Location(kind="other", shown=without_credentials(url), path=url)
+
+
+def _local(path: str) -> Location:
+    absolute = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 (strings: names are joined a lot)
+    return Location(kind="local", shown=absolute, path=absolute)
+
+
+def _s3(rest: str, url: str) -> Location:
+    bucket, _, key = rest.partition("/")
+    if "@" in bucket:
+        shown = without_credentials(url)
+        raise InputError(
+            f"{shown}: credentials do not belong into the URL; give them as storage options or to boto"
+        )
+    if not bucket:
+        raise InputError(f"{without_credentials(url)} names no bucket: expected s3://bucket/table")
+    path = f"{bucket}/{key.strip('/')}".rstrip("/")
+    return Location(kind="s3", shown=without_credentials(f"s3://{path}"), path=path)
+
+
+def without_credentials(text: str) -> str:
+    """Return `text` with the user info and the query of every URL in it removed."""
+    return _QUERY.sub(r"\1", _USERINFO.sub(r"\1", text))
+
+
+def secrets_in(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of storage options that must never be printed, nested ones too; the longest first."""
+    return tuple(sorted(set(_secrets(options.items())), key=len, reverse=True))
+
+
+def _secrets(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
+    for name, value in items:
+        if isinstance(value, Mapping):
+            yield from _secrets(value.items())
+        elif isinstance(value, str) and len(value) >= _MIN_SECRET_CHARS and _SECRET_OPTION.search(str(name)):
+            yield value
+
+
+def scrub(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` fit for a message: no credentials in URLs, no secret values."""
+    text = without_credentials(text)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,125 @@
+"""Any other fsspec filesystem: reading only.
+
+Whether `mode="create"` is atomic differs from one to the next (most look first and write then), so nothing is ever
+written: a commit would not be safe, and what an append wrote before it would be left behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tblctl.tableformat.errors import UnsupportedBackendError
+from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.failures import Failure, classify
+from tblctl.tableformat.storage.names import name_problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
+
+
+class ReadOnlyBackend:
+    """See `Backend`. One request after the other: not every fsspec driver can be used from several threads."""
+
+    def __init__(self, url: str, shown: str, options: dict[str, Any]) -> None:
+        self._url = url
+        self._shown = shown
+        self._options = options
+        self._opened: tuple[int, Any, str] | None = None  # process id, filesystem, root
+
+    def read(self, name: str) -> bytes:
+        filesystem, root = self._filesystem()
+        return bytes(filesystem.cat_file(f"{root}/{name}"))
+
+    def read_many(self, names: Sequence[str]) -> Contents:
+        return [self._read_or_none(name) for name in names]
+
+    def _read_or_none(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return None
+            raise
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        filesystem, root = self._filesystem()
+        found = filesystem.find(f"{root}/{prefix.rpartition('/')[0]}".rstrip("/"), detail=True)
+        for path in sorted(found):
+            name = path.removeprefix(root).lstrip("/")
+            if name.startswith(prefix) and name_problem(name) is None:
+                info = found[path]
+                modified_seconds = _modified_seconds(info)
+                yield ObjectInfo(name=name, size_bytes=info["size"] or 0, modified_seconds=modified_seconds)
+
+    def missing(self, names: Sequence[str]) -> Names:
+        return [name for name in names if not self._is_file(name)]
+
+    def _is_file(self, name: str) -> bool:
+        filesystem, root = self._filesystem()
+        try:
+            return bool(filesystem.info(f"{root}/{name}")["type"] == "file")
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return False
+            raise
+
+    def is_empty(self) -> bool:
+        return next(self.list(""), None) is None
+
+    def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002
+        import pyarrow as pa
+
+        filesystem, root = self._filesystem()
+        return pa.PythonFile(filesystem.open(f"{root}/{name}", "rb"), mode="r")
+
+    def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        from tblctl.tableformat.storage.arrow import filesystem_over
+
+        filesystem, root = self._filesystem()
+        return filesystem_over(filesystem, root, self), root
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:  # noqa: ARG002
+        self._refuse(f"write {name}")
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> bool:  # noqa: ARG002
+        self._refuse(f"create {name}")
+
+    def delete(self, names: Sequence[str]) -> None:
+        self._refuse(f"delete {len(names)} objects")
+
+    def delete_all(self) -> None:
+        self._refuse("delete all objects")
+
+    def _refuse(self, what: str) -> NoReturn:
+        msg = (
+            f"cannot {what} in {self._shown}: tblctl knows no atomic create there, so commits would not be safe; "
+            "tables can be written on local disk, in memory and on S3 (s3://)"
+        )
+        raise UnsupportedBackendError(msg, url=self._shown)
+
+    def _filesystem(self) -> tuple[Any, str]:
+        """Return the filesystem and the root's path in it, opened once per process (fsspec's do not survive fork)."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            import fsspec
+
+            options = {"use_listings_cache": False, "skip_instance_cache": True} | self._options
+            try:
+                filesystem, root = fsspec.core.url_to_fs(self._url, **options)
+            except (ImportError, ValueError) as error:
+                msg = f"cannot open {self._shown}: fsspec has no driver for it here ({error})"
+                raise UnsupportedBackendError(msg, url=self._shown) from None
+            self._opened = (os.getpid(), filesystem, root.rstrip("/"))
+        return self._opened[1], self._opened[2]
+
+
+def _modified_seconds(info: dict[str, Any]) -> float:
+    for key in ("mtime", "LastModified", "modified", "updated", "created"):
+        value: Any = info.get(key)
+        if isinstance(value, (int, float)):
+            return float(value)
+        if hasattr(value, "timestamp"):
+            return float(value.timestamp())
+    return 0.0

@@ -1,0 +1,336 @@
+"""Objects on S3 and what speaks its protocol (MinIO), through s3fs.
+
+One layer retries, this one: s3fs's and botocore's own are switched off (their products, 5 x 5 tries with waits, make
+a server that is down take minutes), unless the caller's `config_kwargs` say otherwise. Listings and file contents
+are never cached. s3fs runs its requests on fsspec's one event-loop thread, which it starts and never ends.
+"""
+
+# ruff: noqa: SLF001 (fsspec's coroutines are its documented asynchronous interface, and start with an underscore)
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError, UnsupportedBackendError
+from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.failures import RETRIED, Failure, classify
+from tblctl.tableformat.storage.location import scrub, secrets_in
+from tblctl.tableformat.storage.names import name_problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
+
+T = TypeVar("T")
+
+TRIES = 6
+RETRY_SECONDS = 8.0  # no new try after this long, so that a server that is down is reported within about 10 s
+CONNECT_TIMEOUT_SECONDS = 3
+READ_TIMEOUT_SECONDS = 15
+_FIRST_WAIT_SECONDS = 0.1
+_PARALLEL_REQUESTS = 32
+_DELETED_AT_ONCE = 1000  # S3's limit
+_ONE_PUT_BYTES = (
+    5 * 2**30
+)  # S3's limit for a PUT that is not in parts; only such a one is conditional everywhere
+_CONFIG = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    "read_timeout": READ_TIMEOUT_SECONDS,
+    "max_pool_connections": _PARALLEL_REQUESTS,
+    "retries": {"total_max_attempts": 1},
+}
+
+
+def wait_seconds(tries_done: int, random: float) -> float:
+    """Return how long to wait before the next try: doubling from 0.1 s, and between half and all of that."""
+    return _FIRST_WAIT_SECONDS * 2.0 ** (tries_done - 1) * (0.5 + 0.5 * random)
+
+
+class S3Backend:
+    """See `Backend`; `root` is "bucket" or "bucket/key"."""
+
+    def __init__(self, root: str, options: dict[str, Any]) -> None:
+        self._root = root
+        self._bucket, _, key = root.partition("/")
+        self._key = f"{key}/" if key else ""
+        self._options = options
+        self._opened: tuple[int, Any] | None = None  # process id, filesystem
+
+    def read(self, name: str) -> bytes:
+        return self._run(self._read, name)
+
+    async def _read(self, name: str) -> bytes:
+        # max_concurrency=1: otherwise s3fs asks for the size first, a request more for every object.
+        path, filesystem = f"{self._root}/{name}", self._filesystem()
+        return bytes(await _patiently(lambda: filesystem._cat_file(path, max_concurrency=1)))
+
+    def read_many(self, names: Sequence[str]) -> Contents:
+        return self._run(_in_parallel, self._read_or_none, names)
+
+    async def _read_or_none(self, name: str) -> bytes | None:
+        try:
+            return await self._read(name)
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return None
+            raise
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        whole = _as_bytes(data)
+        path, filesystem = f"{self._root}/{name}", self._filesystem()
+        self._run(_patiently, lambda: filesystem._pipe_file(path, whole))
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> bool:
+        return self._run(self._create, name, _as_bytes(data))
+
+    async def _create(self, name: str, data: bytes) -> bool:
+        """Put if absent. After a failure that may have had its effect, look: an object there ends it with False.
+
+        What a lost request did stays open until an object is seen: it may still be under way when nothing is seen.
+        """
+        path, filesystem = f"{self._root}/{name}", self._filesystem()
+        started, in_doubt = SYSTEM.elapsed(), False
+        for tries_done in range(1, TRIES + 1):
+            try:
+                await filesystem._pipe_file(path, data, chunksize=_ONE_PUT_BYTES, mode="create")
+            except Exception as error:
+                failure = classify(error)
+                if failure is Failure.EXISTS:
+                    return False
+                in_doubt = (
+                    in_doubt or failure is Failure.LOST or (failure is Failure.NOT_SENT and self._resends)
+                )
+                if failure in {Failure.LOST, Failure.BUSY}:
+                    present = await self._look(name)
+                    if present:
+                        return False
+                    in_doubt = in_doubt or present is None
+                if (
+                    failure not in RETRIED
+                    or tries_done == TRIES
+                    or SYSTEM.elapsed() - started > RETRY_SECONDS
+                ):
+                    if in_doubt:
+                        raise self._unknown(name, error) from None
+                    raise
+                await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
+            else:
+                return True
+        raise AssertionError  # pragma: no cover (the last try returns or raises)
+
+    async def _look(self, name: str) -> bool | None:
+        """Return whether the object is there, None if the server cannot be asked right now."""
+        try:
+            await self._filesystem()._call_s3("head_object", Bucket=self._bucket, Key=self._key + name)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the answer is "cannot tell")
+            return False if classify(error) is Failure.MISSING else None
+        return True
+
+    def _unknown(self, name: str, error: Exception) -> CommitOutcomeUnknownError:
+        url = f"s3://{self._root}"
+        text = scrub(str(error), secrets_in(self._options))[:500]
+        msg = (
+            f"cannot tell whether {name} was created in {url}: the reply was lost and the storage cannot be asked "
+            f"({text}); when it is up again, read the object back before trying again"
+        )
+        return CommitOutcomeUnknownError(msg, name=name, url=url)
+
+    @property
+    def _resends(self) -> bool:
+        """Whether botocore was told to send again by itself: then 'no connection' may follow a lost reply."""
+        return self._config().get("retries") != _CONFIG["retries"]
+
+    def delete(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _DELETED_AT_ONCE):
+            self._delete_keys([self._key + name for name in names[start : start + _DELETED_AT_ONCE]])
+
+    def _delete_keys(self, keys: Sequence[str]) -> None:
+        # Not s3fs's rm: it drops the list of objects that could not be deleted.
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        reply = self._call("delete_objects", Bucket=self._bucket, Delete=request)
+        for problem in reply.get("Errors", []):
+            if problem.get("Code") != "NoSuchKey":
+                raise RefusedDeleteError(problem)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        for page in self._pages(self._key + prefix):
+            for item in page:
+                name = item["Key"][len(self._key) :]
+                if name_problem(name) is None:
+                    seconds = item["LastModified"].timestamp()
+                    yield ObjectInfo(name=name, size_bytes=item["Size"], modified_seconds=seconds)
+
+    def _pages(self, prefix: str) -> Iterator[Sequence[dict[str, Any]]]:
+        more: dict[str, str] = {}
+        while True:
+            page = self._call("list_objects_v2", Bucket=self._bucket, Prefix=prefix, **more)
+            yield page.get("Contents", [])
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def missing(self, names: Sequence[str]) -> Names:
+        found = self._run(_in_parallel, self._is_there, names)
+        return [name for name, there in zip(names, found, strict=True) if not there]
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            await self._head(name)
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return False
+            raise
+        return True
+
+    async def _head(self, name: str) -> Any:
+        filesystem = self._filesystem()
+        return await _patiently(
+            lambda: filesystem._call_s3("head_object", Bucket=self._bucket, Key=self._key + name)
+        )
+
+    def is_empty(self) -> bool:
+        # An object named like a folder is what consoles leave for "new folder": it holds nothing.
+        return not any(not item["Key"].endswith("/") for page in self._pages(self._key) for item in page)
+
+    def delete_all(self) -> None:
+        for page in self._pages(self._key):
+            if page:
+                self._delete_keys([item["Key"] for item in page])
+
+    def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:
+        import pyarrow as pa
+
+        if size_bytes is None:
+            size_bytes = int(self._run(self._head, name)["ContentLength"])
+        return pa.PythonFile(
+            RangeFile(size_bytes, lambda start, end: self._range(name, start, end)), mode="r"
+        )
+
+    def _range(self, name: str, start: int, end: int) -> bytes:
+        path, filesystem = f"{self._root}/{name}", self._filesystem()
+        return bytes(self._run(_patiently, lambda: filesystem._cat_file(path, start=start, end=end)))
+
+    def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        from tblctl.tableformat.storage.arrow import filesystem_over
+
+        return filesystem_over(self._filesystem(), self._root, self), self._root
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        filesystem = self._filesystem()
+        return self._run(_patiently, lambda: filesystem._call_s3(method, **arguments))
+
+    def _run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Run a coroutine on fsspec's event loop and wait for it."""
+        from fsspec.asyn import sync
+
+        result: T = sync(self._filesystem().loop, function, *arguments)
+        return result
+
+    def _filesystem(self) -> Any:
+        """Return s3fs's filesystem, opened once per process: it does not survive a fork.
+
+        Two threads may open one each at first; the later one stays, both work.
+        """
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), self._open())
+        return self._opened[1]
+
+    def _open(self) -> Any:
+        try:
+            import s3fs
+            from fsspec.asyn import sync
+        except ImportError as error:
+            msg = f"s3://{self._root} needs s3fs ({error}): pip install 'tblctl[s3]'"
+            raise UnsupportedBackendError(msg, url=f"s3://{self._root}") from None
+        defaults = {"use_listings_cache": False, "skip_instance_cache": True, "default_cache_type": "none"}
+        try:
+            filesystem = s3fs.S3FileSystem(**(defaults | self._options | {"config_kwargs": self._config()}))
+            filesystem.retries = 1
+            sync(filesystem.loop, filesystem.set_session)
+        except (TypeError, KeyError, ValueError) as error:
+            text = scrub(str(error), secrets_in(self._options))
+            msg = f"storage options that s3fs does not understand, for s3://{self._root}: {text}"
+            raise InvalidOptionError(msg, url=f"s3://{self._root}") from None
+        return filesystem
+
+    def _config(self) -> dict[str, Any]:
+        """Return botocore's settings: ours, above them those of fsspec's configuration, above them the caller's."""
+        from fsspec.config import conf
+
+        configured: dict[str, Any] = conf.get("s3", {}).get("config_kwargs", {})
+        own: dict[str, Any] = self._options.get("config_kwargs") or {}
+        return {**_CONFIG, **configured, **own}
+
+
+class RefusedDeleteError(OSError):
+    """The server did not delete one of several objects; `response` as botocore's ClientError has it."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(f"{problem.get('Key')}: {problem.get('Message') or problem.get('Code')}")
+        self.response = {"Error": problem, "ResponseMetadata": {}}
+
+
+class RangeFile(io.RawIOBase):
+    """A file for pyarrow: every read is one request for exactly the bytes asked for."""
+
+    def __init__(self, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
+        super().__init__()
+        self._size_bytes = size_bytes
+        self._fetch = fetch
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size_bytes if size is None or size < 0 else min(self._position + size, self._size_bytes)
+        if end <= self._position:
+            return b""
+        data = self._fetch(self._position, end)
+        self._position += len(data)
+        return data
+
+
+def _as_bytes(data: bytes | pa.Buffer) -> bytes:
+    return data if isinstance(data, bytes) else bytes(memoryview(data))
+
+
+async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Run `attempt`, again after errors that pass: at most 6 times, and no new try after 8 seconds."""
+    started, tries_done = SYSTEM.elapsed(), 0
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            tries_done += 1
+            late = SYSTEM.elapsed() - started > RETRY_SECONDS
+            if classify(error) not in RETRIED or tries_done == TRIES or late:
+                raise
+        await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
+
+
+async def _in_parallel(function: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:
+    """Run `function` for all names, 32 at a time, and return the results in the order of names."""
+    turn = asyncio.Semaphore(_PARALLEL_REQUESTS)
+
+    async def one(name: str) -> T:
+        async with turn:
+            return await function(name)
+
+    return list(await asyncio.gather(*[one(name) for name in names]))

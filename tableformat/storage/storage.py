@@ -1,0 +1,224 @@
+"""Class Storage: one table's objects, wherever they lie.
+
+Every public operation goes through `Storage._call`, one method with (operation, names): errors are mapped there, and
+tests inject faults there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.failures import Failure, classify, explain
+from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in
+from tblctl.tableformat.storage.names import check_name, check_prefix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Storage:
+    """The objects below `url`: a path, `file://`, `memory://`, `s3://`, or (reading only) any other fsspec URL.
+
+    Nothing is opened before the first call. Instances may be shared between threads, pickled (as URL and options)
+    and used after a fork. Options may hold secrets: they are in no repr, message or log.
+
+    Every method may raise, besides what it names:
+        CorruptTableError: a name that is not safe below the root, or (on local disk) a link that leads out of it.
+        AccessDeniedError, InputError (no such bucket), StorageError (unreachable, full, broken).
+        UnsupportedBackendError: the driver is not installed, or the backend is for reading only.
+
+    Args:
+        url: the table's root; local paths are made absolute, '~' is the home folder.
+        storage_options: what fsspec's filesystem takes (`key`, `secret`, `endpoint_url`, ...). They win over
+            tblctl's own settings and over fsspec's configuration. Local disk and memory have none and ignore them.
+    """
+
+    def __init__(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        self._location = parse_location(os.fspath(url))
+        self._options = dict(storage_options or {})
+        self._secrets = secrets_in(self._options)
+        self._backend = _backend(self._location, self._options)
+
+    @property
+    def url(self) -> str:
+        """The table's root, safe to print: no user info, no query."""
+        return self._location.shown
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the objects are files of this machine."""
+        return self._location.kind == "local"
+
+    def read(self, name: str) -> bytes:
+        """Return the whole object.
+
+        Raises:
+            ObjectNotFoundError: there is none.
+        """
+        check_name(name)
+        return self._call("read", (name,), lambda: self._backend.read(name))
+
+    def try_read(self, name: str) -> bytes | None:
+        """Return the whole object, or None if the storage says that there is none; never on any other failure."""
+        check_name(name)
+        return self._call("read", (name,), lambda: self._read_or_none(name))
+
+    def read_many(self, names: Sequence[str]) -> Contents:
+        """Return the objects in the order of `names`, None for those that are missing; read concurrently."""
+        checked = tuple(check_name(name) for name in names)
+        return self._call("read", checked, lambda: self._backend.read_many(checked))
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Write the object, replacing what is there: readers see the old or the new one, never a part.
+
+        Durable on return (local disk: file and folder are flushed). On an error no part is left.
+        """
+        check_name(name)
+        self._call("write", (name,), lambda: self._backend.write(name, data))
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> bool:
+        """Write the object only if the name is free, atomically. Durable on return.
+
+        Returns:
+            True: it is there and it is ours. False: an object is there. It may still be ours, since a reply can
+            be lost and the request sent again: read it back and compare before giving up the name.
+
+        Raises:
+            CommitOutcomeUnknownError: the reply was lost and the storage cannot be asked.
+            UnsupportedBackendError: the backend has no atomic create.
+        """
+        check_name(name)
+        return self._call("create", (name,), lambda: self._backend.create(name, data))
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete the objects, in this order; missing ones are ignored. On an error some may be gone."""
+        checked = tuple(check_name(name) for name in names)
+        self._call("delete", checked, lambda: self._backend.delete(checked))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield all objects whose name starts with `prefix`, by name ascending; never from a cache.
+
+        A prefix that nothing starts with yields nothing. Temporary files that a killed writer left (`.tmp-...`) are
+        objects too; links are not. Memory is that of one page (S3) or of one folder's names (local).
+        """
+        check_prefix(prefix)
+        return self._call("list", (prefix,), lambda: self._listing(prefix))
+
+    def missing(self, names: Sequence[str]) -> Names:
+        """Return those of `names` that are not there, in their order; asked concurrently."""
+        checked = tuple(check_name(name) for name in names)
+        return self._call("look for", checked, lambda: self._backend.missing(checked))
+
+    def is_empty(self) -> bool:
+        """Return whether nothing at all lies below the root; empty folders count as nothing."""
+        return self._call("look into", (), self._backend.is_empty)
+
+    def delete_all(self) -> None:
+        """Delete everything below the root, and the root itself; not what links point to.
+
+        In the order of names, so that `metadata/snapshots/` goes last: a run that was cut short can be repeated,
+        because the table is still recognised.
+        """
+        self._call("delete all of", (), self._backend.delete_all)
+
+    def open_input(self, name: str, *, size_bytes: int | None = None) -> pa.NativeFile:
+        """Open the object for random access; what pyarrow asks for is what is read, nothing ahead of it.
+
+        Args:
+            name: the object.
+            size_bytes: its length where known; saves S3 a request.
+
+        Raises:
+            ObjectNotFoundError: there is none (S3 with a known length: raised by the first read).
+        """
+        check_name(name)
+        return self._call("open", (name,), lambda: self._backend.open_input(name, size_bytes))
+
+    def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        """Return a pyarrow filesystem and the root's path in it, for datasets. Nothing is checked or counted here."""
+        return self._call("open", (), self._backend.arrow_filesystem)
+
+    def explain(self, error: Exception, operation: str, name: str = "") -> TblctlError:
+        """Return the tblctl error for what a file of `open_input` or a filesystem of `arrow_filesystem` raised."""
+        if isinstance(error, TblctlError):
+            return error
+        return explain(error, operation=operation, name=name, url=self.url, secrets=self._secrets)
+
+    def _call(self, operation: str, names: tuple[str, ...], action: Callable[[], T]) -> T:
+        """Run one operation. The only way to the backend: subclasses in tests override it.
+
+        `operation` is one of read, write, create, delete, list, "look for", "look into", "delete all of", open.
+        """
+        _logger.debug(
+            "%s %s in %s", operation, names[0] if len(names) == 1 else f"{len(names)} objects", self.url
+        )
+        try:
+            return action()
+        except TblctlError:
+            raise
+        except Exception as error:  # noqa: BLE001 (drivers raise anything; the caller sees only our errors)
+            shown = names[0] if len(names) == 1 else _several(names)
+            raise self.explain(error, operation, shown) from self._cause(error)
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """Return `error` if its text may be seen in a traceback, else None."""
+        seen: BaseException | None = error
+        while seen is not None:
+            if scrub(str(seen), self._secrets) != str(seen):
+                return None
+            seen = seen.__cause__ or seen.__context__
+        return error
+
+    def _read_or_none(self, name: str) -> bytes | None:
+        try:
+            return self._backend.read(name)
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return None
+            raise
+
+    def _listing(self, prefix: str) -> Iterator[ObjectInfo]:
+        try:
+            yield from self._backend.list(prefix)
+        except TblctlError:
+            raise
+        except Exception as error:  # noqa: BLE001 (as in _call)
+            raise self.explain(error, "list", prefix) from self._cause(error)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._location.absolute_url, self._options))
+
+
+def _several(names: tuple[str, ...]) -> str:
+    return f"{names[0]} and {len(names) - 1} other objects" if names else ""
+
+
+def _backend(location: Location, options: dict[str, Any]) -> Backend:
+    """Return the backend of a location; drivers are imported on first use only (start-up time)."""
+    if location.kind == "local":
+        from tblctl.tableformat.storage.local import LocalBackend
+
+        return LocalBackend(location.path)
+    if location.kind == "memory":
+        from tblctl.tableformat.storage.memory import MemoryBackend
+
+        return MemoryBackend(location.path)
+    if location.kind == "s3":
+        from tblctl.tableformat.storage.s3 import S3Backend
+
+        return S3Backend(location.path, options)
+    from tblctl.tableformat.storage.readonly import ReadOnlyBackend
+
+    return ReadOnlyBackend(location.path, location.shown, options)

@@ -1,0 +1,105 @@
+"""Fixtures that every area's tests may use.
+
+    location      (parametrised) an empty Location on local disk, memory, moto and MinIO in turn: `.url`,
+                  `.storage_options`, `.kind`, `.storage()`; `storage_url` is the same under another name
+    s3_location   (parametrised) moto and MinIO only
+    minio, moto   a running server, one per session: `.endpoint_url`, `.key`, `.secret`, `.bucket`,
+                  `.storage_options`, `.location()` for a fresh empty Location
+    s3_table_url  a function that returns a fresh empty Location on MinIO
+    memory_url    a fresh memory:// URL
+    proxy         a CuttingProxy (tests/proxy.py) in front of MinIO; `proxied` is a fresh Location through it
+
+Helpers beside this file are imported by name: `from faults import Faults, inject`, `from proxy import CuttingProxy`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
+
+# Tests never depend on the user's credentials or settings: set before anything imports fsspec or botocore.
+for _name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
+    del os.environ[_name]
+os.environ |= {
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "FSSPEC_CONFIG_DIR": os.devnull,
+}
+
+import hypothesis
+import pytest
+from proxy import CuttingProxy
+from servers import Location, S3Server, run_minio, run_moto
+
+# Failures print a blob that repeats them (`@reproduce_failure`); no deadline, since machines differ.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=5_000)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "default")
+)
+
+
+@pytest.fixture(scope="session")
+def minio() -> Iterator[S3Server]:
+    with run_minio() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    with run_moto() as server:
+        yield server
+
+
+@pytest.fixture(params=["local", "memory", "moto", "minio"])
+def location(request: pytest.FixtureRequest) -> Location:
+    if request.param == "local":
+        return Location(kind="local", url=str(request.getfixturevalue("tmp_path") / "table"))
+    if request.param == "memory":
+        return Location(kind="memory", url=request.getfixturevalue("memory_url"))
+    return request.getfixturevalue(request.param).location()
+
+
+@pytest.fixture
+def storage_url(location: Location) -> Location:
+    return location
+
+
+@pytest.fixture(params=["moto", "minio"])
+def s3_location(request: pytest.FixtureRequest) -> Location:
+    return request.getfixturevalue(request.param).location()
+
+
+@pytest.fixture
+def s3_table_url(minio: S3Server) -> Callable[[], Location]:
+    return minio.location
+
+
+@pytest.fixture
+def memory_url() -> Iterator[str]:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    name = uuid.uuid4().hex
+    yield f"memory://{name}/table"
+    for path in [path for path in MemoryFileSystem.store if path.startswith(f"/{name}/")]:
+        del MemoryFileSystem.store[path]
+
+
+@pytest.fixture
+def proxy(minio: S3Server) -> Iterator[CuttingProxy]:
+    with CuttingProxy(minio.host, minio.port) as running:
+        yield running
+
+
+@pytest.fixture
+def proxied(minio: S3Server, proxy: CuttingProxy) -> Location:
+    direct = minio.location()
+    options = direct.storage_options | {"endpoint_url": proxy.endpoint_url}
+    return Location(kind="minio", url=direct.url, storage_options=options)

@@ -1,0 +1,20 @@
+"""Workers for races between processes: they must be importable by a fresh interpreter."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+from tblctl.tableformat.storage import Storage
+
+
+def create_all(pickled: bytes, worker: int, names: list[str], start_seconds: float) -> list[bool]:
+    """Try to create every name, from `start_seconds` on, and return which ones this worker won."""
+    storage: Storage = pickle.loads(pickled)
+    storage.missing(names[:1])  # connect before the race
+    time.sleep(max(0.0, start_seconds - time.time()))
+    return [storage.create(name, f"worker {worker}".encode()) for name in names]
+
+
+def read_it(storage: Storage, name: str) -> bytes:
+    return storage.read(name)
