@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tblctl.cli import render
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -44,17 +46,22 @@ class Bar:
 def new_drawing() -> Progress:
     """Return rich's bar with counts, speed and time left, on stderr."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
     class Counts(ProgressColumn):
-        def render(self, task: object) -> Text:
-            done, total = int(task.completed), task.total  # type: ignore[attr-defined]
-            of = f" of {int(total):,}" if total is not None else ""
-            return Text(f"{done:,}{of} {task.fields['unit']}")  # type: ignore[attr-defined]
+        def render(self, task: Task) -> Text:
+            return Text(count_text(int(task.completed), task.total, task.fields["unit"]))
 
     columns = (TextColumn("{task.description}"), BarColumn(), Counts(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def count_text(done: int, total: float | None, unit: str) -> str:
+    """Return `3,000 of 4,000 rows`, `1.5 MiB of 2.0 GiB`."""
+    if unit == "bytes":
+        return render.size(done) + (f" of {render.size(int(total))}" if total is not None else "")
+    return f"{done:,}" + (f" of {int(total):,}" if total is not None else "") + f" {unit}"
 
 
 @contextmanager
