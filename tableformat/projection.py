@@ -1,0 +1,409 @@
+"""Between a table's schema and the columns at hand: incoming data on one side, a file's columns on the other.
+
+`Conformer` (and `conform`) bring incoming data, matched by name, to what is written. `Projection` reads the columns
+of a file, matched by column id, as the table's present schema: renamed, widened, added and dropped columns need no
+rewriting. Neither does any I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tblctl.tableformat.errors import InvalidDataError, SchemaMismatchError, UnknownColumnError
+from tblctl.tableformat.model.field_ids import field_id, plain_field
+from tblctl.tableformat.model.schema import Schema, schema_differences
+from tblctl.tableformat.model.schema_change import find
+from tblctl.tableformat.model.types import (
+    accepts,
+    child_fields,
+    is_any_binary,
+    is_any_list,
+    is_any_string,
+    read_type,
+    strip_extension,
+    type_to_text,
+)
+from tblctl.tableformat.reshape import Shape, plan_shape, reshape_column
+
+_MAX_CHUNK_BYTES = 2**30
+"""Larger chunks of incoming data are cut before they are cast: string and list offsets have 31 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conformer:
+    """Brings data of one schema to a table's read types, column order and ids; `plan` one, use it for every batch."""
+
+    target: pa.Schema
+    sources: tuple[int, ...]
+    shapes: tuple[Shape, ...]
+
+    @classmethod
+    def plan(cls, data: pa.Schema, schema: Schema) -> Conformer:
+        """Decide how data of a schema is brought to the table's.
+
+        Raises:
+            SchemaMismatchError: lists every difference, also in `details["differences"]`.
+        """
+        differences = schema_differences(schema, data)
+        if differences:
+            raise SchemaMismatchError(
+                "the data does not fit the table's schema: " + "; ".join(differences), differences=differences
+            )
+        target = pa.schema([column.with_type(read_type(column.type)) for column in schema.arrow])
+        sources = tuple(data.get_field_index(name) for name in target.names)
+        shapes = tuple(
+            plan_shape(data.field(source).type, column.type, _by_name, column.name)
+            for source, column in zip(sources, target, strict=True)
+        )
+        return cls(target=target, sources=sources, shapes=shapes)
+
+    def apply(self, data: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Return the data as the table's columns, with column ids in the fields' metadata. No copy where types agree.
+
+        Raises:
+            InvalidDataError: a value does not fit its column, or a null stands where none may; names the column.
+        """
+        columns = []
+        for source, shape, column in zip(self.sources, self.shapes, self.target, strict=True):
+            given = data.column(source)
+            given = pa.chunked_array([given]) if isinstance(given, pa.Array) else given
+            shaped = reshape_column(_cut(given) if shape.action != "keep" else given, shape)
+            for chunk in shaped.chunks:
+                _check_values(chunk, column.type, column.name)
+            _check_nulls(shaped, column)
+            columns.append(shaped)
+        return pa.Table.from_arrays(columns, schema=self.target)
+
+
+def conform(data: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
+    """Return incoming data as `Conformer` gives it; plans anew on every call.
+
+    Raises:
+        SchemaMismatchError: the schemas do not fit; lists every difference.
+        InvalidDataError: a value does not fit its column, or a null stands where none may.
+    """
+    return Conformer.plan(data.schema, schema).apply(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    """One column of a projection's result: `ids` lead to it through structs, `field` is plain and of read type."""
+
+    ids: tuple[int, ...]
+    field: pa.Field
+    target: pa.DataType  # with ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection:
+    """Reads a file's columns as a table's schema; `plan` one for each schema that files have.
+
+    `file_columns` are the names to give to `ParquetFile.read_row_groups(columns=...)`. `schema` is that of `apply`'s
+    result. Immutable but for a cache; may be shared between threads.
+    """
+
+    file_columns: list[str]
+    schema: pa.Schema
+    _outputs: tuple[_Output, ...]
+    _missing: frozenset[int]
+    _planned: list[tuple[pa.Schema, tuple[_Step, ...]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
+
+    @classmethod
+    def plan(cls, file_schema: pa.Schema, schema: Schema, columns: Sequence[str] | None = None) -> Projection:
+        """Decide how a file is read.
+
+        Args:
+            file_schema: the file's, with ids, as `ParquetFile.schema_arrow` gives it.
+            schema: the table's present one.
+            columns: top-level names or dotted names through structs (`a.b`, then the result's column is called that),
+                in the order wanted; None for all top-level columns.
+
+        Raises:
+            UnknownColumnError: the table has no such column.
+            ValueError: the file's type for a column is none that the column can have had.
+        """
+        names = schema.names if columns is None else columns
+        outputs = tuple(_output(schema, name) for name in names)
+        wanted: list[str] = []
+        missing: set[int] = set()
+        for output in outputs:
+            found = _locate(tuple(file_schema), output.ids)
+            if found is None:
+                missing.add(output.ids[-1])
+                continue
+            path, source = found
+            _check_readable(source.type, output.target, output.field.name)
+            wanted += _needed_names(path, source.type, output.target)
+        return cls(
+            file_columns=list(dict.fromkeys(wanted)),
+            schema=pa.schema([output.field for output in outputs]),
+            _outputs=outputs,
+            _missing=frozenset(missing),
+        )
+
+    @property
+    def row_count_only(self) -> bool:
+        """Whether no column of the file is needed: a table with its number of rows and no column is enough."""
+        return not self.file_columns
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Return what was read from the file, in the result's schema. No copy where nothing differs.
+
+        Raises:
+            InvalidDataError: a value does not fit its column's wider type.
+            ValueError: a column that the file has is not in `table`.
+        """
+        if not self._outputs:
+            return table.select([])
+        columns = [step.column(table) for step in self._steps(table.schema)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _steps(self, given: pa.Schema) -> tuple[_Step, ...]:
+        for planned, steps in self._planned:
+            if planned.equals(given, check_metadata=True):
+                return steps
+        steps = tuple(self._step(output, given) for output in self._outputs)
+        self._planned[:] = [(given, steps)]  # one entry: all row groups of a file have one schema
+        return steps
+
+    def _step(self, output: _Output, given: pa.Schema) -> _Step:
+        name = output.field.name
+        found = _locate(tuple(given), output.ids)
+        if found is None:
+            if output.ids[-1] not in self._missing:
+                raise ValueError(f"column {name!r} is in the file, but was not read from it")
+            return _Step(positions=(), shape=Shape(action="missing", target=output.field.type, path=name))
+        positions = _positions(tuple(given), output.ids)
+        return _Step(positions=positions, shape=plan_shape(found[1].type, output.target, _by_id, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """Where a result column lies in the table read (a top-level position, then struct fields), and its shape."""
+
+    positions: tuple[int, ...]
+    shape: Shape
+
+    def column(self, table: pa.Table) -> pa.ChunkedArray:
+        if not self.positions:
+            return pa.chunked_array([pa.nulls(table.num_rows, self.shape.target)])
+        first, *inner = self.positions
+        column = table.column(first)
+        for position in inner:
+            # flatten() gives fields that are null wherever their struct is
+            column = pa.chunked_array(
+                [chunk.flatten()[position] for chunk in column.chunks], column.type.field(position).type
+            )
+        return reshape_column(column, self.shape)
+
+
+def _output(schema: Schema, name: str) -> _Output:
+    path = find(schema.arrow, name)
+    ids: list[int] = []
+    nullable = False
+    target = pa.field("", pa.struct(tuple(schema.arrow)))
+    for depth, step in enumerate(path):
+        if not pt.is_struct(target.type):
+            raise UnknownColumnError(
+                f"column {name!r} lies inside a list or map and cannot be read alone; "
+                f"name {'.'.join(path[:depth])!r}",
+                column=name,
+            )
+        target = target.type.field(step)
+        id_ = field_id(target)
+        assert id_ is not None  # Schema's constructor checked it
+        ids.append(id_)
+        nullable = nullable or target.nullable
+    with_ids = target.with_type(read_type(target.type))
+    plain = plain_field(with_ids).with_name(name).with_nullable(nullable)
+    return _Output(ids=tuple(ids), field=plain, target=with_ids.type)
+
+
+def _locate(fields: Sequence[pa.Field], ids: Sequence[int]) -> tuple[tuple[str, ...], pa.Field] | None:
+    """Return the path in the file and the field that ids lead to, or None."""
+    path: list[str] = []
+    found = None
+    for id_ in ids:
+        found = next((one for one in fields if field_id(one) == id_), None)
+        if found is None:
+            return None
+        path.append(found.name)
+        fields = child_fields(found.type)
+    return None if found is None else (tuple(path), found)
+
+
+def _positions(fields: Sequence[pa.Field], ids: Sequence[int]) -> tuple[int, ...]:
+    positions: list[int] = []
+    for id_ in ids:
+        position = next(i for i, one in enumerate(fields) if field_id(one) == id_)
+        positions.append(position)
+        fields = child_fields(fields[position].type)
+    return tuple(positions)
+
+
+def _needed_names(path: tuple[str, ...], source: pa.DataType, target: pa.DataType) -> Iterator[str]:
+    """Yield the file's dotted names that hold the wanted part of a column.
+
+    A struct is asked for field by field where the file has more than is wanted; if it has nothing that is wanted,
+    one of its fields is read all the same, to know where the struct itself is null.
+    """
+    if not (pt.is_struct(source) and pt.is_struct(target)):
+        yield ".".join(path)
+        return
+    source_fields = tuple(source)
+    pairs = [(match, child) for child in target if (match := _by_id(child, source_fields)) is not None]
+    if not pairs:
+        first = source_fields[0]
+        yield from _needed_names((*path, first.name), first.type, first.type)
+        return
+    names = [
+        name
+        for position, child in pairs
+        for name in _needed_names(
+            (*path, source_fields[position].name), source_fields[position].type, child.type
+        )
+    ]
+    whole = [".".join((*path, one.name)) for one in source_fields]
+    yield from ([".".join(path)] if sorted(names) == sorted(whole) else names)
+
+
+def _by_name(target: pa.Field, fields: Sequence[pa.Field]) -> int | None:
+    return next((i for i, one in enumerate(fields) if one.name == target.name), None)
+
+
+def _by_id(target: pa.Field, fields: Sequence[pa.Field]) -> int | None:
+    id_ = field_id(target)
+    return next((i for i, one in enumerate(fields) if field_id(one) == id_), None)
+
+
+def _check_readable(source: pa.DataType, target: pa.DataType, path: str) -> None:
+    """Raise ValueError when a file's type is none that the column can have had, as Parquet gives it back."""
+    source = strip_extension(source)
+    if not _readable(source, target):
+        raise ValueError(f"column {path!r} is {type_to_text(target)}, but the file has {source}")
+    if pt.is_null(source):
+        return
+    if pt.is_struct(target):
+        for child in target:
+            position = _by_id(child, tuple(source))
+            if position is not None:
+                _check_readable(source.field(position).type, child.type, f"{path}.{child.name}")
+    elif child_fields(target):
+        for one, other in zip(child_fields(source), child_fields(target), strict=True):
+            _check_readable(one.type, other.type, f"{path}.{other.name}")
+
+
+def _readable(source: pa.DataType, target: pa.DataType) -> bool:
+    if accepts(target, source):
+        return True
+    if pt.is_dictionary(target):
+        return _readable(source, target.value_type)
+    # Parquet has no seconds, date64, large types or fixed-size lists: without Arrow's own schema in the file they
+    # come back as milliseconds, date32, plain types and lists.
+    return bool(
+        (pt.is_timestamp(source) and pt.is_timestamp(target) and bool(source.tz) == bool(target.tz))
+        or (pt.is_time(source) and pt.is_time(target))
+        or (is_any_string(source) and is_any_string(target))
+        or (is_any_binary(source) and is_any_binary(target))
+        or (is_any_list(source) and is_any_list(target))
+    )
+
+
+def _cut(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cut chunks that hold too many bytes for 31-bit offsets."""
+    if all(chunk.nbytes <= _MAX_CHUNK_BYTES for chunk in column.chunks):
+        return column
+    parts: list[pa.Array] = []
+    pending = list(reversed(column.chunks))
+    while pending:
+        chunk = pending.pop()
+        if chunk.nbytes <= _MAX_CHUNK_BYTES or len(chunk) < 2:  # noqa: PLR2004
+            parts.append(chunk)
+            continue
+        half = len(chunk) // 2
+        pending += [chunk.slice(half), chunk.slice(0, half)]
+    return pa.chunked_array(parts, column.type)
+
+
+def _check_values(array: pa.Array, data_type: pa.DataType, path: str) -> None:
+    """Refuse values that Parquet cannot keep: times of day in date64, seconds that milliseconds cannot count."""
+    stored = _stored_type(data_type)
+    if stored is not None:
+        try:
+            array.cast(stored, safe=True)
+        except pa.ArrowInvalid as cause:
+            raise InvalidDataError(
+                f"column {path!r}: a value of {type_to_text(data_type)} cannot be stored in Parquet: {cause}",
+                column=path,
+            ) from cause
+    if not _has_stored_type(data_type):
+        return
+    for child, (values, _) in zip(child_fields(data_type), _children(array), strict=True):
+        _check_values(values, child.type, f"{path}.{child.name}")
+
+
+def _stored_type(data_type: pa.DataType) -> pa.DataType | None:
+    if pt.is_dictionary(data_type):
+        return _stored_type(data_type.value_type)
+    if pt.is_date64(data_type):
+        return pa.date32()
+    if pt.is_timestamp(data_type) and data_type.unit == "s":
+        return pa.timestamp("ms", data_type.tz)
+    return None
+
+
+def _has_stored_type(data_type: pa.DataType) -> bool:
+    """Tell whether any nested type is stored as another."""
+    return any(
+        _stored_type(child.type) is not None or _has_stored_type(child.type)
+        for child in child_fields(data_type)
+    )
+
+
+def _check_nulls(column: pa.ChunkedArray, target: pa.Field) -> None:
+    if target.nullable and not _has_required(target.type):
+        return
+    counts: dict[str, int] = {}
+    for chunk in column.chunks:
+        _count_nulls(chunk, target, target.name, counts)
+    for path, count in counts.items():
+        raise InvalidDataError(
+            f"column {path!r} may not be null, but {count} of its values are; fill them, or leave these rows out",
+            column=path,
+            null_count=count,
+        )
+
+
+def _has_required(data_type: pa.DataType) -> bool:
+    """Tell whether any nested field may not be null."""
+    return any(not child.nullable or _has_required(child.type) for child in child_fields(data_type))
+
+
+def _count_nulls(array: pa.Array, target: pa.Field, path: str, counts: dict[str, int]) -> None:
+    """Add up the nulls of fields that may not be null, where what is around them is not null."""
+    if not target.nullable and array.null_count:
+        counts[path] = counts.get(path, 0) + array.null_count
+    if not _has_required(target.type):
+        return
+    for child, (values, name) in zip(child_fields(target.type), _children(array), strict=True):
+        _count_nulls(values, child, f"{path}.{name}", counts)
+
+
+def _children(array: pa.Array) -> list[tuple[pa.Array, str]]:
+    """Return the nested values of the rows that are not null, with their names."""
+    valid = array.drop_null() if array.null_count else array
+    if pt.is_struct(valid.type):
+        return [(valid.field(i), one.name) for i, one in enumerate(valid.type)]
+    if pt.is_map(valid.type):
+        first, last = valid.offsets[0].as_py(), valid.offsets[-1].as_py()
+        return [
+            (valid.keys.slice(first, last - first), "key"),
+            (valid.items.slice(first, last - first), "value"),
+        ]
+    return [(valid.flatten(), "element")]

@@ -1,0 +1,210 @@
+"""Turn arrays of one type into another that holds the same values: reorder, fill, cast, at any depth.
+
+Used in both directions: incoming data to a table's columns (matched by name) and a file's columns to a table's
+present schema (matched by id). A `Shape` is decided once per pair of types; `reshape` then follows it for every
+array. What does not differ is passed on without a copy.
+
+Casts are always checked: a value that does not fit is an error, never another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tblctl.tableformat.errors import InvalidDataError
+from tblctl.tableformat.model.types import child_fields
+
+Matcher = Callable[[pa.Field, Sequence[pa.Field]], int | None]
+"""Finds the position of a target field among source fields, or None when it is not there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How one array becomes another; `path` names the column in errors.
+
+    `action` is keep, missing (all null), storage (unwrap an extension, then `children[0]`), cast (no nesting), or
+    rebuild (of `target`'s children; `sources` tells where each comes from, -1 for nowhere).
+    """
+
+    action: str
+    target: pa.DataType
+    path: str
+    children: tuple[Shape, ...] = ()
+    sources: tuple[int, ...] = ()
+
+
+def plan_shape(source: pa.DataType, target: pa.DataType, match: Matcher, path: str) -> Shape:
+    """Decide how arrays of `source` become arrays of `target`, both types already known to fit."""
+    if isinstance(source, pa.BaseExtensionType):
+        inner = plan_shape(source.storage_type, target, match, path)
+        return Shape(action="storage", target=target, path=path, children=(inner,))
+    if not child_fields(target) or pt.is_null(source):
+        if source == target and not pt.is_dictionary(target):
+            return Shape(action="keep", target=target, path=path)
+        return Shape(action="cast", target=target, path=path)
+    source_children, target_children = child_fields(source), child_fields(target)
+    if not source_children or pt.is_struct(source) != pt.is_struct(target):
+        raise ValueError(f"column {path}: {source} cannot be read as {target}")
+    in_struct = pt.is_struct(target)
+    sources: list[int] = []
+    children: list[Shape] = []
+    for position, child in enumerate(target_children):
+        found = match(child, source_children) if in_struct else position
+        sources.append(-1 if found is None else found)
+        inner_path = f"{path}.{child.name}"
+        if found is None:
+            children.append(Shape(action="missing", target=child.type, path=inner_path))
+        else:
+            children.append(plan_shape(source_children[found].type, child.type, match, inner_path))
+    if source == target and all(shape.action == "keep" for shape in children) and _in_order(sources):
+        return Shape(action="keep", target=target, path=path)
+    return Shape(action="rebuild", target=target, path=path, children=tuple(children), sources=tuple(sources))
+
+
+def reshape(array: pa.Array, shape: Shape) -> pa.Array:
+    """Return the array in the shape's target type.
+
+    Raises:
+        InvalidDataError: a value does not fit the target type; names the column.
+    """
+    if shape.action == "keep":
+        return array
+    if shape.action == "missing":
+        return pa.nulls(len(array), shape.target)
+    if shape.action == "storage":
+        storage = array.storage
+        if pt.is_boolean(shape.target) and pt.is_int8(storage.type):  # bool8: any number but 0 is true
+            return storage.cast(pa.bool_())
+        return reshape(storage, shape.children[0])
+    if shape.action == "cast":
+        return _cast(array, shape.target, shape.path)
+    if pt.is_struct(shape.target):
+        return _rebuild_struct(array, shape)
+    if pt.is_map(shape.target):
+        return _rebuild_map(array, shape)
+    return _rebuild_list(array, shape)
+
+
+def reshape_column(column: pa.ChunkedArray, shape: Shape) -> pa.ChunkedArray:
+    """Return all chunks of a column reshaped. Errors as `reshape`."""
+    if shape.action == "keep":
+        return column
+    return pa.chunked_array([reshape(chunk, shape) for chunk in column.chunks], shape.target)
+
+
+def _in_order(sources: Sequence[int]) -> bool:
+    return list(sources) == list(range(len(sources)))
+
+
+def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if pt.is_null(array.type):
+        return pa.nulls(len(array), target)
+    try:
+        if pt.is_dictionary(target):
+            return _as_dictionary(array, target)
+        if pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        return array if array.type == target else array.cast(target, safe=True)
+    except pa.ArrowInvalid as cause:
+        raise InvalidDataError(
+            f"column {path!r}: a value does not fit {target}: {cause}", column=path
+        ) from cause
+
+
+def _as_dictionary(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pt.is_dictionary(array.type):
+        return array.cast(target.value_type, safe=True).dictionary_encode()
+    if array.dictionary.null_count:  # a null may hide among the values, where no null count shows it
+        return array.dictionary_decode().cast(target.value_type, safe=True).dictionary_encode()
+    if array.type == target:
+        return array
+    indices = array.indices.cast(target.index_type, safe=True)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.cast(target.value_type, safe=True))
+
+
+def _rebuild_struct(array: pa.Array, shape: Shape) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    children = [
+        pa.nulls(len(array), child.target) if source < 0 else reshape(array.field(source), child)
+        for source, child in zip(shape.sources, shape.children, strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(shape.target), mask=mask)
+
+
+def _rebuild_map(array: pa.Array, shape: Shape) -> pa.Array:
+    offsets, (keys, values) = _offsets_and_children(array, (array.keys, array.items))
+    mask = array.is_null() if array.null_count else None
+    key_shape, value_shape = shape.children
+    return pa.MapArray.from_arrays(
+        offsets, reshape(keys, key_shape), reshape(values, value_shape), type=shape.target, mask=mask
+    )
+
+
+def _rebuild_list(array: pa.Array, shape: Shape) -> pa.Array:
+    (element,) = shape.children
+    mask = array.is_null() if array.null_count else None
+    if pt.is_fixed_size_list(shape.target):
+        if not pt.is_fixed_size_list(array.type):
+            array = _fixed_size(array, shape)
+        size = shape.target.list_size
+        values = reshape(array.values.slice(array.offset * size, len(array) * size), element)
+        return pa.FixedSizeListArray.from_arrays(values, type=shape.target, mask=mask)
+    if pt.is_fixed_size_list(array.type):
+        array = array.cast(pa.large_list(array.type.value_field))
+    if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
+        offsets, values = _offsets_of_views(array)
+    else:
+        offsets, (values,) = _offsets_and_children(array, (array.values,))
+    large = pt.is_large_list(shape.target)
+    kind = pa.LargeListArray if large else pa.ListArray
+    try:
+        offsets = offsets.cast(pa.int64() if large else pa.int32())
+    except pa.ArrowInvalid as cause:
+        raise InvalidDataError(
+            f"column {shape.path!r}: more than {2**31 - 1} elements in one batch do not fit {shape.target}; "
+            "append smaller batches, or use large_list",
+            column=shape.path,
+        ) from cause
+    return kind.from_arrays(offsets, reshape(values, element), type=shape.target, mask=mask)
+
+
+def _fixed_size(array: pa.Array, shape: Shape) -> pa.Array:
+    """Return lists of one length (as Parquet gives them back) as fixed-size lists of their own element type."""
+    target = pa.list_(array.type.value_field, shape.target.list_size)
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid as cause:
+        raise InvalidDataError(
+            f"column {shape.path!r}: a list does not fit {shape.target}: {cause}", column=shape.path
+        ) from cause
+
+
+def _offsets_and_children(array: pa.Array, children: tuple[pa.Array, ...]) -> tuple[pa.Array, list[pa.Array]]:
+    """Return offsets from 0 of a list or map, and its children cut to what the array covers.
+
+    A slice shares the children of the whole: without the cut, each batch of a large table would reshape all of it.
+    """
+    import pyarrow.compute as pc
+
+    offsets = array.offsets
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    # A fresh array even from 0: with a null mask, from_arrays refuses offsets that are a slice
+    offsets = pc.subtract(offsets, pa.scalar(first, offsets.type)) if first or array.offset else offsets
+    return offsets, [child.slice(first, last - first) for child in children]
+
+
+def _offsets_of_views(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return int64 offsets and values of list views, whose parts may lie in any order.
+
+    Not by casting: pyarrow 26 drops the last list's values there when they are null ([["x"], [null]] gives
+    [["x"], []]).
+    """
+    import pyarrow.compute as pc
+
+    sizes = pc.if_else(array.is_valid(), array.sizes.cast(pa.int64()), 0)
+    ends = pc.cumulative_sum(sizes)
+    return pa.concat_arrays([pa.array([0], pa.int64()), ends]), array.flatten()
