@@ -17,8 +17,10 @@ WHEEL_VENV := .venv-wheel
 BARE_VENV := .venv-bare
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)
+CHECK_INSTALL = $(TEST_VENV)/bin/python scripts/check_wheel.py
 else
 TEST_VENV := $(VENV)
+CHECK_INSTALL = @true
 endif
 
 .PHONY: demo test lint format bench wheel check-wheel minio constraints clean
@@ -30,6 +32,7 @@ demo: $(VENV)/.installed
 # The folders of the checkout are not called tblctl, so `import tblctl` can only find what is installed in the
 # environment: the editable one, or the wheel.
 test: $(TEST_VENV)/.installed
+	$(CHECK_INSTALL)
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 # mypy cannot follow folders mapped in pyproject.toml, so it reads a tree of links with the installed names.
@@ -39,6 +42,7 @@ lint: $(VENV)/.installed
 	rm -rf build/typed && mkdir -p build/typed
 	$(VENV)/bin/python scripts/link_package.py build/typed
 	MYPYPATH=build/typed $(VENV)/bin/mypy --package tblctl
+	MYPYPATH=build/typed $(VENV)/bin/mypy tests/typing/usage.py
 
 format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix-only .
@@ -54,7 +58,7 @@ dist/.built: $(VENV)/.installed pyproject.toml README.md LICENSE $(SOURCES)
 	$(VENV)/bin/python -m build --wheel --outdir dist .
 	touch $@
 
-# With its declared dependencies only, the wheel imports whole and the command works.
+# With its declared dependencies only, every module of the wheel imports and the command works.
 check-wheel: dist/.built
 	rm -rf $(BARE_VENV)
 	$(PYTHON) -m venv $(BARE_VENV)

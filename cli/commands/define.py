@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from tblctl.cli import params, render
 from tblctl.cli.command import command
 from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome
 from tblctl.cli.output import column_list
+
+SETTINGS_WIDTH = 100  # of their help; as wide as the examples
 
 
 @command(
@@ -73,8 +76,11 @@ def create(
 
 
 def settings_help() -> str:
-    """Return the table's settings, one per line, from their owner."""
-    return "\n".join(f"{key:<18} {text}" for key, text in tblctl.OPTION_DOCS.items())
+    """Return the table's settings, from their owner, each with its meaning beside it."""
+    return "\n".join(
+        textwrap.fill(f"{key:<18} {text}", width=SETTINGS_WIDTH, subsequent_indent=" " * 19)
+        for key, text in tblctl.OPTION_DOCS.items()
+    )
 
 
 @command(

@@ -1,0 +1,55 @@
+"""What a user's code looks like to a type checker: `make lint` runs mypy --strict over it. Never executed."""
+
+from __future__ import annotations
+
+import datetime
+from typing import assert_type
+
+import pyarrow as pa
+
+import tblctl
+from tblctl.errors import ConflictError, InputError
+
+
+def write(location: str, rows: pa.Table) -> int | None:
+    """Create, change, look."""
+    table = tblctl.create(
+        location,
+        "a: int64, b: string",
+        cluster_by=["a desc", "bucket(16, b)"],
+        options={"block_rows": 1_000_000, "compression": "zstd"},
+        storage_options={"anon": True},
+    )
+    assert_type(table, tblctl.Table)
+    try:
+        outcome = table.append(rows, progress=lambda done, total, unit: None)
+    except (InputError, ConflictError) as error:
+        assert_type(error.message, str)
+        return None
+    assert_type(outcome, tblctl.WriteOutcome)
+    table.append(["a.parquet", "b.parquet"], memory_bytes=2**30)
+    table.delete("a < 5")
+    table.update({"b": "x"}, where="a = 6")
+    table.overwrite(rows, where="a >= 7")
+    table.set_cluster_key(["a"])
+    return outcome.snapshot
+
+
+def read(location: str) -> int:
+    """Scan, explain, travel in time, tidy up."""
+    reports: list[tblctl.ScanReport] = []
+    table = tblctl.open(location, as_of=datetime.datetime.now(datetime.UTC), on_scan=reports.append)
+    scan = table.scan(where="a > 1", columns=["a"], limit=10)
+    assert_type(scan, tblctl.Scan)
+    assert_type(scan.explain(), tblctl.ScanExplanation)
+    for block in table.files(limit=3):
+        assert_type(block, tblctl.BlockInfo)
+    for snapshot in table.history():
+        assert_type(snapshot, tblctl.SnapshotInfo)
+    table.tag("v1", at=table.snapshot.sequence)
+    assert_type(table.gc(keep=10, older_than=datetime.timedelta(hours=24), dry_run=True), tblctl.GcOutcome)
+    report = table.check(deep=True)
+    assert_type(report, tblctl.CheckReport)
+    assert_type(tblctl.exists(location), bool)
+    assert_type(tblctl.drop(location, if_exists=True), bool)
+    return len(reports)
