@@ -141,7 +141,7 @@ class Projection:
             _check_readable(source.type, output.target, output.field.name)
             wanted += _needed_names(path, source.type, output.target)
         return cls(
-            file_columns=list(dict.fromkeys(wanted)),
+            file_columns=_without_parts(wanted),
             schema=pa.schema([output.field for output in outputs]),
             _outputs=outputs,
             _missing=frozenset(missing),
@@ -152,16 +152,21 @@ class Projection:
         """Whether no column of the file is needed: a table with its number of rows and no column is enough."""
         return not self.file_columns
 
-    def apply(self, table: pa.Table) -> pa.Table:
+    def apply(self, table: pa.Table, *, row_count: int | None = None) -> pa.Table:
         """Return what was read from the file, in the result's schema. No copy where nothing differs.
+
+        Args:
+            table: the file's columns.
+            row_count: how many rows there are, for where `table` has no column to tell.
 
         Raises:
             InvalidDataError: a value does not fit its column's wider type.
             ValueError: a column that the file has is not in `table`.
         """
-        if not self._outputs:
-            return table.select([])
-        columns = [step.column(table) for step in self._steps(table.schema)]
+        rows = table.num_rows if row_count is None else row_count
+        columns = [step.column(table, rows) for step in self._steps(table.schema)]
+        if not columns:  # only so does a table of no columns know its number of rows
+            return pa.table({"": pa.nulls(rows)}).select([])
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _steps(self, given: pa.Schema) -> tuple[_Step, ...]:
@@ -190,9 +195,9 @@ class _Step:
     positions: tuple[int, ...]
     shape: Shape
 
-    def column(self, table: pa.Table) -> pa.ChunkedArray:
+    def column(self, table: pa.Table, row_count: int) -> pa.ChunkedArray:
         if not self.positions:
-            return pa.chunked_array([pa.nulls(table.num_rows, self.shape.target)])
+            return pa.chunked_array([pa.nulls(row_count, self.shape.target)])
         first, *inner = self.positions
         column = table.column(first)
         for position in inner:
@@ -271,6 +276,16 @@ def _needed_names(path: tuple[str, ...], source: pa.DataType, target: pa.DataTyp
     ]
     whole = [".".join((*path, one.name)) for one in source_fields]
     yield from ([".".join(path)] if sorted(names) == sorted(whole) else names)
+
+
+def _without_parts(names: Sequence[str]) -> list[str]:
+    """Return the names, each once, without those inside another: pyarrow would read their columns twice."""
+    every = set(names)
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if not any(name[:dot] in every for dot, mark in enumerate(name) if mark == ".")
+    ]
 
 
 def _by_name(target: pa.Field, fields: Sequence[pa.Field]) -> int | None:

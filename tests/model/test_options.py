@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
+
+
+def test_defaults_are_those_of_the_format():
+    assert TableOptions().to_json() == {
+        "block_rows": 1_000_000,
+        "block_bytes": 134_217_728,
+        "row_group_rows": 65_536,
+        "compression": "zstd",
+        "compression_level": 1,
+        "sort_scope": "append",
+        "memory_bytes": 1_073_741_824,
+    }
+
+
+def test_stored_options_come_back():
+    options = TableOptions.from_mapping(
+        {"block_rows": "500_000", "compression": "lz4", "memory_bytes": "2GiB"}
+    )
+    assert TableOptions.from_mapping(json.loads(json.dumps(options.to_json()))) == options
+    assert options.block_rows == 500_000
+    assert options.memory_bytes == 2**31
+
+
+def test_every_problem_is_listed_at_once():
+    with pytest.raises(InvalidOptionError) as caught:
+        TableOptions.from_mapping(
+            {
+                "blok_rows": 1,
+                "block_rows": "many",
+                "compression": "zip",
+                "sort_scope": "none",
+                "memory_bytes": "1",
+                "": 2,
+            }
+        )
+    assert len(caught.value.details["problems"]) == 6
+    text = str(caught.value)
+    for words in (
+        "did you mean block_rows",
+        "got 'many'",
+        "expected zstd or",
+        "append or block",
+        "from 1048576",
+        "''",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"block_rows": 0}, "from 1"),
+        ({"block_rows": -5}, "from 1"),
+        ({"block_rows": True}, "whole number"),
+        ({"block_rows": 1.5}, "whole number"),
+        ({"block_rows": None}, "whole number"),
+        ({"block_bytes": "12 parsecs"}, "is no size"),
+        ({"block_bytes": 2**60}, "from 1 to"),
+        ({"compression_level": 23}, "zstd has levels 1 to 22"),
+        ({"compression": "snappy", "compression_level": 1}, "snappy has no levels"),
+        ({"compression": 5}, "expected zstd or"),
+        ({"compression_level": "fast"}, "whole number"),
+        ([("block_rows", 1)], "options by name"),
+    ],
+)
+def test_wrong_value_is_refused(values, words):
+    with pytest.raises(InvalidOptionError, match=words):
+        TableOptions.from_mapping(values)
+
+
+def test_another_codec_takes_its_own_default_level():
+    assert TableOptions.from_mapping({"compression": "snappy"}).compression_level is None
+    assert (
+        TableOptions.from_mapping({"compression": "gzip"}).updated({"compression": "zstd"}).compression_level
+        == 1
+    )
+    changed = TableOptions().updated({"compression": "zstd", "compression_level": "none"})
+    assert changed.compression_level is None
+
+
+def test_every_codec_is_one_that_pyarrow_writes(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for codec in ("zstd", "gzip", "brotli", "snappy", "lz4", "none"):
+        options = TableOptions.from_mapping({"compression": codec})
+        pq.write_table(
+            pa.table({"a": [1]}),
+            tmp_path / codec,
+            compression=options.compression,
+            compression_level=options.compression_level,
+        )
+
+
+def test_every_option_is_documented_with_its_default():
+    assert set(OPTION_DOCS) == set(TableOptions().to_json())
+    assert all(doc.endswith(")") for doc in OPTION_DOCS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1048576", 2**20),
+        ("500MB", 500_000_000),
+        ("2GiB", 2**31),
+        ("1.5g", 3 * 2**29),
+        (" 64 KiB ", 2**16),
+        ("0", 0),
+        ("3b", 3),
+    ],
+)
+def test_sizes_are_read(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "2XB", "1e9", "1 2", "٣x"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InvalidOptionError, match="is no"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0.0), ("90s", 90.0), ("30m", 1800.0), ("24h", 86400.0), ("7d", 604800.0), ("1.5H", 5400.0)],
+)
+def test_durations_are_read(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "h", "-1h", "1y", "1h30m", "0.5"])
+def test_a_duration_needs_a_number_and_a_unit(text):
+    with pytest.raises(InvalidOptionError, match="is no duration"):
+        parse_duration(text)
+
+
+@given(st.text())
+def test_any_text_is_a_size_or_refused(text):
+    for parse in (parse_size, parse_duration):
+        try:
+            quantity = parse(text)
+        except InvalidOptionError:
+            continue
+        assert quantity >= 0
