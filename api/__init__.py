@@ -1,1 +1,102 @@
-"""Tables of immutable Parquet blocks on object storage."""
+"""Tables of immutable Parquet blocks on object storage, kept well clustered for the least work.
+
+    import tblctl
+
+    table = tblctl.create("s3://warehouse/lineitem", schema, cluster_by=["l_shipdate"])
+    table.append("part-0.parquet")
+    table.scan(where="l_shipdate >= '1995-01-01'").to_arrow()
+
+Names are imported when first used: `import tblctl` itself takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tblctl import errors
+    from tblctl.results import (
+        BlockInfo,
+        CheckReport,
+        GcOutcome,
+        ScanExplanation,
+        SnapshotInfo,
+        WriteOutcome,
+    )
+    from tblctl.scan import Scan
+    from tblctl.table import Table, create, drop, exists, open, read_schema  # noqa: A004
+    from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
+    from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
+    from tblctl.tableformat.model.schema import parse_schema
+    from tblctl.tableformat.model.types import type_from_text, type_to_text
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "errors": "tblctl.errors",
+    "BlockInfo": "tblctl.results",
+    "CheckReport": "tblctl.results",
+    "GcOutcome": "tblctl.results",
+    "ScanExplanation": "tblctl.results",
+    "SnapshotInfo": "tblctl.results",
+    "WriteOutcome": "tblctl.results",
+    "Scan": "tblctl.scan",
+    "Table": "tblctl.table",
+    "create": "tblctl.table",
+    "drop": "tblctl.table",
+    "exists": "tblctl.table",
+    "open": "tblctl.table",
+    "read_schema": "tblctl.table",
+    "OPTION_DOCS": "tblctl.tableformat.model.options",
+    "TableOptions": "tblctl.tableformat.model.options",
+    "parse_duration": "tblctl.tableformat.model.options",
+    "parse_size": "tblctl.tableformat.model.options",
+    "BlockScan": "tblctl.tableformat.model.scan_report",
+    "ScanReport": "tblctl.tableformat.model.scan_report",
+    "parse_schema": "tblctl.tableformat.model.schema",
+    "type_from_text": "tblctl.tableformat.model.types",
+    "type_to_text": "tblctl.tableformat.model.types",
+}
+
+__all__ = [  # noqa: RUF022 (in the order in which people meet them)
+    "create",
+    "open",
+    "exists",
+    "drop",
+    "read_schema",
+    "Table",
+    "Scan",
+    "WriteOutcome",
+    "SnapshotInfo",
+    "BlockInfo",
+    "ScanExplanation",
+    "ScanReport",
+    "BlockScan",
+    "GcOutcome",
+    "CheckReport",
+    "TableOptions",
+    "OPTION_DOCS",
+    "parse_schema",
+    "parse_size",
+    "parse_duration",
+    "type_from_text",
+    "type_to_text",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    home = _HOMES.get(name)
+    if home is None:
+        msg = f"module 'tblctl' has no attribute {name!r}"
+        raise AttributeError(msg)
+    module = importlib.import_module(home)
+    value = module if name == "errors" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -123,6 +123,11 @@ class Schema:
         """What a scan of all columns returns: read types, without ids."""
         return pa.schema([field.with_type(read_type(field.type)) for field in self.logical])
 
+    @cached_property
+    def written(self) -> pa.Schema:
+        """What blocks are written with: read types, with ids."""
+        return pa.schema([field.with_type(read_type(field.type)) for field in self.arrow])
+
     def leaf(self, name: str) -> Leaf:
         """Return the leaf with a dotted name. O(1) after the first call.
 

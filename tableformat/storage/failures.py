@@ -26,6 +26,7 @@ class Failure(Enum):
 
     MISSING = auto()  # no such object
     NO_BUCKET = auto()
+    NOT_S3 = auto()  # a 404 without S3's error code: a wrong endpoint, or a proxy in between
     BAD_BUCKET = auto()  # its name breaks the rules of S3
     EXISTS = auto()  # the condition of a create did not hold
     CONFLICT = auto()  # another request on the same name was under way (409): try again
@@ -52,14 +53,18 @@ _BY_CODE = {
     "XMinioStorageFull": Failure.FULL,
     "QuotaExceeded": Failure.FULL,
     "XMinioAdminBucketQuotaExceeded": Failure.FULL,
+    "InternalError": Failure.BUSY,
+    "ServiceUnavailable": Failure.BUSY,
+    "AccessDenied": Failure.DENIED,
     "AuthorizationHeaderMalformed": Failure.DENIED,
     "InvalidToken": Failure.DENIED,
     "ExpiredToken": Failure.DENIED,
 }
+_NOT_FOUND = 404
 _BY_STATUS = {
     401: Failure.DENIED,
     403: Failure.DENIED,
-    404: Failure.MISSING,
+    _NOT_FOUND: Failure.MISSING,
     408: Failure.BUSY,
     409: Failure.CONFLICT,
     412: Failure.EXISTS,
@@ -101,9 +106,11 @@ _BY_ERRNO = {
 
 def classify(error: BaseException) -> Failure:
     """Return what `error` means. A missing bucket is told from a missing object only where the server says which."""
-    code, status = _server_reply(error)
+    code, status, operation = _server_reply(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
+    if status == _NOT_FOUND and operation != "HeadObject":  # replies to HEAD have no body, so no code
+        return Failure.NOT_S3
     if status is not None:
         return _BY_STATUS.get(status, Failure.BUSY if status >= _SERVER_ERROR else Failure.OTHER)
     for kind in type(error).__mro__:
@@ -122,8 +129,8 @@ def classify(error: BaseException) -> Failure:
     return _BY_ERRNO.get(error.errno or 0, Failure.OTHER) if isinstance(error, OSError) else Failure.OTHER
 
 
-def _server_reply(error: BaseException) -> tuple[str, int | None]:
-    """Return the server's error code and HTTP status, from the error or what it was translated from."""
+def _server_reply(error: BaseException) -> tuple[str, int | None, str]:
+    """Return the server's error code, HTTP status and the operation, from the error or what it was translated from."""
     for candidate in (error, error.__cause__):
         response: Any = getattr(candidate, "response", None)
         if isinstance(response, dict):
@@ -131,8 +138,8 @@ def _server_reply(error: BaseException) -> tuple[str, int | None]:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if status is None and code.isdigit():
                 status = int(code)
-            return code, status
-    return "", None
+            return code, status, str(getattr(candidate, "operation_name", ""))
+    return "", None, ""
 
 
 def explain(
@@ -166,6 +173,9 @@ def explain(
         return StorageError(
             f"{intro}: the storage is full ({text}); free some space and try again", **details
         )
+    if failure is Failure.NOT_S3:
+        msg = f"{intro}: what answered is not an S3 server ({text}); check the endpoint_url, and proxies in between"
+        return StorageError(msg, **details)
     if failure in RETRIED:
         msg = (
             f"{intro}: the storage does not answer as it should ({text}); check that it is up, then try again"

@@ -119,11 +119,14 @@ class LocalBackend:
             raise
 
     def is_empty(self) -> bool:
-        if not os.path.lexists(self._root):
-            return True
-        for _folder, folders, files in os.walk(self._root, onerror=_raise):
-            if files or any(os.path.islink(os.path.join(_folder, name)) for name in folders):  # noqa: PTH114, PTH118
-                return False
+        try:
+            for folder, folders, files in os.walk(self._root, onerror=_raise):
+                if files or any(os.path.islink(f"{folder}/{name}") for name in folders):  # noqa: PTH114
+                    return False
+        except FileNotFoundError:
+            return not os.path.lexists(self._root)
+        except NotADirectoryError:
+            return False
         return True
 
     def delete_all(self) -> None:

@@ -54,7 +54,7 @@ def parse_location(url: str) -> Location:
     protocol, rest = scheme.group(1).lower(), url[scheme.end() :]
     if scheme.group(2) == "://":
         if protocol in {"file", "local"}:
-            return _local(rest.removeprefix("localhost/") if rest.startswith("localhost/") else rest)
+            return _local(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
         if protocol == "memory":
             path = "/" + rest.strip("/")
             return Location(kind="memory", shown=f"memory:/{path}", path=path)

@@ -150,9 +150,12 @@ class S3Backend:
             self._delete_keys([self._key + name for name in names[start : start + _DELETED_AT_ONCE]])
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
+        self._run(_patiently, lambda: self._delete_once(keys))
+
+    async def _delete_once(self, keys: Sequence[str]) -> None:
         # Not s3fs's rm: it drops the list of objects that could not be deleted.
         request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        reply = self._call("delete_objects", Bucket=self._bucket, Delete=request)
+        reply = await self._filesystem()._call_s3("delete_objects", Bucket=self._bucket, Delete=request)
         for problem in reply.get("Errors", []):
             if problem.get("Code") != "NoSuchKey":
                 raise RefusedDeleteError(problem)

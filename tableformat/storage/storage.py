@@ -58,6 +58,10 @@ class Storage:
         """Whether the objects are files of this machine."""
         return self._location.kind == "local"
 
+    def elsewhere(self, url: str) -> Storage:
+        """Return the storage at another place, reached with the same options."""
+        return Storage(url, self._options)
+
     def read(self, name: str) -> bytes:
         """Return the whole object.
 

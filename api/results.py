@@ -1,0 +1,224 @@
+"""What the operations of a table return: frozen values, each with its JSON form in `to_dict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone, iso_timestamp
+from tblctl.tableformat.model.values import value_for_people
+from tblctl.tableformat.native.alter import key_terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOutcome:
+    """What a change of a table did.
+
+    Attributes:
+        operation: append, delete, update, overwrite, alter, tag, untag, rollback.
+        snapshot: the sequence committed; None if there was nothing to commit (`note` says why).
+        rows_added, rows_removed: rows copied unchanged do not count; an updated row is removed and added.
+        blocks_added, blocks_removed, bytes_added: what was written and replaced.
+        seconds: the whole call.
+        attempts: how many times the snapshot was put forward until no other writer was faster.
+        note: a sentence for people, or None.
+    """
+
+    operation: str
+    snapshot: int | None
+    rows_added: int
+    rows_removed: int
+    blocks_added: int
+    blocks_removed: int
+    bytes_added: int
+    seconds: float
+    attempts: int
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotInfo:
+    """One version of a table, as `history` lists it.
+
+    Attributes:
+        sequence: its number.
+        timestamp: when it was committed, ISO 8601 in UTC.
+        operation: what committed it.
+        rows, blocks, bytes: of the whole table then.
+        rows_added, rows_removed, blocks_added, blocks_removed, bytes_added: what the commit changed.
+        readable: false once gc expired it: `as_of` it fails.
+        tags: names that it bears now.
+        cluster_by: the cluster key's terms; None for an expired snapshot, which keeps its summary only.
+        options: how data was written; None for an expired snapshot.
+        detail: what the operation had to say.
+    """
+
+    sequence: int
+    timestamp: str
+    operation: str
+    rows: int
+    blocks: int
+    bytes: int
+    rows_added: int
+    rows_removed: int
+    blocks_added: int
+    blocks_removed: int
+    bytes_added: int
+    readable: bool
+    tags: tuple[str, ...]
+    cluster_by: tuple[str, ...] | None
+    options: Mapping[str, Any] | None
+    detail: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, version: Snapshot | Tombstone, head: Snapshot) -> SnapshotInfo:
+        """Return what to tell of `version`, as of `head`."""
+        summary = version.summary
+        whole = isinstance(version, Snapshot)
+        return cls(
+            sequence=version.sequence,
+            timestamp=iso_timestamp(version.timestamp_ms),
+            operation=summary.operation,
+            rows=summary.rows,
+            blocks=summary.blocks,
+            bytes=summary.data_bytes,
+            rows_added=summary.rows_added,
+            rows_removed=summary.rows_removed,
+            blocks_added=summary.blocks_added,
+            blocks_removed=summary.blocks_removed,
+            bytes_added=summary.bytes_added,
+            readable=whole and head.is_retained(version.sequence),
+            tags=tuple(sorted(tag for tag, sequence in head.tags.items() if sequence == version.sequence)),
+            cluster_by=key_terms(version) if isinstance(version, Snapshot) else None,
+            options=version.options.to_json() if isinstance(version, Snapshot) else None,
+            detail=dict(summary.detail),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the version as JSON values."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockInfo:
+    """One live block.
+
+    Attributes:
+        path: the object's name under the table's root.
+        rows: rows in it.
+        bytes: the file's size.
+        level: how many times its rows were clustered; -1 for constant and full.
+        run: the run it belongs to; None if it was written without a cluster key.
+        min, max: the keys of its first and last row by the current cluster key, one value a term; where the block is
+            in another order, what column statistics say of them (None where they say nothing).
+        uncompressed_bytes: before compression, as its Parquet footer states.
+        decoded_bytes: in memory.
+        cluster_key_id: the definition of the key that its rows are in the order of; None for no order.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    level: int
+    run: str | None
+    min: tuple[Any, ...]
+    max: tuple[Any, ...]
+    uncompressed_bytes: int
+    decoded_bytes: int
+    cluster_key_id: int | None
+
+    @classmethod
+    def of(cls, block: Block, bounds: tuple[tuple[Any, ...], tuple[Any, ...]]) -> BlockInfo:
+        """Return what to tell of `block`, whose keys are within `bounds`."""
+        return cls(
+            path=block.path,
+            rows=block.row_count,
+            bytes=block.size_bytes,
+            level=block.cluster.level if block.cluster else 0,
+            run=block.run_id,
+            min=bounds[0],
+            max=bounds[1],
+            uncompressed_bytes=block.uncompressed_bytes,
+            decoded_bytes=block.decoded_bytes,
+            cluster_key_id=block.cluster.cluster_key_id if block.cluster else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the block as JSON values; dates, times, decimals and binary as text."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanExplanation:
+    """What a scan would read.
+
+    Attributes:
+        snapshot: the version.
+        where: the condition as given.
+        columns: those returned; None for all.
+        blocks_total, blocks_pruned, blocks_read: pruned by their statistics; with a limit some are neither.
+        blocks_whole: of those read, the ones that statistics prove to match whole.
+        bytes_total: the size of all blocks.
+        bytes_to_read: compressed bytes of the columns needed, in the blocks read; skipped row groups not taken off.
+        segments_total, segments_pruned: pruned by the snapshot's summaries, so not even their metadata is read.
+        rows_total: rows of the table.
+    """
+
+    snapshot: int
+    where: str | None
+    columns: tuple[str, ...] | None
+    blocks_total: int
+    blocks_pruned: int
+    blocks_read: int
+    blocks_whole: int
+    bytes_total: int
+    bytes_to_read: int
+    segments_total: int
+    segments_pruned: int
+    rows_total: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as JSON values."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcOutcome:
+    """What gc removed, or with `dry_run` would remove: expired snapshots and objects, oldest first."""
+
+    dry_run: bool
+    snapshots_expired: tuple[int, ...]
+    objects_deleted: tuple[str, ...]
+    bytes_deleted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """What a check looked at and found; each problem names its object. `rows` are the newest snapshot's."""
+
+    ok: bool
+    deep: bool
+    snapshots: int
+    segments: int
+    blocks: int
+    rows: int
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return _plain(self)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    names = value.__dataclass_fields__
+    return {name: value_for_people(getattr(value, name)) for name in names}

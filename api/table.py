@@ -1,0 +1,495 @@
+"""Tables as an engine or a notebook embeds them: create, open, change, read, keep in order."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tblctl.results import BlockInfo, CheckReport, GcOutcome, SnapshotInfo, WriteOutcome
+from tblctl.scan import Scan
+from tblctl.tableformat.environment import SYSTEM, Environment
+from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TableNotFoundError
+from tblctl.tableformat.model.options import parse_duration
+from tblctl.tableformat.model.schema import Schema, parse_schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.types import type_from_text
+from tblctl.tableformat.native import alter
+from tblctl.tableformat.native.commit import Published
+from tblctl.tableformat.native.head import load_readable, sequence_at
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow.dataset
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.tableformat.model.scan_report import ScanReport
+
+Where = "str | BooleanExpression | None"
+Progress = Callable[[int, "int | None", str], None]
+AsOf = int | str | datetime.datetime | None
+
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def create(
+    location: str | os.PathLike[str],
+    schema: pa.Schema | str,
+    *,
+    cluster_by: str | Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Create an empty table.
+
+    Args:
+        location: a path or an fsspec URL; nothing may be there.
+        schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
+        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
+        options: see `tblctl.OPTION_DOCS`.
+        storage_options: what the fsspec filesystem takes, such as `key`, `secret`, `endpoint_url`.
+
+    Raises:
+        TableExistsError: the location is not empty.
+        InvalidSchemaError, InvalidKeyError, InvalidOptionError: each lists every problem.
+    """
+    columns = parse_schema(schema) if isinstance(schema, str) else schema
+    native = NativeTable(Storage(location, storage_options), SYSTEM)
+    native.create(columns, cluster_by, options or {})
+    return Table(native)
+
+
+def open(  # noqa: A001 (it is called as tblctl.open)
+    location: str | os.PathLike[str],
+    *,
+    as_of: AsOf = None,
+    storage_options: Mapping[str, Any] | None = None,
+    on_scan: Callable[[ScanReport], None] | None = None,
+) -> Table:
+    """Open a table.
+
+    Args:
+        location: a path or an fsspec URL.
+        as_of: None for the table as it lives: every call then sees the newest snapshot. A sequence, a tag, or a time
+            (datetime or ISO text; UTC where it has no zone) for the table as it was, read only.
+        storage_options: what the fsspec filesystem takes.
+        on_scan: is called with a `ScanReport` after every scan. `to_dataset` cannot report: other engines read it.
+
+    Raises:
+        TableNotFoundError: there is no table at the location.
+        SnapshotNotFoundError: `as_of` names no readable snapshot.
+    """
+    native = NativeTable(Storage(location, storage_options), SYSTEM)
+    head = native.head()
+    pinned = None if as_of is None else load_readable(native.storage, head, _sequence(native, head, as_of))
+    return Table(native, pinned=pinned, on_scan=on_scan)
+
+
+def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Tell whether there is a table at the location."""
+    return NativeTable(Storage(location, storage_options), SYSTEM).exists()
+
+
+def drop(
+    location: str | os.PathLike[str],
+    *,
+    if_exists: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Delete a table and everything below its location; tell whether there was one.
+
+    Raises:
+        TableNotFoundError: there is none, unless `if_exists`.
+    """
+    try:
+        NativeTable(Storage(location, storage_options), SYSTEM).drop()
+    except TableNotFoundError:
+        if if_exists:
+            return False
+        raise
+    return True
+
+
+def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> pa.Schema:
+    """Return the schema of a Parquet or Arrow IPC file, for a table like it.
+
+    Raises:
+        InvalidDataError: it is missing, or neither.
+    """
+    from tblctl.tableformat.native.source import open_source
+
+    return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema
+
+
+def _sequence(native: NativeTable, head: Snapshot, as_of: AsOf) -> int:
+    """Return the sequence that `as_of` means."""
+    if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime.datetime):
+        msg = f"as_of is {as_of!r}, expected a sequence, a tag, a datetime or an ISO timestamp"
+        raise InvalidOptionError(msg)
+    if isinstance(as_of, int):
+        return as_of
+    if isinstance(as_of, str):
+        if as_of in head.tags:
+            return head.tags[as_of]
+        if as_of.isdecimal():
+            return int(as_of)
+        as_of = _timestamp(as_of, head)
+    moment = as_of if as_of.tzinfo else as_of.replace(tzinfo=datetime.UTC)
+    return sequence_at(native.storage, head, int(moment.timestamp() * 1000))
+
+
+def _timestamp(text: str, head: Snapshot) -> datetime.datetime:
+    if _ISO_DATE.match(text):
+        try:
+            return datetime.datetime.fromisoformat(text)
+        except ValueError as error:
+            msg = f"as_of {text!r} is no ISO timestamp ({error}); write 2026-01-31 or 2026-01-31T12:00:00Z"
+            raise InvalidOptionError(msg) from error
+    known = ", ".join(sorted(head.tags)) or "none"
+    msg = f"there is no tag {text!r:.140} (tags: {known}), and it is neither a sequence nor an ISO timestamp"
+    raise SnapshotNotFoundError(msg)
+
+
+class Table:
+    """One table. Handles may be shared between threads, and pickled; their repr holds no secrets.
+
+    A handle opened without `as_of` always acts on the newest snapshot. One opened with `as_of` reads that snapshot,
+    and refuses changes.
+    """
+
+    def __init__(
+        self,
+        native: NativeTable,
+        *,
+        pinned: Snapshot | None = None,
+        on_scan: Callable[[ScanReport], None] | None = None,
+    ) -> None:
+        self._native = native
+        self._pinned = pinned
+        self._on_scan = on_scan
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """Where the table is, without user information."""
+        return self._native.storage.url
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in the types they were declared with."""
+        return self._version().schema.logical
+
+    @property
+    def cluster_by(self) -> tuple[str, ...]:
+        """The cluster key's terms; empty without one."""
+        return alter.key_terms(self._version())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options, by name."""
+        return self._version().options.to_json()
+
+    @property
+    def snapshot(self) -> SnapshotInfo:
+        """The version that reads see now."""
+        version = self._version()
+        return SnapshotInfo.of(version, self._native.head() if self._pinned else version)
+
+    def _version(self) -> Snapshot:
+        return self._pinned or self._native.head()
+
+    def _live(self) -> NativeTable:
+        if self._pinned is not None:
+            msg = (
+                f"this handle of {self.location} is pinned to snapshot {self._pinned.sequence} and only reads; open the "
+                "table without as_of to change it"
+            )
+            raise InvalidOptionError(msg)
+        return self._native
+
+    def __repr__(self) -> str:
+        pinned = f", as_of={self._pinned.sequence}" if self._pinned else ""
+        return f"tblctl.Table({self.location!r}{pinned})"
+
+    # -- changing rows ------------------------------------------------------------------------------------------
+
+    def append(
+        self, data: Any, *, memory_bytes: int | None = None, progress: Progress | None = None
+    ) -> WriteOutcome:
+        """Add rows.
+
+        Args:
+            data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
+                (Polars, pandas, DuckDB); a path of a Parquet or Arrow file, or several.
+            memory_bytes: budget for rows held at a time; None for the table's option.
+            progress: is called with (done, total or None, unit).
+
+        Raises:
+            SchemaMismatchError: lists every difference.
+            InvalidDataError: unreadable input, or a null where none may be.
+        """
+        return self._write(
+            "append", data=data, memory_bytes=memory_bytes, progress=progress, nothing="the input has no rows"
+        )
+
+    def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:  # type: ignore[valid-type]
+        """Remove the rows that satisfy the condition; not those for which it is NULL."""
+        if where is None:
+            msg = 'delete needs a condition; where="true" removes every row'
+            raise InvalidOptionError(msg)
+        return self._write("delete", where=where, progress=progress, nothing="no row matches")
+
+    def update(
+        self,
+        set: Mapping[str, Any] | str,  # noqa: A002 (the word of SQL)
+        where: Where = None,  # type: ignore[valid-type]
+        *,
+        progress: Progress | None = None,
+    ) -> WriteOutcome:
+        """Set columns to values in the rows that satisfy the condition (all rows for None).
+
+        Args:
+            set: values by column, or text such as "l_tax = 0, l_comment = NULL".
+            where: the condition.
+            progress: is called with (done, total or None, unit).
+        """
+        return self._write("update", where=where, assign=set, progress=progress, nothing="no row matches")
+
+    def overwrite(
+        self,
+        data: Any,
+        where: Where = None,  # type: ignore[valid-type]
+        *,
+        memory_bytes: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteOutcome:
+        """Put `data` in the place of the rows that satisfy the condition (all rows for None), in one commit."""
+        return self._write(
+            "overwrite",
+            data=data,
+            where=where,
+            memory_bytes=memory_bytes,
+            progress=progress,
+            nothing="no row matches and the input has no rows",
+        )
+
+    def _write(
+        self,
+        operation: str,
+        *,
+        nothing: str,
+        data: Any = None,
+        where: Any = None,
+        assign: Mapping[str, Any] | str | None = None,
+        memory_bytes: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteOutcome:
+        native = self._live()
+        started = native.env.elapsed()
+        source = None
+        if data is not None or operation in {"append", "overwrite"}:
+            from tblctl.tableformat.native.source import open_source
+
+            source = open_source(data, native.storage.elsewhere)
+        if isinstance(assign, str):
+            from tblctl.tableformat.predicate.sql import parse_assignments
+
+            assign = parse_assignments(assign, native.head().schema)
+        published = native.write(
+            operation,
+            source=source,
+            condition=None if where is None else lambda head: _condition(where, head.schema),
+            everything=where is None and operation in {"update", "overwrite"},
+            assign=assign,
+            memory_bytes=memory_bytes,
+            detail={"where": str(where)} if where is not None else {},
+            progress=progress,
+        )
+        return _outcome(operation, native.env, started, published, nothing)
+
+    # -- changing what it is --------------------------------------------------------------------------------------
+
+    def set_cluster_key(self, terms: str | Sequence[str]) -> WriteOutcome:
+        """Cluster by other terms from now on. Nothing is rewritten: blocks in another order count as unclustered."""
+        return self._change("alter", lambda head: alter.set_key(head, terms))
+
+    def drop_cluster_key(self) -> WriteOutcome:
+        """Cluster no more."""
+        return self._change("alter", alter.drop_key)
+
+    def add_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:  # noqa: A002
+        """Add a nullable column; rows that are there have null in it. `path` may lead through structs: `a.b`."""
+        kind = type_from_text(type) if isinstance(type, str) else type
+        return self._change_schema(lambda schema: schema.add_column(path, kind), {"add_column": path, "type": str(kind)})
+
+    def rename_column(self, path: str, new_name: str) -> WriteOutcome:
+        """Give a column another name, in all versions of rows."""
+        return self._change_schema(
+            lambda schema: schema.rename_column(path, new_name), {"rename_column": path, "to": new_name}
+        )
+
+    def drop_column(self, path: str) -> WriteOutcome:
+        """Remove a column."""
+        return self._change_schema(lambda schema: schema.drop_column(path), {"drop_column": path})
+
+    def widen_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:  # noqa: A002
+        """Give a column a type that holds all its values without loss."""
+        kind = type_from_text(type) if isinstance(type, str) else type
+        return self._change_schema(
+            lambda schema: schema.widen_column(path, kind), {"widen_column": path, "type": str(kind)}
+        )
+
+    def set_options(self, values: Mapping[str, Any]) -> WriteOutcome:
+        """Change how data is written from now on; see `tblctl.OPTION_DOCS`."""
+        return self._change("alter", lambda head: alter.set_options(head, values))
+
+    def _change_schema(self, change: Callable[[Schema], Schema], detail: Mapping[str, Any]) -> WriteOutcome:
+        return self._change("alter", lambda head: alter.change_schema(head, change, detail))
+
+    def _change(self, operation: str, change: Callable[[Snapshot], Snapshot]) -> WriteOutcome:
+        native = self._live()
+        started = native.env.elapsed()
+        return _outcome(operation, native.env, started, native.change(change), "")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        where: Where = None,  # type: ignore[valid-type]
+        columns: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Return a scan; nothing is read yet.
+
+        Args:
+            where: a condition in SQL, or a PyIceberg expression. Rows for which it is NULL are left out.
+            columns: names of columns, or of nested fields as `a.b`; None for all.
+            limit: at most so many rows, in no particular order.
+
+        Raises:
+            InvalidPredicateError, UnknownColumnError: at once, with the position in the text.
+        """
+        from tblctl.tableformat.native.scan import Scanner, ScanRequest
+
+        version = self._version()
+        request = ScanRequest(
+            where=None if where is None else str(where),
+            condition=None if where is None else _condition(where, version.schema),
+            columns=None if columns is None else tuple([columns] if isinstance(columns, str) else columns),
+            limit=limit,
+        )
+        native = self._native
+        return Scan(Scanner(native.storage, native.env, version, request, self._on_scan))
+
+    def to_dataset(self) -> pyarrow.dataset.Dataset:
+        """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""
+        from tblctl.tableformat.native.dataset import to_dataset
+
+        return to_dataset(self._native.storage, self._version())
+
+    def files(self, limit: int | None = None) -> list[BlockInfo]:
+        """Return the live blocks, or the first `limit` of them."""
+        from tblctl.tableformat.native.files import list_blocks
+
+        return [BlockInfo.of(*item) for item in list_blocks(self._native.storage, self._version(), limit)]
+
+    def history(self, limit: int | None = None) -> list[SnapshotInfo]:
+        """Return the versions, newest first; those that gc expired are no longer `readable`."""
+        return [SnapshotInfo.of(version, head) for version, head in self._native.history(limit)]
+
+    # -- keeping it in order ---------------------------------------------------------------------------------------
+
+    def rollback(self, to: AsOf) -> WriteOutcome:
+        """Make the table again what it was: rows, schema, cluster key and options. Itself a new snapshot."""
+        native = self._live()
+        started = native.env.elapsed()
+        sequence = _sequence(native, native.head(), to)
+        return _outcome("rollback", native.env, started, native.roll_back(sequence), "")
+
+    def tag(self, name: str, at: AsOf = None) -> WriteOutcome:
+        """Name a version (the newest for None), so that gc keeps it. A tag that exists moves."""
+        native = self._live()
+        head = native.head()
+        sequence = head.sequence if at is None else _sequence(native, head, at)
+        load_readable(native.storage, head, sequence)
+        return self._change("tag", lambda newest: alter.set_tag(newest, name, sequence))
+
+    def delete_tag(self, name: str) -> WriteOutcome:
+        """Remove a tag; the version stays as long as gc lets it."""
+        return self._change("untag", lambda head: alter.delete_tag(head, name))
+
+    def tags(self) -> dict[str, int]:
+        """Return the sequences by tag."""
+        return dict(self._native.head().tags)
+
+    def gc(
+        self,
+        keep: int = 10,
+        older_than: float | str | datetime.timedelta = "24h",
+        *,
+        dry_run: bool = False,
+    ) -> GcOutcome:
+        """Expire old versions and delete what nothing names any more.
+
+        Args:
+            keep: so many of the newest versions stay (gc's own do not count), beside tagged ones.
+            older_than: seconds, a timedelta, or text such as "24h": nothing younger is touched. Choose it longer than
+                the longest write takes: a write that is still under way has unnamed blocks.
+            dry_run: only tell.
+        """
+        if isinstance(older_than, str):
+            seconds = parse_duration(older_than)
+        else:
+            seconds = older_than.total_seconds() if isinstance(older_than, datetime.timedelta) else float(older_than)
+        found = self._live().collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
+        return GcOutcome(
+            dry_run=dry_run,
+            snapshots_expired=found.sequences,
+            objects_deleted=tuple(item.name for item in found.objects),
+            bytes_deleted=sum(item.size_bytes for item in found.objects),
+        )
+
+    def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:  # noqa: FBT001, FBT002
+        """Verify every invariant of the format; `deep` reads all data too. Changes nothing."""
+        found = self._native.check(deep=deep, progress=progress)
+        return CheckReport(
+            ok=not found.problems,
+            deep=deep,
+            snapshots=found.snapshots,
+            segments=found.segments,
+            blocks=found.blocks,
+            rows=found.rows,
+            problems=found.problems,
+        )
+
+
+def _condition(where: Any, schema: Schema) -> Any:
+    if not isinstance(where, str):
+        return where
+    from tblctl.tableformat.predicate.sql import parse_where
+
+    return parse_where(where, schema)
+
+
+def _outcome(
+    operation: str, env: Environment, started: float, published: Published | None, nothing: str
+) -> WriteOutcome:
+    summary = published.snapshot.summary if published else None
+    return WriteOutcome(
+        operation=operation,
+        snapshot=published.snapshot.sequence if published else None,
+        rows_added=summary.rows_added if summary else 0,
+        rows_removed=summary.rows_removed if summary else 0,
+        blocks_added=summary.blocks_added if summary else 0,
+        blocks_removed=summary.blocks_removed if summary else 0,
+        bytes_added=summary.bytes_added if summary else 0,
+        seconds=env.elapsed() - started,
+        attempts=published.attempts if published else 0,
+        note=None if published else f"{nothing}: nothing was committed",
+    )

@@ -1,0 +1,48 @@
+"""The only owner of clocks, randomness, fresh names and waiting; everything else is handed an `Environment`.
+
+Tests hand in their own, so that time, names and races repeat exactly.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a call may know of the world outside its arguments.
+
+    Attributes:
+        now: seconds since 1970-01-01 UTC.
+        elapsed: seconds on a clock that never goes back; for durations.
+        cpu: processor seconds of the calling thread; for durations.
+        new_id: 32 lower-case hexadecimal digits that nobody else will draw.
+        random: a float in [0, 1), for jitter.
+        sleep: waits so many seconds.
+    """
+
+    now: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.perf_counter
+    cpu: Callable[[], float] = time.thread_time
+    new_id: Callable[[], str] = _new_id
+    random: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970-01-01 UTC."""
+        return int(self.now() * 1000)
+
+    def new_run_id(self) -> str:
+        """Return a run's name: 12 digits of milliseconds, then 20 random ones, so that runs sort by age."""
+        return f"{self.now_ms():012x}{self.new_id()[:20]}"
+
+
+SYSTEM = Environment()

@@ -1,0 +1,166 @@
+"""Snapshots: immutable versions of a table, and what is left of them after they expire."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnBounds:
+    """What a segment's summary says of one column: closed bounds as JSON values, null where unknown.
+
+    `null_count` is -1 where unknown. The bounds may be wider than the values, never narrower.
+    """
+
+    min: Any
+    max: Any
+    null_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentRef:
+    """A segment as a snapshot names it: where it is, and its summary.
+
+    Attributes:
+        path: the object's name.
+        size_bytes: the object's size.
+        block_count: blocks it lists, at least 1.
+        row_count: rows in them.
+        data_bytes: the size of their files.
+        bounds: by column id, for the cluster key's columns and the first others.
+    """
+
+    path: str
+    size_bytes: int
+    block_count: int
+    row_count: int
+    data_bytes: int
+    bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a commit did, kept for `history` even after the snapshot expires.
+
+    The first three count the whole table after the commit, the others what the commit changed. `detail` holds what
+    one operation alone has to say, as JSON.
+    """
+
+    operation: str
+    rows: int
+    blocks: int
+    data_bytes: int
+    rows_added: int = 0
+    rows_removed: int = 0
+    blocks_added: int = 0
+    blocks_removed: int = 0
+    bytes_added: int = 0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tombstone:
+    """What gc leaves of an expired snapshot, under the same name, so that the name is never free again."""
+
+    sequence: int
+    commit_id: str
+    table_id: str
+    timestamp_ms: int
+    summary: Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """One version of a table.
+
+    Attributes:
+        sequence: 1 for the table's creation, then one more a commit, without gaps.
+        commit_id: drawn by the writer for this commit alone, so that it recognises it when a reply is lost.
+        table_id: drawn at creation; tells tables apart that had the same location one after the other.
+        timestamp_ms: milliseconds since 1970-01-01 UTC; never less than the parent's.
+        schema_id: the key in `schemas` of the table's schema now.
+        schemas: every schema that the table had; blocks name the one they were written with.
+        sorts: every definition of a cluster key that the table had, by id.
+        cluster_key_id: the current one; None when the table has no cluster key.
+        options: how data is written.
+        segments: the blocks, in no particular order.
+        tags: names of sequences.
+        retained_from: gc may have removed snapshots below it, but for tagged ones.
+        summary: what the commit did.
+    """
+
+    sequence: int
+    commit_id: str
+    table_id: str
+    timestamp_ms: int
+    schema_id: int
+    schemas: Mapping[int, Schema]
+    sorts: Mapping[int, Sort]
+    cluster_key_id: int | None
+    options: TableOptions
+    segments: tuple[SegmentRef, ...]
+    tags: Mapping[str, int]
+    retained_from: int
+    summary: Summary
+
+    def __post_init__(self) -> None:
+        if self.schema_id not in self.schemas:
+            msg = f"snapshot {self.sequence}: schema {self.schema_id} is not among its schemas"
+            raise InternalError(msg)
+        if self.cluster_key_id is not None and self.cluster_key_id not in self.sorts:
+            msg = f"snapshot {self.sequence}: cluster key {self.cluster_key_id} is not among its sorts"
+            raise InternalError(msg)
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema."""
+        return self.schemas[self.schema_id]
+
+    @property
+    def sort(self) -> Sort | None:
+        """The current cluster key's definition; None without one."""
+        return None if self.cluster_key_id is None else self.sorts[self.cluster_key_id]
+
+    @cached_property
+    def row_count(self) -> int:
+        """Rows in the table."""
+        return sum(segment.row_count for segment in self.segments)
+
+    @cached_property
+    def block_count(self) -> int:
+        """Blocks in the table."""
+        return sum(segment.block_count for segment in self.segments)
+
+    @cached_property
+    def data_bytes(self) -> int:
+        """Bytes of the table's blocks."""
+        return sum(segment.data_bytes for segment in self.segments)
+
+    def is_retained(self, sequence: int) -> bool:
+        """Tell whether gc must leave the snapshot `sequence` readable, as of this head."""
+        return self.retained_from <= sequence <= self.sequence or sequence in self.tags.values()
+
+    def tombstone(self) -> Tombstone:
+        """Return what stays of this snapshot once it expires."""
+        return Tombstone(
+            sequence=self.sequence,
+            commit_id=self.commit_id,
+            table_id=self.table_id,
+            timestamp_ms=self.timestamp_ms,
+            summary=self.summary,
+        )
+
+
+def iso_timestamp(timestamp_ms: int) -> str:
+    """Return milliseconds since 1970 as `2026-01-31T12:00:00.123Z`."""
+    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

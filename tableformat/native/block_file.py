@@ -1,0 +1,176 @@
+"""Read one block: the row groups and columns that a scan needs, as the table's schema now says.
+
+A block's file is only trusted as far as its metadata: a wrong size, row count or an unreadable page is
+`CorruptTableError` naming the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
+from tblctl.tableformat.model.field_ids import field_id
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.native.names import checked_block_path
+from tblctl.tableformat.native.statistics import parquet_columns
+from tblctl.tableformat.predicate.match import NONE, ColumnStatistics, match
+from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockAddress:
+    """What is needed to open a block: its name, and what its file must agree with."""
+
+    path: str
+    size_bytes: int
+    row_count: int
+
+
+class BlockFile:
+    """An open block. Use as a context manager."""
+
+    def __init__(self, storage: Storage, address: BlockAddress) -> None:
+        self._storage = storage
+        self.address = address
+        path = checked_block_path(address.path)
+        try:
+            self._source = storage.open_input(path, size_bytes=address.size_bytes)
+            self._file = pq.ParquetFile(self._source, pre_buffer=True)
+            self.metadata: pq.FileMetaData = self._file.metadata
+            self.schema: pa.Schema = self._file.schema_arrow
+        except (ObjectNotFoundError, FileNotFoundError) as error:
+            msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
+            raise CorruptTableError(msg, name=path) from error
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._explained(error) from error
+        if self.metadata.num_rows != address.row_count:
+            msg = f"{storage.url}: block {path} has {self.metadata.num_rows} rows, expected {address.row_count}"
+            raise CorruptTableError(msg, name=path)
+
+    def __enter__(self) -> BlockFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+    @cached_property
+    def leaves(self) -> Mapping[int, tuple[int, pa.DataType]]:
+        """By column id: the place of the leaf's first Parquet column, and its type in the file."""
+        found: dict[int, tuple[int, pa.DataType]] = {}
+        place = 0
+        for item, kind in _file_leaves(self.schema):
+            if item is not None:
+                found[item] = (place, kind)
+            place += parquet_columns(kind)
+        return found
+
+    def row_groups(self, condition: BooleanExpression | None, schema: Schema) -> list[int]:
+        """Return the row groups that may hold rows satisfying the condition."""
+        every = list(range(self.metadata.num_row_groups))
+        if condition is None or len(every) <= 1:
+            return every
+        outcome = match(condition, RowGroupStatistics(self), schema).outcome
+        return [group for group in every if outcome[group] != NONE]
+
+    def read(self, groups: Sequence[int], projection: Projection, *, use_threads: bool) -> pa.Table:
+        """Return the columns of `projection` of some row groups, in read types."""
+        try:
+            if not projection.file_columns:
+                rows = sum(self.metadata.row_group(group).num_rows for group in groups)
+                return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
+            raw = self._file.read_row_groups(list(groups), columns=projection.file_columns, use_threads=use_threads)
+            return projection.apply(raw)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._explained(error) from error
+
+    def column_bytes(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[str, int]:
+        """Return the compressed bytes of each leaf in some row groups, by name."""
+        sizes: dict[str, int] = {}
+        for leaf in leaves:
+            if leaf.id in self.leaves:
+                place, kind = self.leaves[leaf.id]
+                places = range(place, place + parquet_columns(kind))
+                sizes[leaf.name] = sum(
+                    self.metadata.row_group(group).column(item).total_compressed_size
+                    for group in groups
+                    for item in places
+                )
+        return sizes
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return the storage's error where the storage failed, else that the block is damaged."""
+        path = self.address.path
+        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+            return self._storage.explain(error, "read", path)
+        msg = f"{self._storage.url}: block {path} is damaged: {str(error)[:300]}"
+        return CorruptTableError(msg, name=path)
+
+
+def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:
+    for item in fields:
+        if pa.types.is_struct(item.type):
+            yield from _file_leaves([item.type.field(place) for place in range(item.type.num_fields)])
+        else:
+            yield field_id(item), item.type
+
+
+class RowGroupStatistics:
+    """The footer's statistics of a block's row groups, in the form that `match` takes: one row a row group."""
+
+    def __init__(self, file: BlockFile) -> None:
+        self._file = file
+        self._groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+
+    @cached_property
+    def row_count(self) -> np.ndarray:
+        """Rows of each row group, int64."""
+        return np.array([group.num_rows for group in self._groups], dtype=np.int64)
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return the statistics of one column; None where the footer has none that can be used."""
+        kind = statistic_type(leaf.type)
+        unknown = np.full(len(self._groups), -1, dtype=np.int64)
+        if leaf.id not in self._file.leaves:  # the block is older than the column
+            return ColumnStatistics(
+                min=pa.nulls(len(self._groups), kind),
+                max=pa.nulls(len(self._groups), kind),
+                null_count=self.row_count,
+                nan_count=np.zeros_like(unknown) if pa.types.is_floating(kind) else None,
+            )
+        place, stored = self._file.leaves[leaf.id]
+        stored = statistic_type(stored)
+        if pa.types.is_nested(stored) or pa.types.is_float16(self._file.leaves[leaf.id][1]):
+            return None
+        found = [group.column(place).statistics for group in self._groups]
+        raw = pa.types.is_temporal(stored)
+        low, high = (
+            [None if item is None or not item.has_min_max else getattr(item, end + ("_raw" if raw else "")) for item in found]
+            for end in ("min", "max")
+        )
+        return ColumnStatistics(
+            min=_typed(low, stored, kind),
+            max=_typed(high, stored, kind),
+            null_count=np.array(
+                [-1 if item is None or not item.has_null_count else item.null_count for item in found], dtype=np.int64
+            ),
+            nan_count=unknown if pa.types.is_floating(kind) else None,
+        )
+
+
+def _typed(values: list[Any], stored: pa.DataType, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_temporal(stored):
+        width = pa.int32() if stored.bit_width == 32 else pa.int64()  # noqa: PLR2004
+        return pa.array(values, width).cast(stored).cast(kind)
+    return pa.array(values, stored).cast(kind)

@@ -1,0 +1,147 @@
+"""Publish a new snapshot, or lose the race and try again on top of the winner.
+
+A commit creates the object `metadata/snapshots/<head + 1>` if it is absent; whoever creates it wins. The loser reads
+the new head and asks `propose` again. Losing is not failing: somebody else got on, so the loop ends when they do.
+
+When a reply is lost, or the name turns out taken, the object there is read back and its `commit_id` compared: it may be
+our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, CorruptTableError, StorageError
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
+from tblctl.tableformat.native.head import load_head, write_hint
+from tblctl.tableformat.native.names import snapshot_path
+from tblctl.tableformat.native.snapshot_file import decode, encode_snapshot
+from tblctl.tableformat.storage import Storage
+
+LOG = logging.getLogger("tblctl")
+
+_READ_BACK_TRIES = 5
+_FIRST_WAIT_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a writer wants to commit on top of a head.
+
+    Attributes:
+        snapshot: the head with its new segments, schema, tags, ..; `publish` sets sequence, ids and time.
+        objects: names that the snapshot will name and the head does not; they are checked to exist once more.
+    """
+
+    snapshot: Snapshot
+    objects: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A commit that happened; `attempts` counts the creates it took."""
+
+    snapshot: Snapshot
+    attempts: int
+
+
+Propose = Callable[[Snapshot], Draft | None]
+
+
+def publish(storage: Storage, env: Environment, propose: Propose, head: Snapshot) -> Published | None:
+    """Commit what `propose` makes of the head, asking again after every lost race; None if it wants nothing.
+
+    Raises:
+        ConflictError: `propose` found that its plan no longer fits, or gc removed an object before it was published.
+        CommitOutcomeUnknownError: the reply was lost and the storage did not answer afterwards.
+    """
+    commit_id = env.new_id()
+    attempts = 0
+    while True:
+        draft = propose(head)
+        if draft is None:
+            return None
+        snapshot = dataclasses.replace(
+            draft.snapshot,
+            sequence=head.sequence + 1,
+            commit_id=commit_id,
+            timestamp_ms=max(env.now_ms(), head.timestamp_ms),
+        )
+        _check_objects(storage, draft.objects)
+        attempts += 1
+        if create_snapshot(storage, env, snapshot):
+            write_hint(storage, snapshot.sequence)
+            LOG.info("committed snapshot %d (%s) after %d attempts", snapshot.sequence, commit_id, attempts)
+            return Published(snapshot=snapshot, attempts=attempts)
+        wait(env, attempts)
+        newer = load_head(storage, head)
+        if newer.sequence <= head.sequence or newer.table_id != head.table_id:
+            msg = (
+                f"{storage.url}: snapshot {snapshot.sequence} could not be created, yet the newest is "
+                f"{newer.sequence}: was the table dropped meanwhile? Nothing was committed"
+            )
+            raise ConflictError(msg)
+        head = newer
+
+
+def wait(env: Environment, attempt: int) -> None:
+    """Sleep before the next attempt: longer each time, and by chance, so that losers do not meet again."""
+    longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 20))
+    env.sleep(longest * (0.5 + env.random() / 2))
+
+
+def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> bool:
+    """Create the snapshot's object if it is absent; tell whether the one that is there now is ours.
+
+    Raises:
+        StorageError: it was surely not created.
+        CommitOutcomeUnknownError: nobody can tell now.
+    """
+    name = snapshot_path(snapshot.sequence)
+    data = encode_snapshot(snapshot)
+    try:
+        if storage.create(name, data):
+            return True
+    except CommitOutcomeUnknownError as error:
+        LOG.warning("the reply to a commit of %s was lost; reading it back", name)
+        cause: Exception | None = error
+    else:
+        cause = None
+    for attempt in range(1, _READ_BACK_TRIES + 1):
+        try:
+            found = storage.try_read(name)
+        except StorageError as error:
+            cause = error
+        else:
+            if found is not None:
+                return _commit_id(found, snapshot.sequence) == snapshot.commit_id
+        wait(env, attempt + 3)
+    msg = (
+        f"{storage.url}: the reply to a commit was lost and {name} cannot be read back. It may have happened: look at "
+        f"`tblctl history` for snapshot {snapshot.sequence} before trying again"
+    )
+    raise CommitOutcomeUnknownError(msg, commit_id=snapshot.commit_id, sequence=snapshot.sequence) from cause
+
+
+def _commit_id(data: bytes, sequence: int) -> str | None:
+    """Return whose commit an object is; None if it cannot be read (then it is not ours: creates are atomic)."""
+    try:
+        found: Snapshot | Tombstone = decode(data, sequence)
+    except CorruptTableError:
+        return None
+    return found.commit_id
+
+
+def _check_objects(storage: Storage, names: Iterable[str]) -> None:
+    missing = storage.missing(list(names))
+    if missing:
+        msg = (
+            f"{storage.url}: {missing[0]} and {len(missing) - 1} more were removed before they could be published; gc "
+            "ran with an --older-than shorter than this write took. Nothing was committed: write again"
+        )
+        raise ConflictError(msg, missing=tuple(missing))

@@ -1,0 +1,190 @@
+"""A snapshot as a pyarrow dataset whose fragments say what they hold, so that other engines skip blocks.
+
+A fragment's guarantee is a conjunction over its columns. With nulls each side of a range allows for null,
+`(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Floats
+are promised only where no NaN is, since engines place NaN differently.
+
+Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name: they are handed
+out as Parquet files of the present schema, converted in memory when one is opened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.model.field_ids import field_id
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.types import is_orderable, read_type
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
+from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.storage import Storage
+
+
+def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
+    """Return the rows of a snapshot as a dataset; nothing is read but metadata."""
+    metadata = block_metadata(storage, snapshot)
+    leaves = [leaf for leaf in snapshot.schema.leaves if _is_promised(leaf)]
+    metadata.fetch(["path", "size_bytes", "row_count", "schema_id"])
+    metadata.fetch_statistics(leaves)
+    schema_ids = metadata.values("schema_id").to_numpy()
+    guarantees = _guarantees(metadata, leaves)
+    by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
+    direct = np.array([by_name[key] for key in schema_ids.tolist()], dtype=bool)
+    children = [
+        _fragments(metadata, np.flatnonzero(chosen), guarantees, snapshot.schema, filesystem)
+        for chosen, filesystem in (
+            (direct, storage.arrow_filesystem()),
+            (~direct, _converting_filesystem(storage, snapshot.schema, metadata)),
+        )
+        if chosen.any()
+    ]
+    if not children:
+        return pads.dataset(pa.table([pa.array([], field.type) for field in snapshot.schema.read_schema],
+                                     schema=snapshot.schema.read_schema))
+    return children[0] if len(children) == 1 else pads.UnionDataset(snapshot.schema.read_schema, children)
+
+
+def _fragments(
+    metadata: BlockMetadata,
+    rows: np.ndarray,
+    guarantees: list[pc.Expression],
+    schema: Schema,
+    filesystem: tuple[pyarrow.fs.FileSystem, str],
+) -> pads.Dataset:
+    system, root = filesystem
+    paths = metadata.values("path").take(pa.array(rows)).to_pylist()
+    sizes = metadata.values("size_bytes").take(pa.array(rows)).to_pylist()
+    form = pads.ParquetFileFormat()
+    fragments = [
+        form.make_fragment(
+            f"{root.rstrip('/')}/{path}" if root else path, system, guarantees[row], file_size=size
+        )
+        for row, path, size in zip(rows.tolist(), paths, sizes, strict=True)
+    ]
+    return pads.FileSystemDataset(fragments, schema.read_schema, form, system)
+
+
+def _is_promised(leaf: Leaf) -> bool:
+    kind = leaf.type
+    return (
+        len(leaf.path) == 1
+        and is_orderable(kind)
+        and not pa.types.is_dictionary(kind)
+        and not pa.types.is_float16(kind)
+        and not pa.types.is_boolean(kind)
+    )
+
+
+def _guarantees(metadata: BlockMetadata, leaves: list[Leaf]) -> list[pc.Expression]:
+    """Return for every block what its statistics promise of its rows."""
+    parts: list[list[pc.Expression]] = [[] for _ in range(len(metadata))]
+    for leaf in leaves:
+        statistics = metadata.column(leaf)
+        if statistics is None:
+            continue
+        kind = read_type(leaf.type)
+        low, high = statistics.min.cast(kind), statistics.max.cast(kind)
+        column = pc.field(leaf.name)
+        nans = statistics.nan_count
+        for row, (rows, nulls) in enumerate(zip(metadata.row_count, statistics.null_count, strict=True)):
+            if nulls == rows:
+                parts[row].append(column.is_null())
+                continue
+            if nans is not None and nans[row] != 0:
+                continue
+            sides = []
+            if low[row].is_valid:
+                sides.append(column >= low[row])
+            if high[row].is_valid:
+                sides.append(column <= high[row])
+            parts[row] += [side if nulls == 0 else side | column.is_null() for side in sides]
+    return [_conjunction(items) for items in parts]
+
+
+def _conjunction(items: list[pc.Expression]) -> pc.Expression:
+    result = pc.scalar(True) if not items else items[0]  # noqa: FBT003
+    for item in items[1:]:
+        result &= item
+    return result
+
+
+def _readable_by_name(written: Schema, now: Schema) -> bool:
+    """Tell whether a file of the schema `written` read by name gives the columns of `now`.
+
+    Every column must have its id then and now under the same name and type, or not be in the file under any id.
+    """
+    then = {item.name: item for item in written.arrow}
+    ids = {field_id(item) for item in written.arrow}
+    for item in now.arrow:
+        old = then.get(item.name)
+        if old is None:
+            if field_id(item) in ids:
+                return False
+        elif field_id(old) != field_id(item) or not old.type.equals(item.type, check_metadata=True):
+            return False
+    return True
+
+
+class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
+    """Files that hold the blocks of a table in its present schema, made when opened."""
+
+    def __init__(self, storage: Storage, schema: Schema, addresses: dict[str, BlockAddress]) -> None:
+        self._storage = storage
+        self._schema = schema
+        self._addresses = addresses
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def get_type_name(self) -> str:
+        return "tblctl"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[pyarrow.fs.FileInfo]:
+        return [pyarrow.fs.FileInfo(path, pyarrow.fs.FileType.File) for path in paths]
+
+    def get_file_info_selector(self, selector: Any) -> list[pyarrow.fs.FileInfo]:
+        return []
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        with BlockFile(self._storage, self._addresses[path]) as file:
+            projection = Projection.plan(file.schema, self._schema, None)
+            rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="none", write_statistics=False)
+        return pa.BufferReader(sink.getvalue())
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self.open_input_file(path)
+
+    def _refuse(self, *_: Any) -> Any:
+        msg = "a dataset of tblctl is for reading"
+        raise OSError(msg)
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+    move = copy_file = open_output_stream = open_append_stream = _refuse
+
+
+def _converting_filesystem(
+    storage: Storage, schema: Schema, metadata: BlockMetadata
+) -> tuple[pyarrow.fs.FileSystem, str]:
+    columns = [metadata.values(name).to_pylist() for name in ("path", "size_bytes", "row_count")]
+    addresses = {
+        path: BlockAddress(path=path, size_bytes=size, row_count=rows)
+        for path, size, rows in zip(*columns, strict=True)
+    }
+    return pyarrow.fs.PyFileSystem(_ConvertingHandler(storage, schema, addresses)), ""

@@ -1,0 +1,295 @@
+"""Change rows by copying the blocks that hold them: append, delete, update, overwrite.
+
+Every operation is planned against the head and committed on whatever the head is by then. If another writer replaced
+a block of the plan meanwhile, the operation is planned again from the new head; blocks rewritten for the first plan
+that still fit are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.commit import Published, publish, wait
+from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
+from tblctl.tableformat.native.head import load_head, load_version
+from tblctl.tableformat.native.segment_file import BlockRecord, segment_table
+from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
+from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.storage import Storage
+
+MOST_REPLANS = 20
+"""How often an edit is planned again because another writer replaced its blocks; losses to a recluster are free."""
+
+_REWRITE_SHARE = 4  # a block under rewriting takes up to so many times its decoded size: read, changed, encoded
+
+Rows = Callable[[Schema], Iterable[pa.Table]]
+"""Fresh rows in the read types of a schema; called once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One operation on rows, before it is planned.
+
+    Attributes:
+        operation: the word that `history` shows.
+        select: given a snapshot, the condition on rows that it removes or changes; None where it concerns none.
+        everything: it removes all rows, whatever `select` says.
+        assign: new values by column name, scalars of the read types, given a schema; None to remove the rows.
+        rows: fresh rows to add; None for none.
+        memory_bytes: budget; None for the table's own.
+        detail: for the summary.
+    """
+
+    operation: str
+    select: Callable[[Snapshot], object] | None = None
+    everything: bool = False
+    assign: Callable[[Schema], Mapping[str, pa.Scalar]] | None = None
+    rows: Rows | None = None
+    memory_bytes: int | None = None
+    detail: Mapping[str, object] = field(default_factory=dict)
+    progress: Progress | None = None
+
+
+def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) -> Published | None:
+    """Carry out one operation; None if there was nothing to change.
+
+    Raises:
+        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times.
+    """
+    planner = _Planner(storage, env, write)
+    replans = 0
+    try:
+        while True:
+            edit = planner.plan(head)
+            if edit.is_empty:
+                return None
+            applier = EditApplier(storage, env, edit, head)
+            try:
+                published = publish(storage, env, applier.propose, head)
+            except BlocksReplacedError as lost:
+                newest = load_head(storage, head)
+                replans += _lost_to_a_writer(storage, head, newest)
+                if replans > MOST_REPLANS:
+                    msg = (
+                        f"{storage.url}: other writers replaced the blocks of this {write.operation} "
+                        f"{replans} times in a row; nothing was changed: try again when they are done"
+                    )
+                    raise ConflictError(msg) from lost
+                applier.discard_unused()
+                wait(env, replans)
+                head = newest
+                continue
+            applier.discard_unused()
+            planner.discard(keep=edit.added)
+            return published
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        planner.discard(keep=None)
+        raise
+
+
+def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot) -> bool:
+    """Tell whether anything but a recluster removed blocks after `base`."""
+    between = (load_version(storage, sequence).summary for sequence in range(base.sequence + 1, head.sequence + 1))
+    return any(summary.blocks_removed and summary.operation != "recluster" for summary in between)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Replacement:
+    """The blocks that take a block's place; `copied_rows` of their rows are as they were."""
+
+    records: tuple[BlockRecord, ...] = ()
+    copied_rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """A block, by the segment that lists it, and what takes its place."""
+
+    segment: str
+    path: str
+    replacement: _Replacement
+
+
+class _Planner:
+    """Plans one operation against one head after another; keeps what it wrote for the next plan."""
+
+    def __init__(self, storage: Storage, env: Environment, write: Write) -> None:
+        self._storage = storage
+        self._env = env
+        self._write = write
+        self._fresh: list[BlockRecord] | None = None
+        self._writers: list[BlockWriter] = []
+        self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
+
+    def plan(self, head: Snapshot) -> Edit:
+        """Return what has to change in `head`, with all new blocks written."""
+        layout = Layout.of(head)
+        records = self._fresh_records(layout)
+        removed: dict[str, set[str]] = {}
+        copied_rows = 0
+        if self._write.everything or self._write.select is not None:
+            for change in self._changes(head, layout):
+                removed.setdefault(change.segment, set()).add(change.path)
+                records = [*records, *change.replacement.records]
+                copied_rows += change.replacement.copied_rows
+        return Edit(
+            operation=self._write.operation,
+            removed={segment: frozenset(paths) for segment, paths in removed.items()},
+            added=segment_table(records, layout.schema) if records else None,
+            copied_rows=copied_rows,
+            detail=dict(self._write.detail),
+        )
+
+    def discard(self, keep: pa.Table | None) -> None:
+        """Delete the blocks that were written and are not among `keep`. Only once the outcome is known."""
+        kept = set() if keep is None else set(keep["path"].to_pylist())
+        for writer in self._writers:
+            writer.paths = [path for path in writer.paths if path not in kept]
+            writer.discard()
+
+    def _writer(self, layout: Layout) -> BlockWriter:
+        writer = BlockWriter(self._storage, self._env, layout)
+        self._writers.append(writer)
+        return writer
+
+    def _fresh_records(self, layout: Layout) -> list[BlockRecord]:
+        """Return the fresh rows as blocks, written once: a later schema or key reads them as well."""
+        write = self._write
+        if write.rows is None:
+            return []
+        if self._fresh is None:
+            budget = write.memory_bytes or layout.options.memory_bytes
+            stream = write.rows(layout.schema)
+            self._fresh = self._writer(layout).write_stream(stream, memory_bytes=budget, progress=write.progress)
+        return self._fresh
+
+    def _changes(self, head: Snapshot, layout: Layout) -> list[_Change]:
+        """Return what the operation does to the blocks of `head`, with their replacements written."""
+        from tblctl.tableformat.native.scan import select_blocks
+        from tblctl.tableformat.predicate.match import ALL
+
+        condition = None if self._write.everything or self._write.select is None else self._write.select(head)
+        selection = select_blocks(self._storage, head, condition)  # type: ignore[arg-type]
+        metadata = selection.metadata
+        dropped = (selection.outcome == ALL) & (self._write.assign is None)
+        gone = selection.rows[dropped]
+        paths = metadata.values("path").take(pa.array(gone)).to_pylist()
+        changes = [
+            _Change(segment=metadata.segment_of(row).path, path=path, replacement=_Replacement())
+            for row, path in zip(gone.tolist(), paths, strict=True)
+        ]
+        rewrite = selection.rows[~dropped]
+        blocks = metadata.blocks(rewrite)
+        results = self._rewrite_all(blocks, head, layout, condition)
+        for row, block, replacement in zip(rewrite.tolist(), blocks, results, strict=True):
+            if replacement is not None:
+                changes.append(
+                    _Change(segment=metadata.segment_of(row).path, path=block.path, replacement=replacement)
+                )
+        return changes
+
+    def _rewrite_all(
+        self, blocks: Sequence[Block], head: Snapshot, layout: Layout, condition: object
+    ) -> list[_Replacement | None]:
+        """Return for each block what replaces it; None if no row of it is concerned."""
+        largest = max((block.decoded_bytes for block in blocks), default=1)
+        threads = max(1, min(cpu_threads(), layout.options.memory_bytes // (_REWRITE_SHARE * largest)))
+        writer = self._writer(layout)
+        done = 0
+
+        def work(block: Block) -> _Replacement | None:
+            nonlocal done
+            key = (block.path, head.schema_id, head.cluster_key_id)
+            if key not in self._rewritten:
+                self._rewritten[key] = self._rewrite(block, head, writer, condition)
+            done += 1
+            if self._write.progress:
+                self._write.progress(done, len(blocks), "blocks")
+            return self._rewritten[key]
+
+        return in_parallel(work, blocks, threads=threads)
+
+    def _rewrite(
+        self, block: Block, head: Snapshot, writer: BlockWriter, condition: object
+    ) -> _Replacement | None:
+        rows, mask = _rows_and_mask(self._storage, block, head.schema, condition)
+        concerned = int(mask.sum())
+        if concerned == 0:
+            return None
+        copied = rows.num_rows - concerned
+        sort = block_sort(block, head)
+        level = block.cluster.level if block.cluster else 0
+        if self._write.assign is None:
+            if copied == 0:
+                return _Replacement()
+            rows = rows.filter(pa.array(~mask))
+            kept = writer.write_block(rows, sort=sort, level=level, run_id=block.run_id if sort else None)
+            return _Replacement(records=(kept,), copied_rows=copied)
+        values = self._write.assign(head.schema)
+        rows = _assigned(rows, mask, values)
+        if sort is None or _touches_key(sort, values, head.schema):
+            return _Replacement(records=tuple(writer.write_rows(rows)), copied_rows=copied)
+        records = writer.write_ordered(rows, sort=sort, level=level, run_id=block.run_id)
+        return _Replacement(records=tuple(records), copied_rows=copied)
+
+
+def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bool:
+    leaves = (schema.leaf_by_id(term.column_id) for term in sort.terms)
+    return any(leaf is None or leaf.path[0] in values for leaf in leaves)
+
+
+def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
+    """Return the sort whose order the rows of `block` are in; None if it has none, or lost a column of it."""
+    sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
+    if sort is None or any(snapshot.schema.leaf_by_id(term.column_id) is None for term in sort.terms):
+        return None
+    return sort
+
+
+def read_block(storage: Storage, block: Block, schema: Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return all rows of a block, in one chunk a column."""
+    address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
+    with BlockFile(storage, address) as file:
+        projection = Projection.plan(file.schema, schema, columns)
+        return file.read(range(file.metadata.num_row_groups), projection, use_threads=True).combine_chunks()
+
+
+def _rows_and_mask(
+    storage: Storage, block: Block, schema: Schema, condition: object
+) -> tuple[pa.Table, np.ndarray]:
+    """Return all rows of a block, and which satisfy the condition; not those for which it is NULL."""
+    if condition is None:
+        rows = read_block(storage, block, schema)
+        return rows, np.ones(rows.num_rows, dtype=bool)
+    from tblctl.tableformat.predicate.rows import filter_table, needed_columns
+
+    names = list(schema.names)
+    nested = [name for name in needed_columns(condition, schema) if name not in names]
+    rows = read_block(storage, block, schema, [*names, *nested])
+    mask = pc.fill_null(filter_table(rows, condition, schema), False)  # noqa: FBT003
+    return rows.select(names), np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _assigned(rows: pa.Table, mask: np.ndarray, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Return `rows` with new values in the columns of `values` where `mask` is true."""
+    chosen = pa.array(mask)
+    for name, value in values.items():
+        place = rows.schema.get_field_index(name)
+        column = pc.if_else(chosen, value, rows.column(place))
+        rows = rows.set_column(place, rows.schema.field(place), column)
+    return rows

@@ -1,0 +1,132 @@
+"""Remove what no retained snapshot names.
+
+Expiring snapshots is a commit like any other: the new head states from which sequence on snapshots are retained
+(`retained_from`), and only then are older ones shrunk to tombstones and objects deleted. A rollback or a tag that
+races with gc therefore either comes first, and gc sees it, or is asked again on the new head and refused.
+
+The age of a snapshot counts from when the head stopped naming it: from its successor's timestamp. An object is deleted
+only if no retained snapshot names it and it was written longer ago than the grace period. Objects that only expired
+snapshots named stopped being named longer ago than that; the others were never named, and their age is the time since
+they were created.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
+from tblctl.tableformat.native.alter import summarised
+from tblctl.tableformat.native.commit import Draft, publish
+from tblctl.tableformat.native.head import load_head, load_version
+from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, snapshot_path
+from tblctl.tableformat.native.segment_file import read_segment
+from tblctl.tableformat.native.snapshot_file import encode_tombstone
+from tblctl.tableformat.storage import ObjectInfo, Storage
+
+_DELETE_BATCH = 1000
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """What gc removed, or would remove: expired sequences, and objects, oldest first."""
+
+    sequences: tuple[int, ...]
+    objects: tuple[ObjectInfo, ...]
+
+
+def collect(
+    storage: Storage, env: Environment, head: Snapshot, *, keep: int, older_than_seconds: float, dry_run: bool
+) -> Garbage:
+    """Expire snapshots beyond the newest `keep`, and delete what nothing names any more.
+
+    A snapshot stays while it is the head, tagged, one of the newest `keep` that changed the table, or was the head
+    less than `older_than_seconds` ago.
+    """
+    horizon = env.now() - older_than_seconds
+    if dry_run:
+        head = dataclasses.replace(head, retained_from=_retained_from(storage, head, keep, horizon))
+    else:
+        published = publish(storage, env, lambda newest: _expiry(storage, newest, keep, horizon), head)
+        head = published.snapshot if published else head
+    expired = _expired(storage, head)
+    if not dry_run:
+        for version in expired:  # oldest first; a name is never free again, so the tombstone takes the same one
+            storage.write(snapshot_path(version.sequence), encode_tombstone(version.tombstone()))
+    # What exists is listed before what is named is read: an object published in between is then found named.
+    old = _old_objects(storage, horizon)
+    if not dry_run:
+        head = load_head(storage, head)
+    named = _named_objects(storage, head, without={version.sequence for version in expired})
+    objects = sorted(
+        (item for item in old if item.name not in named), key=lambda item: (item.modified_seconds, item.name)
+    )
+    if not dry_run:
+        for start in range(0, len(objects), _DELETE_BATCH):
+            storage.delete([item.name for item in objects[start : start + _DELETE_BATCH]])
+    return Garbage(sequences=tuple(version.sequence for version in expired), objects=tuple(objects))
+
+
+def _expiry(storage: Storage, head: Snapshot, keep: int, horizon: float) -> Draft | None:
+    """Return the commit that says which snapshots may go; None if no more may."""
+    retained_from = _retained_from(storage, head, keep, horizon)
+    if retained_from <= head.retained_from:
+        return None
+    snapshot = dataclasses.replace(head, retained_from=retained_from)
+    return Draft(snapshot=summarised(snapshot, "gc", {"keep": keep, "retained_from": retained_from}))
+
+
+def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon: float) -> int:
+    """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those younger than allowed.
+
+    Walks back from the head, O(snapshots retained) reads.
+    """
+    kept = 0
+    sequence = head.sequence
+    replaced_ms: int | None = None  # when the head stopped being `sequence`
+    lowest = head.sequence
+    while sequence >= head.retained_from:
+        version: Snapshot | Tombstone = head if sequence == head.sequence else load_version(storage, sequence)
+        young = replaced_ms is None or replaced_ms / 1000 > horizon
+        if kept >= keep and not young:
+            break
+        lowest = sequence
+        kept += version.summary.operation != "gc"
+        replaced_ms = version.timestamp_ms
+        sequence -= 1
+    return lowest
+
+
+def _expired(storage: Storage, head: Snapshot) -> list[Snapshot]:
+    """Return the snapshots that may go and are still whole, oldest first."""
+    candidates = [sequence for sequence in range(1, head.sequence) if not head.is_retained(sequence)]
+    versions = in_parallel(lambda sequence: load_version(storage, sequence), candidates, threads=IO_THREADS)
+    return [version for version in versions if isinstance(version, Snapshot)]
+
+
+def _named_objects(storage: Storage, head: Snapshot, without: set[int]) -> set[str]:
+    """Return every segment and block that a snapshot still names."""
+    segments: dict[str, SegmentRef] = {segment.path: segment for segment in head.segments}
+    retained = [sequence for sequence in range(1, head.sequence) if head.is_retained(sequence)]
+    for version in in_parallel(lambda sequence: load_version(storage, sequence), retained, threads=IO_THREADS):
+        if isinstance(version, Snapshot) and version.sequence not in without:
+            segments |= {segment.path: segment for segment in version.segments}
+    tables = in_parallel(lambda ref: read_segment(storage, ref, ["path"]), segments.values(), threads=IO_THREADS)
+    named = set(segments)
+    for table in tables:
+        named.update(table["path"].to_pylist())
+    return named
+
+
+def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
+    """Return the blocks, segments and leftovers of killed writers that were written before the horizon."""
+    found = [item for prefix in (DATA, SEGMENTS) for item in storage.list(prefix)]
+    found += [
+        item
+        for item in storage.list(METADATA)
+        if item.name.rsplit("/", 1)[-1].startswith(_TEMPORARY) and not item.name.startswith(SEGMENTS)
+    ]
+    return [item for item in found if item.modified_seconds <= horizon]

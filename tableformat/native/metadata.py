@@ -1,0 +1,151 @@
+"""The blocks of a snapshot as columns, fetched when first asked for and only as far as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
+from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.model.values import values_from_json
+from tblctl.tableformat.native.segment_file import blocks_of, read_segment, statistic_names
+from tblctl.tableformat.predicate.match import ColumnStatistics
+from tblctl.tableformat.storage import Storage
+
+
+class SegmentSummaries:
+    """What the snapshot itself says of its segments, in the form that `match` takes: one row a segment."""
+
+    def __init__(self, segments: Sequence[SegmentRef]) -> None:
+        self._segments = segments
+
+    @cached_property
+    def row_count(self) -> np.ndarray:
+        """Rows of each segment, int64."""
+        return np.array([segment.row_count for segment in self._segments], dtype=np.int64)
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return the bounds of one column; None where no segment has any. NaN counts are not kept: unknown."""
+        bounds = [segment.bounds.get(leaf.id) for segment in self._segments]
+        if not any(bounds):
+            return None
+        kind = statistic_type(leaf.type)
+        floats = pa.types.is_floating(kind)
+        return ColumnStatistics(
+            min=values_from_json([item.min if item else None for item in bounds], kind),
+            max=values_from_json([item.max if item else None for item in bounds], kind),
+            null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
+            nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
+        )
+
+
+class BlockMetadata:
+    """Columnar metadata of the blocks of some segments of one table; rows are in the segments' order."""
+
+    def __init__(self, storage: Storage, segments: Sequence[SegmentRef], schema: Schema) -> None:
+        self._storage = storage
+        self.segments = tuple(segments)
+        self.schema = schema
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        self._starts = np.cumsum([0] + [segment.block_count for segment in self.segments])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Read the columns `names` of all segments at once; names that no segment has become null columns."""
+        wanted = [name for name in dict.fromkeys(names) if name not in self._columns]
+        if not wanted:
+            return
+        tables = in_parallel(lambda ref: read_segment(self._storage, ref, wanted), self.segments, threads=IO_THREADS)
+        for name in wanted:
+            chunks: list[pa.Array] = []
+            for ref, table in zip(self.segments, tables, strict=True):
+                if name in table.column_names:
+                    chunks.extend(table.column(name).chunks)
+                else:
+                    chunks.append(pa.nulls(ref.block_count))
+            kinds = {chunk.type for chunk in chunks} - {pa.null()}
+            kind = kinds.pop() if len(kinds) == 1 else self._kind_of(name, kinds)
+            self._columns[name] = pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+
+    def _kind_of(self, name: str, kinds: set[pa.DataType]) -> pa.DataType:
+        """Return the type of a column that no segment has, or that several have in types of different width."""
+        for leaf in self.schema.leaves:
+            found = statistic_names(leaf).get(name)
+            if found is not None:
+                return found
+        fields = [pa.schema([(name, kind)]) for kind in kinds]
+        return pa.unify_schemas(fields, promote_options="permissive").field(0).type if fields else pa.null()
+
+    def values(self, name: str) -> pa.Array:
+        """Return one column of the metadata, a value a block, null where a segment does not have it."""
+        self.fetch([name])
+        return self._columns[name].combine_chunks()
+
+    @cached_property
+    def row_count(self) -> np.ndarray:
+        """Rows of each block, int64."""
+        return self.values("row_count").to_numpy()
+
+    def fetch_statistics(self, leaves: Iterable[Leaf]) -> None:
+        """Read what `match` needs of these columns in one go."""
+        names = ["row_count"]
+        for leaf in leaves:
+            names += [name for name in statistic_names(leaf) if name.endswith(("_min", "_max", "_count"))]
+        self.fetch(names)
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return the statistics of one column, in the column's statistic type now."""
+        names = statistic_names(leaf)
+        self.fetch_statistics([leaf])
+        kind = statistic_type(leaf.type)
+        prefix = f"column_{leaf.id}_"
+        older = pc.is_null(self.values(f"{prefix}null_count"))  # the block is older than the column: all null
+        null_count = pc.if_else(older, self.values("row_count"), self.values(f"{prefix}null_count")).to_numpy()
+        bounded = f"{prefix}min" in names
+        nothing = pa.nulls(len(self), kind)
+        nan_count = None
+        if pa.types.is_floating(kind):
+            nan_count = pc.if_else(older, 0, pc.fill_null(self.values(f"{prefix}nan_count"), -1)).to_numpy()
+        return ColumnStatistics(
+            min=self.values(f"{prefix}min").cast(kind) if bounded else nothing,
+            max=self.values(f"{prefix}max").cast(kind) if bounded else nothing,
+            null_count=null_count,
+            nan_count=nan_count,
+        )
+
+    def segment_of(self, row: int) -> SegmentRef:
+        """Return the segment that lists the block in this row."""
+        return self.segments[int(np.searchsorted(self._starts, row, side="right")) - 1]
+
+    def blocks(self, rows: np.ndarray) -> tuple[Block, ...]:
+        """Return the blocks in these rows, reading whole only the segments that list them."""
+        found: list[Block] = []
+        rows = np.asarray(rows)
+        places = np.searchsorted(self._starts, rows, side="right") - 1
+        wanted = list(dict.fromkeys(places.tolist()))
+        tables = in_parallel(
+            lambda place: read_segment(self._storage, self.segments[place]).take(
+                pa.array(rows[places == place] - self._starts[place])
+            ),
+            wanted,
+            threads=IO_THREADS,
+        )
+        by_row: dict[int, Block] = {}
+        for place, table in zip(wanted, tables, strict=True):
+            by_row |= dict(zip(rows[places == place].tolist(), blocks_of(table), strict=True))
+        found.extend(by_row[row] for row in rows.tolist())
+        return tuple(found)
+
+
+def block_metadata(storage: Storage, snapshot: Snapshot) -> BlockMetadata:
+    """Return the metadata of all blocks of a snapshot."""
+    return BlockMetadata(storage, snapshot.segments, snapshot.schema)

@@ -1,0 +1,74 @@
+"""Every object name of the native format, built and parsed here and nowhere else.
+
+Names are relative to the table's root:
+
+    data/<id>.parquet                       a block
+    metadata/segments/<id>.parquet          a segment
+    metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
+    metadata/latest                         a hint of the newest sequence
+    metadata/plans/, metadata/claims/       reserved for plans and claims of work
+
+An id is 32 lower-case hexadecimal digits. A name from metadata that is not of these forms is refused, so nothing
+read from a table can lead a read or a delete outside its root.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tblctl.tableformat.errors import CorruptTableError
+
+DATA = "data/"
+METADATA = "metadata/"
+SEGMENTS = "metadata/segments/"
+SNAPSHOTS = "metadata/snapshots/"
+LATEST = "metadata/latest"
+RESERVED = ("metadata/plans/", "metadata/claims/")
+
+_ID = r"[0-9a-f]{32}"
+_BLOCK = re.compile(rf"data/{_ID}\.parquet")
+_SEGMENT = re.compile(rf"metadata/segments/{_ID}\.parquet")
+_SNAPSHOT = re.compile(r"metadata/snapshots/([0-9]{20})\.json")
+
+
+def block_path(block_id: str) -> str:
+    """Return the name of the block `block_id`."""
+    return checked_block_path(f"{DATA}{block_id}.parquet")
+
+
+def segment_path(segment_id: str) -> str:
+    """Return the name of the segment `segment_id`."""
+    return checked_segment_path(f"{SEGMENTS}{segment_id}.parquet")
+
+
+def snapshot_path(sequence: int) -> str:
+    """Return the name of the snapshot `sequence`, which is at least 1."""
+    return f"{SNAPSHOTS}{sequence:020d}.json"
+
+
+def sequence_of(name: str) -> int | None:
+    """Return the sequence in a snapshot's name; None for any other name."""
+    found = _SNAPSHOT.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def checked_block_path(name: object) -> str:
+    """Return `name` if it is a block's name.
+
+    Raises:
+        CorruptTableError: it is anything else, such as a path that leaves the table's root.
+    """
+    return _checked(name, _BLOCK, "a block's name (data/<id>.parquet)")
+
+
+def checked_segment_path(name: object) -> str:
+    """Return `name` if it is a segment's name; raise `CorruptTableError` otherwise."""
+    return _checked(name, _SEGMENT, "a segment's name (metadata/segments/<id>.parquet)")
+
+
+def _checked(name: object, form: re.Pattern[str], expected: str) -> str:
+    if not isinstance(name, str) or not form.fullmatch(name):
+        shown = repr(name)[:120]
+        msg = f"metadata names the object {shown}, expected {expected}; refusing to touch it"
+        raise CorruptTableError(msg, name=shown)
+    return name

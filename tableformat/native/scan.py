@@ -1,0 +1,301 @@
+"""Scan a snapshot: decide from statistics which blocks to read, read them, keep the rows that satisfy the condition."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.metadata import BlockMetadata, SegmentSummaries
+from tblctl.tableformat.predicate.match import ALL, NONE, SOME, match
+from tblctl.tableformat.predicate.rows import filter_table, needed_columns
+from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+_WINDOW_BYTES = 256 << 20
+"""Decoded bytes of the blocks that a streaming scan reads at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The blocks of a snapshot that may hold rows satisfying a condition.
+
+    Attributes:
+        metadata: of the segments that may hold any.
+        rows: the places of the chosen blocks in `metadata`.
+        outcome: SOME or ALL for each of them.
+        segments_total, blocks_total: what the snapshot has.
+        blocks_pruned: blocks that statistics ruled out.
+    """
+
+    metadata: BlockMetadata
+    rows: np.ndarray
+    outcome: np.ndarray
+    segments_total: int
+    blocks_total: int
+    blocks_pruned: int
+
+    def addresses(self) -> list[BlockAddress]:
+        """Return where the chosen blocks are."""
+        metadata = self.metadata
+        metadata.fetch(["path", "size_bytes", "row_count"])
+        chosen = pa.array(self.rows)
+        columns = [metadata.values(name).take(chosen).to_pylist() for name in ("path", "size_bytes", "row_count")]
+        return [
+            BlockAddress(path=path, size_bytes=size, row_count=rows) for path, size, rows in zip(*columns, strict=True)
+        ]
+
+    def sum_of(self, column: str) -> int:
+        """Return the sum of a metadata column over the chosen blocks."""
+        return int(pc.sum(self.metadata.values(column).take(pa.array(self.rows))).as_py() or 0)
+
+
+def select_blocks(storage: Storage, snapshot: Snapshot, condition: BooleanExpression | None) -> Selection:
+    """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None)."""
+    segments = snapshot.segments
+    if condition is not None and segments:
+        summaries = match(condition, SegmentSummaries(segments), snapshot.schema).outcome
+        segments = tuple(segment for segment, seen in zip(segments, summaries, strict=True) if seen != NONE)
+    metadata = BlockMetadata(storage, segments, snapshot.schema)
+    if condition is None:
+        outcome = np.full(len(metadata), ALL, dtype=np.int8)
+    else:
+        names = needed_columns(condition, snapshot.schema)
+        metadata.fetch_statistics([snapshot.schema.leaf(name) for name in names])
+        outcome = match(condition, metadata, snapshot.schema).outcome
+    rows = np.flatnonzero(outcome != NONE)
+    return Selection(
+        metadata=metadata,
+        rows=rows,
+        outcome=outcome[rows],
+        segments_total=len(snapshot.segments),
+        blocks_total=snapshot.block_count,
+        blocks_pruned=snapshot.block_count - len(rows),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRequest:
+    """What a scan is asked for: `columns` are names of top-level columns or nested fields `a.b`, None for all."""
+
+    where: str | None = None
+    condition: BooleanExpression | None = None
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+
+@dataclass(kw_only=True)
+class _Tally:
+    """What a listened-to scan adds up."""
+
+    blocks: list[BlockScan] = field(default_factory=list)
+    rows: int = 0
+
+
+class Scanner:
+    """One scan of one snapshot."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        env: Environment,
+        snapshot: Snapshot,
+        request: ScanRequest,
+        on_scan: Callable[[ScanReport], None] | None = None,
+    ) -> None:
+        if request.limit is not None and request.limit < 0:
+            msg = f"limit is {request.limit}, expected 0 or more"
+            raise InvalidOptionError(msg)
+        self._storage = storage
+        self._env = env
+        self.snapshot = snapshot
+        self.request = request
+        self._on_scan = on_scan
+        self.columns = snapshot.schema.names if request.columns is None else request.columns
+        self.schema = projected_schema(snapshot.schema, self.columns)
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The blocks that may hold rows of the answer; decided once."""
+        found = select_blocks(self._storage, self.snapshot, self.request.condition)
+        return found if self.request.limit is None else _enough(found, self.request.limit)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the answer block by block, reading ahead as far as memory and the limit allow."""
+        started = self._env.elapsed()
+        tally = _Tally() if self._on_scan else None
+        complete = False
+        try:
+            remaining = self.request.limit
+            for window in self._windows():
+                for table in in_parallel(lambda job: self._read(*job, tally), window, threads=self._threads(window)):
+                    part = table if remaining is None else table.slice(0, remaining)
+                    if tally:
+                        tally.rows += part.num_rows
+                    if part.num_rows:
+                        yield part
+                    if remaining is not None:
+                        remaining -= part.num_rows
+                if remaining is not None and remaining <= 0:
+                    break
+            complete = True
+        finally:
+            if tally and self._on_scan:
+                self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
+
+    def _windows(self) -> Iterator[list[tuple[BlockAddress, int]]]:
+        """Yield the blocks to read at once: all that fit the window, or one by one towards a limit."""
+        addresses = self.selection.addresses()
+        sizes = self.selection.metadata.values("decoded_bytes").take(pa.array(self.selection.rows)).to_pylist()
+        window: list[tuple[BlockAddress, int]] = []
+        used = 0
+        for address, outcome, size in zip(addresses, self.selection.outcome.tolist(), sizes, strict=True):
+            crowded = used + size > _WINDOW_BYTES or self.request.limit is not None
+            if window and crowded:
+                yield window
+                window, used = [], 0
+            window.append((address, outcome))
+            used += size
+        if window:
+            yield window
+
+    def _threads(self, window: Sequence[object]) -> int:
+        return min(len(window), cpu_threads() if self._storage.is_local else IO_THREADS)
+
+    def _read(self, address: BlockAddress, outcome: int, tally: _Tally | None) -> pa.Table:
+        env = self._env
+        started, cpu = (env.elapsed(), env.cpu()) if tally else (0.0, 0.0)
+        condition = self.request.condition if outcome == SOME else None
+        schema = self.snapshot.schema
+        wanted = list(self.columns)
+        if condition is not None:
+            wanted += [name for name in needed_columns(condition, schema) if name not in wanted]
+        with BlockFile(self._storage, address) as file:
+            projection = Projection.plan(file.schema, schema, wanted)
+            groups = file.row_groups(condition, schema)
+            if self.request.limit is not None and condition is None:
+                groups = _first_groups(file, groups, self.request.limit)
+            table = file.read(groups, projection, use_threads=tally is None and self._storage.is_local)
+            rows_read = table.num_rows
+            if condition is not None:
+                table = table.filter(filter_table(table, condition, schema)).select(list(self.columns))
+            if tally:
+                cpu_seconds = env.cpu() - cpu
+                tally.blocks.append(
+                    BlockScan(
+                        path=address.path,
+                        rows_read=rows_read,
+                        rows_matched=table.num_rows,
+                        bytes_matched=table.nbytes,
+                        column_bytes=file.column_bytes(groups, leaves_under(schema, wanted)),
+                        io_seconds=max(0.0, env.elapsed() - started - cpu_seconds),
+                        cpu_seconds=cpu_seconds,
+                    )
+                )
+        return table
+
+    def _report(self, tally: _Tally, seconds: float, *, complete: bool) -> ScanReport:
+        return ScanReport(
+            table=self._storage.url,
+            snapshot=self.snapshot.sequence,
+            where=self.request.where,
+            columns=tuple(self.columns),
+            blocks_total=self.selection.blocks_total,
+            blocks_pruned=self.selection.blocks_pruned,
+            blocks_read=len(tally.blocks),
+            rows=tally.rows,
+            complete=complete,
+            io_seconds=sum(block.io_seconds for block in tally.blocks),
+            cpu_seconds=sum(block.cpu_seconds for block in tally.blocks),
+            seconds=seconds,
+            blocks=tuple(tally.blocks),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """What a scan would read, counted in `ScanExplanation`'s terms."""
+
+    blocks_total: int
+    blocks_pruned: int
+    blocks_read: int
+    blocks_whole: int
+    bytes_to_read: int
+    segments_total: int
+    segments_pruned: int
+
+
+def explained(scanner: Scanner) -> Explained:
+    """Return what a scan would read, from metadata alone."""
+    schema = scanner.snapshot.schema
+    selection = scanner.selection
+    condition = scanner.request.condition
+    names = [*scanner.columns, *(needed_columns(condition, schema) if condition is not None else ())]
+    sizes = [f"column_{leaf.id}_compressed_bytes" for leaf in leaves_under(schema, names)]
+    selection.metadata.fetch(sizes)
+    return Explained(
+        blocks_total=selection.blocks_total,
+        blocks_pruned=selection.blocks_pruned,
+        blocks_read=len(selection.rows),
+        blocks_whole=int(np.count_nonzero(selection.outcome == ALL)),
+        bytes_to_read=sum(selection.sum_of(name) for name in sizes),
+        segments_total=selection.segments_total,
+        segments_pruned=selection.segments_total - len(selection.metadata.segments),
+    )
+
+
+def _enough(selection: Selection, limit: int) -> Selection:
+    """Return the fewest first blocks that surely hold `limit` rows of the answer, where such exist."""
+    counts = selection.metadata.row_count[selection.rows]
+    sure = np.flatnonzero(selection.outcome == ALL)
+    sums = np.cumsum(counts[sure])
+    if limit == 0 or (len(sums) and sums[-1] >= limit):
+        keep = sure[: int(np.searchsorted(sums, limit)) + 1] if limit else sure[:0]
+        return dataclasses.replace(selection, rows=selection.rows[keep], outcome=selection.outcome[keep])
+    return selection
+
+
+def _first_groups(file: BlockFile, groups: Sequence[int], limit: int) -> list[int]:
+    """Return the first row groups that together have `limit` rows."""
+    chosen, rows = [], 0
+    for group in groups:
+        if rows >= limit:
+            break
+        chosen.append(group)
+        rows += file.metadata.row_group(group).num_rows
+    return chosen
+
+
+def leaves_under(schema: Schema, names: Sequence[str]) -> list[Leaf]:
+    """Return the leaves that the named columns or fields consist of."""
+    return [
+        leaf for leaf in schema.leaves if any(leaf.name == name or leaf.name.startswith(f"{name}.") for name in names)
+    ]
+
+
+def projected_schema(schema: Schema, columns: Sequence[str]) -> pa.Schema:
+    """Return the read schema of `columns`.
+
+    Raises:
+        UnknownColumnError: the schema has no such column.
+    """
+    if not columns:
+        msg = "a scan needs at least one column"
+        raise InvalidOptionError(msg)
+    return Projection.plan(schema.arrow, schema, list(columns)).schema

@@ -1,0 +1,224 @@
+"""Snapshots and tombstones as JSON objects: encode, decode, and refuse everything else.
+
+docs/FORMAT.md describes the layout; this module is its only implementation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tblctl.tableformat.errors import CorruptTableError, TblctlError, UnsupportedFormatError
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
+from tblctl.tableformat.native.names import checked_segment_path, snapshot_path
+
+FORMAT_VERSION = 1
+"""Version of snapshot, segment and block layout. A reader refuses a higher one."""
+
+MAX_SEGMENT_BLOCKS = 1_000_000
+"""A segment that claims more blocks than this is taken for damaged (we write at most 10,000)."""
+
+_SNAPSHOT = "snapshot"
+_TOMBSTONE = "tombstone"
+_T = TypeVar("_T")
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return the object's content."""
+    document = {
+        **_head(_SNAPSHOT, snapshot),
+        "schema_id": snapshot.schema_id,
+        "schemas": {str(key): value.to_json() for key, value in snapshot.schemas.items()},
+        "sorts": {str(key): value.to_json() for key, value in snapshot.sorts.items()},
+        "cluster_key_id": snapshot.cluster_key_id,
+        "options": snapshot.options.to_json(),
+        "tags": dict(snapshot.tags),
+        "retained_from": snapshot.retained_from,
+        "segments": [_encode_segment(segment) for segment in snapshot.segments],
+    }
+    return _dump(document)
+
+
+def encode_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the object's content."""
+    return _dump(_head(_TOMBSTONE, tombstone))
+
+
+def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
+    """Return the snapshot or tombstone that `data`, the object of `sequence`, holds.
+
+    Raises:
+        UnsupportedFormatError: it was written in a newer format version.
+        CorruptTableError: it is anything but what `encode_snapshot` or `encode_tombstone` writes.
+    """
+    name = snapshot_path(sequence)
+    try:
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            msg = "not a JSON object"
+            raise TypeError(msg)  # noqa: TRY301
+        _check_version(document, name)
+        kind = document["kind"]
+        if document["sequence"] != sequence:
+            msg = f"it says sequence {document['sequence']!r}"
+            raise ValueError(msg)  # noqa: TRY301
+        if kind == _TOMBSTONE:
+            return Tombstone(**_decode_head(document))
+        if kind != _SNAPSHOT:
+            msg = f"kind {kind!r}"
+            raise ValueError(msg)  # noqa: TRY301
+        return _decode_snapshot(document)
+    except (UnsupportedFormatError, CorruptTableError):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, TblctlError) as error:
+        what = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        msg = f"{name} is damaged: {what[:300]}; restore it from a copy, or read an older snapshot"
+        raise CorruptTableError(msg, name=name) from error
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _head(kind: str, item: Snapshot | Tombstone) -> dict[str, Any]:
+    summary = item.summary
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "sequence": item.sequence,
+        "commit_id": item.commit_id,
+        "table_id": item.table_id,
+        "timestamp_ms": item.timestamp_ms,
+        "summary": {name: getattr(summary, name) for name in _SUMMARY_FIELDS}
+        | {"operation": summary.operation, "detail": dict(summary.detail)},
+    }
+
+
+_SUMMARY_FIELDS = (
+    "rows",
+    "blocks",
+    "data_bytes",
+    "rows_added",
+    "rows_removed",
+    "blocks_added",
+    "blocks_removed",
+    "bytes_added",
+)
+
+
+def _encode_segment(segment: SegmentRef) -> dict[str, Any]:
+    return {
+        "path": segment.path,
+        "size_bytes": segment.size_bytes,
+        "block_count": segment.block_count,
+        "row_count": segment.row_count,
+        "data_bytes": segment.data_bytes,
+        "bounds": {str(key): [value.min, value.max, value.null_count] for key, value in segment.bounds.items()},
+    }
+
+
+def _check_version(document: Mapping[str, Any], name: str) -> None:
+    version = document["format_version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        msg = f"format_version {version!r}"
+        raise ValueError(msg)
+    if version > FORMAT_VERSION:
+        msg = (
+            f"{name} is in format version {version}; this tblctl reads versions up to {FORMAT_VERSION}: "
+            "install a newer tblctl"
+        )
+        raise UnsupportedFormatError(msg, version=version)
+
+
+def _decode_head(document: Mapping[str, Any]) -> dict[str, Any]:
+    summary = document["summary"]
+    detail = summary["detail"]
+    if not isinstance(detail, dict):
+        msg = "summary.detail is not an object"
+        raise TypeError(msg)
+    return {
+        "sequence": _count(document, "sequence", least=1),
+        "commit_id": _text(document, "commit_id"),
+        "table_id": _text(document, "table_id"),
+        "timestamp_ms": _count(document, "timestamp_ms"),
+        "summary": Summary(
+            operation=_text(summary, "operation"),
+            detail=detail,
+            **{name: _count(summary, name) for name in _SUMMARY_FIELDS},
+        ),
+    }
+
+
+def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
+    key_id = document["cluster_key_id"]
+    segments = document["segments"]
+    if not isinstance(segments, list):
+        msg = "segments is not a list"
+        raise TypeError(msg)
+    snapshot = Snapshot(
+        **_decode_head(document),
+        schema_id=_count(document, "schema_id"),
+        schemas=_by_id(document["schemas"], Schema.from_json),
+        sorts=_by_id(document["sorts"], Sort.from_json),
+        cluster_key_id=None if key_id is None else _count(document, "cluster_key_id"),
+        options=TableOptions.from_mapping(document["options"]),
+        segments=tuple(_decode_segment(item) for item in segments),
+        tags={str(tag): _count(document["tags"], tag, least=1) for tag in document["tags"]},
+        retained_from=_count(document, "retained_from", least=1),
+    )
+    paths = {segment.path for segment in snapshot.segments}
+    if len(paths) != len(snapshot.segments):
+        msg = "a segment is listed twice"
+        raise ValueError(msg)
+    for key, sort in snapshot.sorts.items():
+        if sort.id != key:
+            msg = f"sort {key} says that its id is {sort.id}"
+            raise ValueError(msg)
+    return snapshot
+
+
+def _decode_segment(item: Mapping[str, Any]) -> SegmentRef:
+    block_count = _count(item, "block_count", least=1)
+    if block_count > MAX_SEGMENT_BLOCKS:
+        msg = f"a segment of {block_count} blocks"
+        raise ValueError(msg)
+    return SegmentRef(
+        path=checked_segment_path(item["path"]),
+        size_bytes=_count(item, "size_bytes", least=1),
+        block_count=block_count,
+        row_count=_count(item, "row_count", least=1),
+        data_bytes=_count(item, "data_bytes", least=1),
+        bounds=_by_id(item["bounds"], _decode_bounds),
+    )
+
+
+def _decode_bounds(item: Any) -> ColumnBounds:
+    low, high, null_count = item
+    if not isinstance(null_count, int):
+        msg = f"null count {null_count!r}"
+        raise TypeError(msg)
+    return ColumnBounds(min=low, max=high, null_count=null_count)
+
+
+def _by_id(items: Mapping[str, Any], decode_item: Callable[[Any], _T]) -> dict[int, _T]:
+    return {int(key): decode_item(value) for key, value in items.items()}
+
+
+def _count(mapping: Mapping[str, Any], key: str, *, least: int = 0) -> int:
+    value = mapping[key]
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+        msg = f"{key} is {value!r:.80}, expected an integer of at least {least}"
+        raise ValueError(msg)
+    return value
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping[key]
+    if not isinstance(value, str):
+        msg = f"{key} is {value!r:.80}, expected a string"
+        raise TypeError(msg)
+    return value

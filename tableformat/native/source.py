@@ -1,0 +1,169 @@
+"""What can be appended: Arrow data in memory or streams, and files of Parquet or Arrow IPC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tblctl.tableformat.errors import InputError, InvalidDataError, SchemaMismatchError
+from tblctl.tableformat.storage import Storage
+
+_BATCH_ROWS = 65_536
+_ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Rows to be read once.
+
+    Attributes:
+        schema: of all rows.
+        read: yields the rows, in order.
+        name: for messages.
+    """
+
+    schema: pa.Schema
+    read: Callable[[], Iterator[pa.Table]]
+    name: str
+
+
+def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
+    """Return the rows of `data`.
+
+    Args:
+        data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`; a path
+            or URL of a Parquet or Arrow IPC file, or several of one schema.
+        reach: gives the storage at a folder's path or URL, for files.
+
+    Raises:
+        InvalidDataError: a file is missing, or not of its kind; `data` is nothing of the above.
+        SchemaMismatchError: files differ in their schemas.
+    """
+    if isinstance(data, str | os.PathLike):
+        return _files([os.fspath(data)], reach)
+    if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
+        return _files([os.fspath(item) for item in data], reach)
+    if isinstance(data, pa.Table):
+        return Source(schema=data.schema, read=lambda: iter([data]), name="the table given")
+    if isinstance(data, pa.RecordBatch):
+        return Source(schema=data.schema, read=lambda: iter([pa.Table.from_batches([data])]), name="the batch given")
+    if isinstance(data, pa.RecordBatchReader):
+        return _reader(data, "the reader given")
+    if hasattr(data, "scanner") and hasattr(data, "schema"):
+        return _reader(data.scanner(batch_size=_BATCH_ROWS).to_reader(), "the dataset given")
+    if hasattr(data, "__arrow_c_stream__"):
+        return _reader(pa.RecordBatchReader.from_stream(data), f"the {type(data).__name__} given")
+    if hasattr(data, "__arrow_c_array__"):
+        return open_source(pa.record_batch(data), reach)
+    msg = (
+        f"cannot read rows from {type(data).__name__}: expected Arrow data (a pyarrow Table, RecordBatchReader or "
+        "Dataset, a Polars or pandas DataFrame, a DuckDB relation) or paths of Parquet or Arrow files"
+    )
+    raise InvalidDataError(msg)
+
+
+def _reader(reader: pa.RecordBatchReader, name: str) -> Source:
+    def read() -> Iterator[pa.Table]:
+        try:
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as error:
+            msg = f"{name} broke off: {str(error)[:300]}; nothing was changed"
+            raise InvalidDataError(msg) from error
+
+    return Source(schema=reader.schema, read=read, name=name)
+
+
+def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> Source:
+    files = [_File.open(path, reach) for path in paths]
+    first = files[0]
+    for other in files[1:]:
+        if not other.schema.remove_metadata().equals(first.schema.remove_metadata()):
+            mine, theirs = dict(zip(first.schema.names, first.schema.types, strict=True)), other.schema
+            differences = [
+                f"{item.name}: {mine.get(item.name, 'missing')} in {first.path}, {item.type} in {other.path}"
+                for item in theirs
+                if mine.get(item.name) != item.type
+            ] or ["other columns, or another order or nullability of them"]
+            msg = f"{other.path} has another schema than {first.path}: " + "; ".join(differences)
+            raise SchemaMismatchError(msg, differences=tuple(differences))
+
+    def read() -> Iterator[pa.Table]:
+        for file in files:
+            yield from file.read()
+
+    return Source(schema=first.schema, read=read, name=first.path if len(files) == 1 else f"{len(files)} files")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """One input file; opened again for reading, so that a thousand files are not open at once."""
+
+    path: str
+    schema: pa.Schema
+    storage: Storage
+    name: str
+
+    @classmethod
+    def open(cls, path: str, reach: Callable[[str], Storage]) -> _File:
+        folder, _, name = path.replace(os.sep, "/").rpartition("/")
+        if not folder and path.startswith("/"):
+            folder = "/"
+        storage = reach(folder or ".")
+        try:
+            with storage.open_input(name) as source:
+                schema = _schema_of(source, name)
+        except InputError as error:
+            raise InvalidDataError(f"{path}: {error}") from error
+        except (OSError, ValueError, pa.ArrowException) as error:
+            expected = "an Arrow IPC file" if name.endswith(_ARROW_ENDINGS) else "a Parquet file"
+            msg = f"{path} is not {expected}, or it is cut short: {str(error)[:200]}; nothing was changed"
+            raise InvalidDataError(msg) from error
+        return cls(path=path, schema=schema, storage=storage, name=name)
+
+    def read(self) -> Iterator[pa.Table]:
+        """Yield the file's rows in batches."""
+        try:
+            with self.storage.open_input(self.name) as source:
+                for batch in _batches_of(source, self.name):
+                    yield pa.Table.from_batches([batch])
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{self.path} is damaged: {str(error)[:300]}; nothing was changed"
+            raise InvalidDataError(msg) from error
+
+
+def _schema_of(source: pa.NativeFile, name: str) -> pa.Schema:
+    if name.endswith(_ARROW_ENDINGS):
+        return _ipc(source).schema
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(source)
+
+
+def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
+    if name.endswith(_ARROW_ENDINGS):
+        reader = _ipc(source)
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            for place in range(reader.num_record_batches):
+                yield reader.get_batch(place)
+        else:
+            yield from reader
+        return
+    import pyarrow.parquet as pq
+
+    yield from pq.ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS)
+
+
+def _ipc(source: pa.NativeFile) -> Any:
+    """Return a reader of an Arrow IPC file, or of a stream, which files often are."""
+    import pyarrow.ipc
+
+    try:
+        return pyarrow.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pyarrow.ipc.open_stream(source)

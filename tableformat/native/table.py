@@ -1,0 +1,229 @@
+"""A table in the native format: every operation on one, over one storage.
+
+Instances hold no state but a remembered head, which only saves requests; threads may share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import InvalidOptionError, InvalidSchemaError, TableExistsError, TableNotFoundError
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot, Summary, Tombstone
+from tblctl.tableformat.native import alter
+from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
+from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
+from tblctl.tableformat.native.write import Progress
+from tblctl.tableformat.projection import Conformer
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from tblctl.tableformat.native.check import Checked
+    from tblctl.tableformat.native.gc import Garbage
+    from tblctl.tableformat.native.source import Source
+
+Condition = Callable[[Snapshot], Any]
+
+
+class NativeTable:
+    """One table; all reads and writes of it."""
+
+    def __init__(self, storage: Storage, env: Environment) -> None:
+        self.storage = storage
+        self.env = env
+        self._known: Snapshot | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"storage": self.storage, "env": self.env, "_known": None}
+
+    def head(self) -> Snapshot:
+        """Return the newest snapshot; one round trip when it is the one returned last."""
+        self._known = load_head(self.storage, self._known)
+        return self._known
+
+    def create(self, schema: pa.Schema, cluster_by: str | Sequence[str], options: Mapping[str, Any]) -> Snapshot:
+        """Create the table, empty.
+
+        Raises:
+            TableExistsError: the location holds a table, or anything else.
+        """
+        columns = Schema.create(schema)
+        terms = parse_terms(cluster_by, columns) if cluster_by else ()
+        sorts = {1: Sort(id=1, terms=terms)} if terms else {}
+        self._check_free()
+        snapshot = Snapshot(
+            sequence=1,
+            commit_id=self.env.new_id(),
+            table_id=self.env.new_id(),
+            timestamp_ms=self.env.now_ms(),
+            schema_id=1,
+            schemas={1: columns},
+            sorts=sorts,
+            cluster_key_id=1 if terms else None,
+            options=TableOptions.from_mapping(options),
+            segments=(),
+            tags={},
+            retained_from=1,
+            summary=Summary(operation="create", rows=0, blocks=0, data_bytes=0),
+        )
+        if not create_snapshot(self.storage, self.env, snapshot):
+            raise TableExistsError(self._exists_message())
+        write_hint(self.storage, 1)
+        self._known = snapshot
+        return snapshot
+
+    def _check_free(self) -> None:
+        if newest_listed(self.storage) is not None:
+            raise TableExistsError(self._exists_message())
+        if not self.storage.is_empty():
+            msg = f"{self.storage.url} is not empty; create tables in a place of their own"
+            raise TableExistsError(msg)
+
+    def _exists_message(self) -> str:
+        return f"there already is a table at {self.storage.url}; `tblctl drop` removes it"
+
+    def exists(self) -> bool:
+        """Tell whether there is a table."""
+        try:
+            self.head()
+        except TableNotFoundError:
+            return False
+        return True
+
+    def drop(self) -> None:
+        """Delete the table and everything below its root.
+
+        Raises:
+            TableNotFoundError: there is none; nothing is deleted.
+        """
+        if newest_listed(self.storage) is None:
+            msg = f"there is no table at {self.storage.url}; nothing was deleted"
+            raise TableNotFoundError(msg)
+        self.storage.delete_all()
+        self._known = None
+
+    def write(
+        self,
+        operation: str,
+        *,
+        source: Source | None = None,
+        condition: Condition | None = None,
+        everything: bool = False,
+        assign: Mapping[str, Any] | None = None,
+        memory_bytes: int | None = None,
+        detail: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> Published | None:
+        """Add the rows of `source`; remove, or with `assign` change, those that satisfy the condition; commit once.
+
+        Returns None if that changes nothing: nothing was committed then.
+        """
+        from tblctl.tableformat.native.dml import Write, run_write
+
+        head = self.head()
+        if source is not None:
+            Conformer.plan(source.schema, head.schema)  # refuse before anything is read
+        if memory_bytes is not None and memory_bytes < 1:
+            msg = f"memory_bytes is {memory_bytes}, expected at least 1"
+            raise InvalidOptionError(msg)
+        if condition is not None:
+            condition(head)
+        if assign is not None:
+            _assignments(head.schema, assign)
+        write = Write(
+            operation=operation,
+            select=condition,
+            everything=everything,
+            assign=None if assign is None else lambda schema: _assignments(schema, assign),
+            rows=None if source is None else lambda schema: _conformed(source, schema),
+            memory_bytes=memory_bytes,
+            detail=detail or {},
+            progress=progress,
+        )
+        published = run_write(self.storage, self.env, write, head)
+        if published:
+            self._known = published.snapshot
+        return published
+
+    def change(self, change: Callable[[Snapshot], Snapshot]) -> Published:
+        """Commit a change that writes no data; `change` is asked again after every lost race."""
+        published = publish(self.storage, self.env, lambda head: Draft(snapshot=change(head)), self.head())
+        if published is None:
+            msg = "a draft is always given"
+            raise AssertionError(msg)
+        self._known = published.snapshot
+        return published
+
+    def roll_back(self, sequence: int) -> Published:
+        """Make the table what it was in the snapshot `sequence`."""
+
+        def change(head: Snapshot) -> Snapshot:
+            return alter.roll_back(head, load_readable(self.storage, head, sequence))
+
+        return self.change(change)
+
+    def history(self, limit: int | None) -> Iterator[tuple[Snapshot | Tombstone, Snapshot]]:
+        """Yield the newest versions first, each with the head."""
+        head = self.head()
+        lowest = 1 if limit is None else max(1, head.sequence - limit + 1)
+        older = range(head.sequence - 1, lowest - 1, -1)
+        if limit is None or limit > 0:
+            yield head, head
+        for version in in_parallel(lambda number: load_version(self.storage, number), older, threads=IO_THREADS):
+            yield version, head
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """See `tblctl.tableformat.native.gc.collect`."""
+        from tblctl.tableformat.native.gc import collect
+
+        if keep < 1 or older_than_seconds < 0:
+            msg = f"keep is {keep} and older_than {older_than_seconds} s, expected at least 1 and at least 0"
+            raise InvalidOptionError(msg)
+        return collect(
+            self.storage,
+            self.env,
+            self.head(),
+            keep=keep,
+            older_than_seconds=older_than_seconds,
+            dry_run=dry_run,
+        )
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """See `tblctl.tableformat.native.check.check_table`."""
+        from tblctl.tableformat.native.check import check_table
+
+        return check_table(self.storage, self.head(), deep=deep, progress=progress)
+
+
+def _conformed(source: Source, schema: Schema) -> Iterator[pa.Table]:
+    conformer = Conformer.plan(source.schema, schema)
+    for table in source.read():
+        yield conformer.apply(table)
+
+
+def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scalar]:
+    """Return the new values of an update as scalars of their columns' read types.
+
+    Raises:
+        InvalidSchemaError: a column that is unknown, or a part of one; a value that its column cannot hold.
+    """
+    from tblctl.tableformat.predicate.literals import column_value
+
+    if not values:
+        msg = "an update needs at least one column and its new value"
+        raise InvalidOptionError(msg)
+    found = {}
+    for name, value in values.items():
+        leaf = schema.leaf(name)
+        if len(leaf.path) > 1:
+            msg = f"column {name!r} is a field of a struct; an update sets whole columns"
+            raise InvalidSchemaError(msg, column=name)
+        found[name] = column_value(leaf, value).cast(schema.written.field(leaf.path[0]).type)
+    return found

@@ -1,0 +1,245 @@
+"""Rows in, blocks out: sort what fits the memory budget, cut it into blocks, write them on every processor.
+
+Of a budget of B bytes, half holds the rows that are sorted together; the other half holds the blocks under way, each
+at most 1.5 times its decoded size (its sorted rows, and its file being built).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import StorageError
+from tblctl.tableformat.keys import KeyRange, is_sorted, key_range, key_table, sort_indices
+from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, is_full
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.names import block_path
+from tblctl.tableformat.native.segment_file import BlockRecord
+from tblctl.tableformat.native.statistics import column_records, parquet_columns
+from tblctl.tableformat.storage import Storage
+
+_WORKING_SHARE = 1.5
+Progress = Callable[[int, "int | None", str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How rows become blocks: everything that a write needs to know of the table."""
+
+    schema_id: int
+    schema: Schema
+    sort: Sort | None
+    options: TableOptions
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Layout:
+        """Return the layout of what is written on top of `snapshot`."""
+        return cls(
+            schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
+        )
+
+
+def cut_rows(row_count: int, block_rows: int) -> tuple[int, ...]:
+    """Return the sizes of the blocks that `row_count` rows are cut into, each at most `block_rows`.
+
+    A last block under 0.8 x `block_rows` is not left as a sliver: the rows are then spread evenly.
+    """
+    full, rest = divmod(row_count, block_rows)
+    if full == 0 or rest == 0 or rest >= FULL_SHARE * block_rows:
+        return (block_rows,) * full + ((rest,) if rest else ())
+    count = full + 1
+    size, more = divmod(row_count, count)
+    return (size + 1,) * more + (size,) * (count - more)
+
+
+class BlockWriter:
+    """Writes rows as blocks of one table; remembers what it wrote, so that a failed write can be cleaned up."""
+
+    def __init__(self, storage: Storage, env: Environment, layout: Layout) -> None:
+        self._storage = storage
+        self._env = env
+        self._layout = layout
+        self.paths: list[str] = []
+
+    def write_stream(
+        self, tables: Iterable[pa.Table], *, memory_bytes: int, progress: Progress | None = None
+    ) -> list[BlockRecord]:
+        """Write all rows of `tables` (read types, the schema's columns), in runs of half the memory budget."""
+        records: list[BlockRecord] = []
+        waiting: list[pa.Table] = []
+        waiting_bytes = row_count = 0
+        limit = max(memory_bytes // 2, 1)
+        for table in _slices(tables, limit):
+            waiting.append(table)
+            waiting_bytes += table.nbytes
+            row_count += table.num_rows
+            if waiting_bytes >= limit:
+                records += self._write_run(waiting, memory_bytes)
+                waiting_bytes = 0
+                if progress:
+                    progress(row_count, None, "rows")
+        records += self._write_run(waiting, memory_bytes)
+        if progress:
+            progress(row_count, row_count, "rows")
+        return records
+
+    def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
+        """Write what `waiting` holds as one run, and empty it."""
+        rows = _combined(waiting)
+        if rows.num_rows == 0:
+            return []
+        sort, options = self._layout.sort, self._layout.options
+        order = None
+        whole = sort is not None and options.sort_scope == "append"
+        if sort is not None and whole:
+            keys = key_table(rows, sort, self._layout.schema)
+            order = None if is_sorted(keys, sort) else sort_indices(keys, sort)
+        run_id = self._env.new_run_id() if whole else None
+        row_bytes = max(rows.nbytes / rows.num_rows, 1)
+        block_rows = max(1, min(options.block_rows, math.floor(options.block_bytes / row_bytes)))
+        cuts = _ranges(cut_rows(rows.num_rows, block_rows))
+
+        def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
+            start, count = cut
+            piece = rows.slice(start, count) if order is None else rows.take(order.slice(start, count))
+            return self.write_ordered(piece, sort=sort, level=0, run_id=run_id) if whole else self.write_rows(piece)
+
+        share = _WORKING_SHARE * min(options.block_bytes, row_bytes * block_rows, memory_bytes / 2)
+        threads = max(1, min(cpu_threads(), int(memory_bytes / 2 / share)))
+        return [record for records in in_parallel(write_piece, cuts, threads=threads) for record in records]
+
+    def write_rows(self, rows: pa.Table) -> list[BlockRecord]:
+        """Write rows in any order as a run of their own: one block, or more where one would be too large."""
+        sort = self._layout.sort
+        if sort is None:
+            return self.write_ordered(rows, sort=None, level=0, run_id=None)
+        keys = key_table(rows, sort, self._layout.schema)
+        if not is_sorted(keys, sort):
+            rows = rows.take(sort_indices(keys, sort))
+        return self.write_ordered(rows, sort=sort, level=0, run_id=self._env.new_run_id())
+
+    def write_ordered(self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None) -> list[BlockRecord]:
+        """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
+        if rows.nbytes > self._layout.options.block_bytes and rows.num_rows > 1:
+            half = rows.num_rows // 2
+            parts = rows.slice(0, half), rows.slice(half)
+            return [record for part in parts for record in self.write_ordered(part, sort=sort, level=level, run_id=run_id)]
+        return [self.write_block(rows, sort=sort, level=level, run_id=run_id)]
+
+    def write_block(self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None) -> BlockRecord:
+        """Write one block of rows that are in the order of `sort`, and return its row for a segment.
+
+        `level` holds unless the block is constant and full; -1 is kept only while it is.
+        """
+        layout = self._layout
+        path = block_path(self._env.new_id())
+        data = _encoded(rows, layout, sort)
+        self.paths.append(path)
+        self._storage.write(path, data)
+        footer = pq.read_metadata(pa.BufferReader(data))
+        keys = None if sort is None else key_range(key_table(rows, sort, layout.schema), sort)
+        return BlockRecord(
+            path=path,
+            row_count=rows.num_rows,
+            size_bytes=data.size,
+            uncompressed_bytes=sum(
+                footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
+            ),
+            decoded_bytes=rows.nbytes,
+            schema_id=layout.schema_id,
+            level=_level(keys, rows, level, layout.options),
+            run_id=run_id,
+            cluster_key_id=None if sort is None else sort.id,
+            key_min=keys.min if keys else (),
+            key_max=keys.max if keys else (),
+            key_exact=keys.exact if keys else True,
+            columns=column_records(rows, layout.schema, footer),
+        )
+
+    def discard(self) -> None:
+        """Delete what was written. Only while it is certain that nothing of it was published."""
+        try:
+            self._storage.delete(self.paths)
+        except StorageError:
+            return  # gc removes what is left
+
+
+def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOptions) -> int:
+    if keys is None:
+        return 0
+    full = is_full(rows.num_rows, rows.nbytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
+    if keys.constant and keys.exact and full:
+        return CONSTANT_LEVEL
+    return max(level, 0)
+
+
+def _slices(tables: Iterable[pa.Table], limit_bytes: int) -> Iterator[pa.Table]:
+    """Yield the tables, large ones in slices of a quarter of the limit at most."""
+    for table in tables:
+        parts = max(1, math.ceil(4 * table.nbytes / limit_bytes)) if table.nbytes > limit_bytes / 4 else 1
+        rows = max(1, math.ceil(table.num_rows / parts))
+        for start in range(0, table.num_rows, rows):
+            yield table.slice(start, rows)
+
+
+def _combined(parts: list[pa.Table]) -> pa.Table:
+    """Return the rows of `parts` with one chunk a column, column by column, freeing what was copied.
+
+    Taking rows by number from many chunks is 5 times slower than from one.
+    """
+    if not parts:
+        return pa.table({})
+    whole = pa.concat_tables(parts)
+    parts.clear()
+    schema = whole.schema
+    columns = []
+    for name in schema.names:
+        columns.append(whole.select([name]).combine_chunks().column(0))
+        whole = whole.drop_columns([name])
+    return pa.table(columns, schema=schema)
+
+
+def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    ranges, start = [], 0
+    for size in sizes:
+        ranges.append((start, size))
+        start += size
+    return ranges
+
+
+def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
+    """Return `rows` as a Parquet file. Decimals of up to 18 digits become integers, smaller and faster to read."""
+    options = layout.options
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(rows.columns, schema=layout.schema.written),
+        sink,
+        row_group_size=options.row_group_rows,
+        compression=options.compression,
+        compression_level=options.compression_level,
+        store_decimal_as_integer=True,
+        sorting_columns=_sorting_columns(rows, layout.schema, sort),
+    )
+    return sink.getvalue()
+
+
+def _sorting_columns(rows: pa.Table, schema: Schema, sort: Sort | None) -> list[pq.SortingColumn] | None:
+    """Return the leading terms that are top-level columns as they are, for other readers of the file."""
+    columns: list[pq.SortingColumn] = []
+    for term in sort.terms if sort else ():
+        leaf = schema.leaf_by_id(term.column_id)
+        if leaf is None or term.transform != "identity" or len(leaf.path) > 1 or pa.types.is_floating(leaf.type):
+            break  # (Parquet leaves the place of NaN open)
+        place = sum(parquet_columns(item.type) for item in list(rows.schema)[: rows.schema.names.index(leaf.path[0])])
+        columns.append(pq.SortingColumn(place, descending=term.descending, nulls_first=term.nulls_first))
+    return columns or None
+

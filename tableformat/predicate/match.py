@@ -1,0 +1,325 @@
+"""Tell for every block, from its statistics alone, whether none, some or all of its rows satisfy a condition.
+
+A row's condition is true, false or NULL. Per block and test the statistics give the *set* of outcomes that its rows may
+have, as three bits; AND, OR and NOT map sets to sets, so negation is exact and NULL is never taken for false. A set may
+be too large (bounds wider than the truth, columns taken as independent), never too small: NONE and ALL can be trusted.
+
+Everything is vectorised over the blocks: a predicate costs a few milliseconds per million blocks, and no block becomes
+a Python object. The same code serves segments and row groups, which are summed up by the same statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.predicate.resolve import (
+    AllOf,
+    AnyOf,
+    Constant,
+    Negation,
+    Node,
+    Operator,
+    Test,
+    resolve,
+    tests_of,
+)
+
+NONE, SOME, ALL = 0, 1, 2  # values of `Match.outcome`
+
+_TRUE, _FALSE, _NULL = 1, 2, 4  # the bits of a set of outcomes
+
+Bools = npt.NDArray[np.bool_]
+Sets = npt.NDArray[np.uint8]
+Outcomes = npt.NDArray[np.int8]
+Bound: TypeAlias = Any  # pa.Array or pa.ChunkedArray; pyarrow is not typed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnStatistics:
+    """What is known of one column in each of n blocks.
+
+    `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN, possibly wider than
+    the truth; null means unknown on that side. `null_count` and `nan_count` are exact, -1 where unknown; `nan_count` is
+    None where the type has no NaN.
+    """
+
+    min: Bound
+    max: Bound
+    null_count: npt.NDArray[np.int64]
+    nan_count: npt.NDArray[np.int64] | None = None
+
+
+class BlockStatistics(Protocol):
+    """Statistics of n blocks (or segments, or row groups), all arrays of length n."""
+
+    @property
+    def row_count(self) -> npt.NDArray[np.int64]:
+        """Rows of each block."""
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return the statistics of one column, None when nothing is known of it in any block."""
+
+
+class TermMatch(NamedTuple):
+    """The outcome of one predicate alone."""
+
+    text: str
+    column_id: int
+    outcome: Outcomes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Match:
+    """`outcome` holds NONE, SOME or ALL per block; a block without rows is NONE."""
+
+    outcome: Outcomes
+    _node: Node = field(repr=False)
+    _statistics: BlockStatistics = field(repr=False)
+
+    @cached_property
+    def terms(self) -> tuple[TermMatch, ...]:
+        """One entry per predicate, in the order written; worked out on first use, since it costs as much again."""
+        return tuple(
+            TermMatch(
+                test.text, test.leaf.id, _outcomes(_test_sets(test, self._statistics), self._statistics)
+            )
+            for test in tests_of(self._node)
+        )
+
+
+def match(expression: Any, statistics: BlockStatistics, schema: Schema) -> Match:
+    """Return which blocks hold no, some or only rows for which `expression` is true.
+
+    O(blocks x predicates), for IN times the logarithm of its length.
+
+    Raises:
+        InvalidPredicateError: see `resolve`.
+    """
+    node = resolve(expression, schema)
+    outcome = _outcomes(_sets(node, statistics), statistics)
+    return Match(outcome=outcome, _node=node, _statistics=statistics)
+
+
+def _outcomes(sets: Sets, statistics: BlockStatistics) -> Outcomes:
+    outcome = np.where(sets == _TRUE, ALL, (sets & _TRUE) * SOME).astype(np.int8)
+    outcome[statistics.row_count == 0] = NONE
+    return outcome
+
+
+def _sets(node: Node, statistics: BlockStatistics) -> Sets:
+    match node:
+        case Test():
+            return _test_sets(node, statistics)
+        case Constant():
+            return np.full(len(statistics.row_count), _TRUE if node.value else _FALSE, np.uint8)
+        case AllOf():
+            return reduce(_and, (_sets(child, statistics) for child in node.children))
+        case AnyOf():
+            return reduce(_or, (_sets(child, statistics) for child in node.children))
+        case Negation():
+            return _NOT[_sets(node.child, statistics)]
+
+
+def _and_rows(left: int, right: int) -> int:
+    """AND of two outcomes: false wins over NULL, NULL over true."""
+    return _FALSE if _FALSE in (left, right) else max(left, right)
+
+
+def _table(combine: Any) -> Sets:
+    """Return the 64 results of `combine` over all pairs of sets, as every pair of rows may meet."""
+    bits = (_TRUE, _FALSE, _NULL)
+    pairs = [(a, b) for a in range(8) for b in range(8)]
+    results = [
+        sum(
+            {combine(x, y) for x in bits if x & a for y in bits if y & b}
+        )  # distinct bits: their sum is their union
+        for a, b in pairs
+    ]
+    return np.array(results, np.uint8)
+
+
+_NOT: Sets = np.array(
+    [bits & _NULL | (bits & _TRUE) << 1 | (bits & _FALSE) >> 1 for bits in range(8)], np.uint8
+)
+_AND = _table(_and_rows)
+_OR = _table(lambda x, y: int(_NOT[_and_rows(int(_NOT[x]), int(_NOT[y]))]))
+
+
+def _and(left: Sets, right: Sets) -> Sets:
+    return np.take(_AND, left << 3 | right)
+
+
+def _or(left: Sets, right: Sets) -> Sets:
+    return np.take(_OR, left << 3 | right)
+
+
+def _test_sets(test: Test, statistics: BlockStatistics) -> Sets:
+    """Return the outcomes that the rows of each block may have; exact where bounds are exact and hold one value."""
+    view = _View.of(test.leaf, statistics)
+    if test.operator is Operator.NEVER:
+        return np.full(len(statistics.row_count), _NULL, np.uint8)
+    if test.operator is Operator.NULL:
+        true, false, null = view.may_be_null, view.may_be_value, None
+    else:
+        true, false = _value_outcomes(test, view)
+        null = view.may_be_null
+    if test.negated:
+        true, false = false, true
+    sets: Sets = true * np.uint8(_TRUE) | false * np.uint8(_FALSE)
+    return sets if null is None else sets | null * np.uint8(_NULL)
+
+
+def _value_outcomes(test: Test, view: _View) -> tuple[Bools, Bools]:
+    """Return which blocks may hold a value for which the test is true, and false."""
+    if test.operator is Operator.FALSE:
+        return np.zeros_like(view.may_be_value), view.may_be_value
+    if test.operator is Operator.NAN:
+        return view.may_be_nan, view.may_be_number
+    true, false = _BY_OPERATOR[test.operator](test, view)
+    return true & view.may_be_number, false & view.may_be_number | view.may_be_nan
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _View:
+    """A column's statistics with the unknown made explicit; a "number" is a value that is not NaN, of any type."""
+
+    min: Bound
+    max: Bound
+    may_be_null: Bools
+    may_be_value: Bools
+    may_be_nan: Bools
+    may_be_number: Bools
+
+    @classmethod
+    def of(cls, leaf: Leaf, statistics: BlockStatistics) -> _View:
+        rows = statistics.row_count
+        column = statistics.column(leaf)
+        if column is None:
+            unknown, nothing = (
+                np.full(len(rows), -1, np.int64),
+                pa.nulls(len(rows), statistic_type(leaf.type)),
+            )
+            column = ColumnStatistics(min=nothing, max=nothing, null_count=unknown)
+        floating = pat.is_floating(column.min.type)
+        nulls = np.asarray(column.null_count)
+        nans = np.zeros_like(nulls) if not floating else np.full_like(nulls, -1)
+        if floating and column.nan_count is not None:
+            nans = np.asarray(column.nan_count)
+        known_nulls = np.maximum(nulls, 0)
+        may_be_value = known_nulls < rows
+        return cls(
+            min=_without_nan(column.min) if floating else column.min,
+            max=_without_nan(column.max) if floating else column.max,
+            may_be_null=nulls > 0 if not leaf.nullable else nulls != 0,
+            may_be_value=may_be_value,
+            may_be_nan=(nans != 0) & may_be_value,
+            may_be_number=known_nulls + np.maximum(nans, 0) < rows,
+        )
+
+
+def _without_nan(bound: Bound) -> Bound:
+    """A NaN bound bounds nothing."""
+    return pc.if_else(pc.is_nan(bound), pa.scalar(None, bound.type), bound)
+
+
+def _known(condition: Bound) -> Bools:
+    """Return where a comparison of bounds is true; an unknown bound makes it false."""
+    flags = pc.fill_null(condition, fill_value=pa.scalar(value=False))
+    known: Bools = (
+        flags.to_numpy() if isinstance(flags, pa.ChunkedArray) else flags.to_numpy(zero_copy_only=False)
+    )
+    return known
+
+
+def _less(test: Test, view: _View) -> tuple[Bools, Bools]:
+    return ~_known(pc.greater_equal(view.min, test.value)), ~_known(pc.less(view.max, test.value))
+
+
+def _less_equal(test: Test, view: _View) -> tuple[Bools, Bools]:
+    return ~_known(pc.greater(view.min, test.value)), ~_known(pc.less_equal(view.max, test.value))
+
+
+def _greater(test: Test, view: _View) -> tuple[Bools, Bools]:
+    false, true = _less_equal(test, view)
+    return true, false
+
+
+def _greater_equal(test: Test, view: _View) -> tuple[Bools, Bools]:
+    false, true = _less(test, view)
+    return true, false
+
+
+def _equal(test: Test, view: _View) -> tuple[Bools, Bools]:
+    outside = _known(pc.greater(view.min, test.value)) | _known(pc.less(view.max, test.value))
+    same = _known(pc.equal(view.min, test.value)) & _known(pc.equal(view.max, test.value))
+    return ~outside, ~same
+
+
+def _in(test: Test, view: _View) -> tuple[Bools, Bools]:
+    """A block may hold a listed value unless the least one at or above its minimum lies above its maximum."""
+    values = test.values
+    assert values is not None
+    index = _lower_bound(values, view.min)
+    known_min, known_max = _known(pc.is_valid(view.min)), _known(pc.is_valid(view.max))
+    next_value = values.take(pa.array(np.minimum(index, len(values) - 1)))
+    above = _known(pc.greater(next_value, view.max)) | (index == len(values))
+    outside = known_min & above | known_max & ~known_min & _known(pc.less(view.max, values[0]))
+    one_value = _known(pc.equal(view.min, view.max))
+    return ~outside, ~(one_value & ~above & known_min)
+
+
+def _lower_bound(values: pa.Array, needles: Bound) -> npt.NDArray[np.int64]:
+    """Return for each needle how many `values` (ascending) lie below it; 0 for a null. O((n + m) log m) or better."""
+    if pat.is_decimal(values.type):  # search_sorted has no kernel for decimals: sort both together instead
+        needles = needles.combine_chunks() if isinstance(needles, pa.ChunkedArray) else needles
+        order = pc.sort_indices(
+            pa.concat_arrays([needles, values])
+        ).to_numpy()  # stable: equal needles come first
+        is_needle = order < len(needles)
+        index = np.zeros(len(needles), np.int64)
+        index[order[is_needle]] = np.cumsum(~is_needle)[is_needle]
+        return index
+    if pat.is_fixed_size_binary(values.type):
+        values, needles = values.cast(pa.binary()), needles.cast(pa.binary())
+    found = pc.fill_null(pc.search_sorted(values, needles), pa.scalar(0, pa.uint64()))
+    return np.asarray(found).astype(np.int64)
+
+
+def _prefix(test: Test, view: _View) -> tuple[Bools, Bools]:
+    """Strings with a prefix are a range in the order of bytes: [prefix, first string after all of them)."""
+    assert test.value is not None
+    prefix: bytes = test.value.as_py()
+    low, high = _as_binary(view.min), _as_binary(view.max)
+    start = pa.scalar(prefix, low.type)
+    below, low_reached = _known(pc.less(high, start)), _known(pc.greater_equal(low, start))
+    stem = prefix.rstrip(b"\xff")
+    if not stem:  # nothing sorts after all strings of such a prefix
+        return ~below, ~low_reached
+    end = pa.scalar(stem[:-1] + bytes([stem[-1] + 1]), low.type)
+    above, high_reached = _known(pc.greater_equal(low, end)), _known(pc.less(high, end))
+    return ~(below | above), ~(low_reached & high_reached)
+
+
+def _as_binary(bound: Bound) -> Bound:
+    return bound.cast(pa.large_binary() if pat.is_large_string(bound.type) else pa.binary())
+
+
+_BY_OPERATOR = {
+    Operator.LESS: _less,
+    Operator.LESS_EQUAL: _less_equal,
+    Operator.GREATER: _greater,
+    Operator.GREATER_EQUAL: _greater_equal,
+    Operator.EQUAL: _equal,
+    Operator.IN: _in,
+    Operator.PREFIX: _prefix,
+}
