@@ -12,6 +12,8 @@
 Helpers beside this file are imported by name: `from faults import Faults, inject`, `from proxy import CuttingProxy`.
 """
 
+# ruff: noqa: E402 (the environment is set before the libraries that read it are imported)
+
 from __future__ import annotations
 
 import os
@@ -30,6 +32,8 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
     "FSSPEC_CONFIG_DIR": os.devnull,
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
 }
 
 import hypothesis

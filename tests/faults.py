@@ -103,7 +103,9 @@ class _Rule:
 
     def is_due(self, call: Call) -> bool:
         """Count the call if it matches, and say whether it is one of those meant."""
-        if self.operation not in (None, call.operation) or not any(map(self.name.search, call.names or ("",))):
+        if self.operation not in (None, call.operation) or not any(
+            map(self.name.search, call.names or ("",))
+        ):
             return False
         self.seen += 1
         return self.nth <= self.seen < self.nth + self.times
@@ -137,9 +139,7 @@ class Faults:
 
         self._add(operation, name, nth, times, at, act)
 
-    def kill(
-        self, *, operation: str | None = None, name: str = "", nth: int = 1, at: str = "before"
-    ) -> None:
+    def kill(self, *, operation: str | None = None, name: str = "", nth: int = 1, at: str = "before") -> None:
         """Raise `Killed` before or after the nth match, and at every call from then on."""
 
         def act() -> None:
@@ -321,7 +321,10 @@ class _Turns:
 
 
 def run_interleaved(
-    schedule: str, actors: Mapping[str, Callable[[], Any]], *, steps: Callable[[Call], bool] = lambda _call: True
+    schedule: str,
+    actors: Mapping[str, Callable[[], Any]],
+    *,
+    steps: Callable[[Call], bool] = lambda _call: True,
 ) -> dict[str, Outcome]:
     """Run the actors (named by one letter) in threads, their steps in the order of `schedule`.
 
@@ -341,7 +344,8 @@ def run_interleaved(
 
     with inject(turns):
         threads = [
-            threading.Thread(target=run, args=(actor,), name=f"actor-{actor}", daemon=True) for actor in actors
+            threading.Thread(target=run, args=(actor,), name=f"actor-{actor}", daemon=True)
+            for actor in actors
         ]
         for thread in threads:
             thread.start()

@@ -17,6 +17,7 @@ import re
 import socket
 import threading
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(kw_only=True)
@@ -127,7 +128,13 @@ class CuttingProxy:
         """Do `action` to the nth to nth+times-1th request of this method ('' is any) whose path has `path` (regex)."""
         assert action in {"cut reply", "drop", "reply", "hang"}, action
         rule = Rule(
-            method=method, path=re.compile(path), nth=nth, times=times, action=action, status=status, code=code
+            method=method,
+            path=re.compile(path),
+            nth=nth,
+            times=times,
+            action=action,
+            status=status,
+            code=code,
         )
         with self._lock:
             self._rules.append(rule)
@@ -138,7 +145,7 @@ class CuttingProxy:
             self._rules.clear()
             self.exchanges.clear()
 
-    def __enter__(self) -> CuttingProxy:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -187,7 +194,9 @@ class CuttingProxy:
         if action == "drop":
             self._record(method, path, headers, action)
             return False
-        if headers.get("expect"):  # answered here, so that request and reply can be handled one after the other
+        if headers.get(
+            "expect"
+        ):  # answered here, so that request and reply can be handled one after the other
             client.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             head = re.sub(rb"(?i)\r\nexpect:[^\r]*", b"", head)
         body = client.body(headers)

@@ -68,7 +68,9 @@ class S3Server:
     def make_bucket(self, name: str) -> None:
         import s3fs
 
-        s3fs.S3FileSystem(skip_instance_cache=True, **self.storage_options).call_s3("create_bucket", Bucket=name)
+        s3fs.S3FileSystem(skip_instance_cache=True, **self.storage_options).call_s3(
+            "create_bucket", Bucket=name
+        )
 
 
 def find_minio() -> str | None:
@@ -96,7 +98,9 @@ def run_minio() -> Iterator[S3Server]:
     binary = find_minio()
     if binary is None:
         missing_server("MinIO is not installed: run scripts/install_minio.sh (needs Go)")
-    server = S3Server(kind="minio", host="127.0.0.1", port=free_port(), key="tblctl-user", secret="tblctl-password")
+    server = S3Server(
+        kind="minio", host="127.0.0.1", port=free_port(), key="tblctl-user", secret="tblctl-password"
+    )
     with tempfile.TemporaryDirectory(prefix="tblctl-minio-") as folder:
         settings = {"MINIO_ROOT_USER": server.key, "MINIO_ROOT_PASSWORD": server.secret}
         address = f"{server.host}:{server.port}"

@@ -126,7 +126,9 @@ def one_winner_of_16(storage_of_thread, name):
 @pytest.mark.parametrize("shared", [True, False], ids=["one Storage", "a Storage each"])
 def test_of_16_threads_that_create_a_name_exactly_one_wins(location, shared):
     if location.kind == "moto":
-        pytest.skip("moto looks first and stores then: two winners are its fault (MinIO proves the S3 backend)")
+        pytest.skip(
+            "moto's source looks first and stores then, without a lock: this would race moto, not tblctl"
+        )
     storage = location.storage()
     for number in range(5):
         name = f"metadata/snapshots/{number}.json"
@@ -140,7 +142,7 @@ def test_of_8_processes_that_create_a_name_exactly_one_wins(location):
     names = [f"metadata/snapshots/{number}.json" for number in range(20)]
     pickled = pickle.dumps(location.storage())
     with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("spawn")) as pool:
-        start_seconds = time.time() + 5
+        start_seconds = time.time() + 4
         jobs = [pool.submit(racing.create_all, pickled, worker, names, start_seconds) for worker in range(8)]
         won = [job.result() for job in jobs]
     for number, name in enumerate(names):
@@ -191,7 +193,7 @@ def test_a_listing_is_sorted_and_knows_sizes_and_times(storage):
     infos = list(storage.list(""))
     assert [info.name for info in infos] == sorted(["b", "a/b", "a-b", "ab", "a/a/z", "a.b"])
     assert [info.size_bytes for info in infos] == [len(info.name) for info in infos]
-    assert all(before - 5 <= info.modified_seconds <= time.time() + 5 for info in infos)
+    assert all(before - 5 <= info.modified_seconds <= time.time() + 4 for info in infos)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,8 @@ def test_an_unsafe_name_is_refused_by_every_call(storage, name):
 
 
 @pytest.mark.parametrize(
-    "name", [".tmp-1", "a..b", "...", "data/ä ö.parquet", "ab:c/d", "it's [odd]*?.json", "%2e%2e/x", "x" * 200]
+    "name",
+    [".tmp-1", "a..b", "...", "data/ä ö.parquet", "ab:c/d", "it's [odd]*?.json", "%2e%2e/x", "x" * 200],
 )
 def test_an_odd_but_safe_name_works(storage, name):
     assert storage.create(name, b"1") is True

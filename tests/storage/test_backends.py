@@ -1,0 +1,167 @@
+"""Backends for reading only, and what an error means: pure tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zipfile
+
+import pytest
+
+from tblctl.tableformat.errors import (
+    AccessDeniedError,
+    InputError,
+    StorageError,
+    TblctlError,
+    UnsupportedBackendError,
+)
+from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.failures import Failure, classify, explain
+from tblctl.tableformat.storage.location import scrub, secrets_in, without_credentials
+from tblctl.tableformat.storage.s3 import wait_seconds
+
+
+@pytest.fixture
+def zip_url(tmp_path):
+    path = tmp_path / "table.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("t/data/a", b"1")
+        archive.writestr("t/metadata/latest", b"22")
+    return f"zip://t::{path}"
+
+
+def test_other_filesystems_can_be_read(zip_url):
+    storage = Storage(zip_url)
+    assert storage.read("data/a") == b"1"
+    assert storage.try_read("data/b") is None
+    assert storage.read_many(["data/b", "metadata/latest"]) == [None, b"22"]
+    assert [(i.name, i.size_bytes) for i in storage.list("")] == [("data/a", 1), ("metadata/latest", 2)]
+    assert storage.missing(["data/a", "data/b"]) == ["data/b"]
+    assert not storage.is_empty()
+    with storage.open_input("metadata/latest") as file:
+        assert file.read() == b"22"
+
+
+def test_other_filesystems_are_never_written(zip_url):
+    storage = Storage(zip_url)
+    for call in (
+        lambda: storage.create("data/b", b""),
+        lambda: storage.write("data/b", b""),
+        lambda: storage.delete(["data/a"]),
+        storage.delete_all,
+    ):
+        with pytest.raises(UnsupportedBackendError, match="atomic create"):
+            call()
+
+
+def test_an_unknown_scheme_is_refused_naming_it():
+    with pytest.raises(UnsupportedBackendError, match="nosuch"):
+        Storage("nosuch://x/y").read("a")
+
+
+def test_a_url_is_shown_without_user_and_query():
+    storage = Storage("ftp://me:pass-word@host/table?sig=abcdef", {"password": "pass-word"})
+    assert storage.url == "ftp://host/table"
+    assert "pass-word" not in repr(storage)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://me:pw@h:1/a?b=c#d", "http://h:1/a"),
+        ("see 'https://h/x?X-Amz-Signature=1' now", "see 'https://h/x' now"),
+        ("a@b.c? no url here", "a@b.c? no url here"),
+        ("simplecache::http://u:p@h/x", "simplecache::http://h/x"),
+    ],
+)
+def test_urls_lose_their_credentials(text, expected):
+    assert without_credentials(text) == expected
+
+
+def test_secret_options_are_found_in_every_depth_and_blotted_out():
+    options = {
+        "key": "AKIA-123456",
+        "endpoint_url": "http://h",
+        "client_kwargs": {"aws_secret_access_key": "deep-secret"},
+    }
+    assert set(secrets_in(options)) == {"AKIA-123456", "deep-secret"}
+    assert scrub("deep-secret at http://h by AKIA-123456", secrets_in(options)) == "*** at http://h by ***"
+
+
+class ReplyError(Exception):
+    def __init__(self, code, status, operation="GetObject"):
+        super().__init__(code)
+        self.operation_name = operation
+        self.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+def named(name):
+    return type(name, (Exception,), {})("x")
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+CASES = [
+    (FileNotFoundError(), Failure.MISSING),
+    (NotADirectoryError(errno.ENOTDIR, ""), Failure.MISSING),
+    (PermissionError(), Failure.DENIED),
+    (OSError(errno.EROFS, ""), Failure.DENIED),
+    (OSError(errno.ENOSPC, ""), Failure.FULL),
+    (OSError(errno.EIO, ""), Failure.OTHER),
+    (FileExistsError(), Failure.EXISTS),
+    (OSError(errno.EINVAL, "no code: not a lost race"), Failure.OTHER),
+    (caused(OSError(errno.EINVAL, ""), ReplyError("PreconditionFailed", 412)), Failure.EXISTS),
+    (caused(OSError(errno.EINVAL, ""), ReplyError("InvalidArgument", 400)), Failure.OTHER),
+    (caused(FileNotFoundError(), ReplyError("NoSuchBucket", 404)), Failure.NO_BUCKET),
+    (caused(FileNotFoundError(), ReplyError("404", 404, "HeadObject")), Failure.MISSING),
+    (caused(FileNotFoundError(), ReplyError("NoSuchKey", 404)), Failure.MISSING),
+    (caused(FileNotFoundError(), ReplyError("404", 404)), Failure.NOT_S3),
+    (ReplyError("409", None), Failure.CONFLICT),
+    (ReplyError("OperationAborted", 409), Failure.CONFLICT),
+    (ReplyError("SlowDownRead", 503), Failure.BUSY),
+    (ReplyError("XMinioStorageFull", 507), Failure.FULL),
+    (ReplyError("SignatureDoesNotMatch", 403), Failure.DENIED),
+    (named("NoCredentialsError"), Failure.DENIED),
+    (named("EndpointConnectionError"), Failure.NOT_SENT),
+    (named("FSTimeoutError"), Failure.LOST),
+    (ConnectionRefusedError(), Failure.NOT_SENT),
+    (ConnectionResetError(), Failure.LOST),
+    (TimeoutError(), Failure.LOST),
+    (ValueError("x"), Failure.OTHER),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), CASES, ids=lambda value: repr(value)[:40])
+def test_an_error_means(error, expected):
+    assert classify(error) is expected
+
+
+@pytest.mark.parametrize("error", [error for error, _ in CASES], ids=repr)
+def test_every_error_becomes_one_of_ours_that_names_object_and_table(error):
+    found = explain(error, operation="read", name="data/a", url="s3://bucket/t", secrets=())
+    assert isinstance(found, TblctlError)
+    assert isinstance(found, (StorageError, InputError, AccessDeniedError))
+    assert "cannot read data/a in s3://bucket/t" in str(found)
+
+
+def test_botocore_errors_are_known_by_the_names_that_this_version_has():
+    botocore = pytest.importorskip("botocore.exceptions")
+    request = {"endpoint_url": "http://h", "error": "x"}
+    assert classify(botocore.EndpointConnectionError(**request)) is Failure.NOT_SENT
+    assert classify(botocore.ConnectTimeoutError(**request)) is Failure.NOT_SENT
+    assert classify(botocore.ReadTimeoutError(**request)) is Failure.LOST
+    assert classify(botocore.ConnectionClosedError(**request)) is Failure.LOST
+    assert classify(botocore.SSLError(**request)) is Failure.OTHER
+    assert classify(botocore.NoCredentialsError()) is Failure.DENIED
+
+
+def test_waits_double_and_are_spread():
+    assert [wait_seconds(tries, 1.0) for tries in range(1, 6)] == [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert wait_seconds(3, 0.0) == pytest.approx(0.2)
+
+
+def test_an_unreadable_root_is_no_crash_on_any_platform(tmp_path):
+    assert Storage(os.fspath(tmp_path)).is_empty()

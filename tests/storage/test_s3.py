@@ -1,0 +1,291 @@
+"""What only S3 does: lost replies, servers that are busy or down, credentials, buckets, bytes on the wire."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import time
+import traceback
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from servers import free_port
+
+from tblctl.tableformat.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    InputError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsupportedBackendError,
+)
+from tblctl.tableformat.storage import Storage
+
+SNAPSHOT = "metadata/snapshots/00000000000000000002.json"
+RETRIES_OFF = {}
+RETRIES_ON = {"config_kwargs": {"retries": {"max_attempts": 4, "mode": "standard"}}}
+GENEROUS_SECONDS = 40  # the aim is about 10 s; a machine under load may take longer
+
+
+def calls_of(storage):
+    return {
+        "read": lambda: storage.read("a"),
+        "try_read": lambda: storage.try_read("a"),
+        "read_many": lambda: storage.read_many(["a", "b"]),
+        "write": lambda: storage.write("a", b"1"),
+        "create": lambda: storage.create("a", b"1"),
+        "delete": lambda: storage.delete(["a"]),
+        "list": lambda: list(storage.list("")),
+        "missing": lambda: storage.missing(["a"]),
+        "is_empty": lambda: storage.is_empty(),  # noqa: PLW0108 (there is no storage when only the names are wanted)
+        "delete_all": lambda: storage.delete_all(),  # noqa: PLW0108
+        "open_input": lambda: storage.open_input("a"),
+    }
+
+
+EVERY_CALL = sorted(calls_of(None))
+
+
+@pytest.mark.parametrize("options", [RETRIES_OFF, RETRIES_ON], ids=["retries off", "retries on"])
+def test_a_create_whose_reply_was_lost_says_that_an_object_is_there_and_it_is_ours(proxy, proxied, options):
+    storage = proxied.storage(**options)
+    assert storage.create("metadata/snapshots/1.json", b"connects") is True
+    proxy.on("PUT", SNAPSHOT, action="cut reply")
+    assert storage.create(SNAPSHOT, b"mine") is False
+    assert storage.read(SNAPSHOT) == b"mine"
+    first = next(e for e in proxy.exchanges if SNAPSHOT in e.path)
+    assert (first.action, first.status) == ("cut reply", 200)
+
+
+@pytest.mark.parametrize("options", [RETRIES_OFF, RETRIES_ON], ids=["retries off", "retries on"])
+def test_a_first_request_on_a_new_connection_may_lose_its_reply_too(proxy, proxied, options):
+    proxy.on("PUT", SNAPSHOT, action="cut reply")
+    storage = proxied.storage(**options)
+    assert storage.create(SNAPSHOT, b"mine") is False
+    assert storage.read(SNAPSHOT) == b"mine"
+
+
+@pytest.mark.parametrize("options", [RETRIES_OFF, RETRIES_ON], ids=["retries off", "retries on"])
+def test_a_create_that_never_reached_the_server_is_sent_again(proxy, proxied, options):
+    storage = proxied.storage(**options)
+    proxy.on("PUT", SNAPSHOT, action="drop", times=2)
+    assert storage.create(SNAPSHOT, b"mine") is True
+    assert storage.read(SNAPSHOT) == b"mine"
+
+
+def test_a_create_whose_reply_was_lost_and_that_cannot_be_looked_up_has_an_unknown_outcome(
+    proxy, proxied, minio
+):
+    storage = proxied.storage()
+    proxy.on("PUT", SNAPSHOT, action="cut reply")
+    proxy.on("", "", action="drop", times=1000, nth=2)
+    with pytest.raises(CommitOutcomeUnknownError, match=SNAPSHOT) as caught:
+        storage.create(SNAPSHOT, b"mine")
+    assert minio.secret not in str(caught.value)
+    assert Storage(proxied.url, minio.storage_options).read(SNAPSHOT) == b"mine"
+
+
+def test_a_create_refused_by_a_busy_server_is_sent_again(proxy, proxied):
+    proxy.on("PUT", SNAPSHOT, action="reply", status=503, times=3)
+    assert proxied.storage().create(SNAPSHOT, b"mine") is True
+
+
+def test_a_create_that_meets_a_conflict_is_sent_again(proxy, proxied):
+    proxy.on("PUT", SNAPSHOT, action="reply", status=409, code="ConditionalRequestConflict", times=2)
+    assert proxied.storage().create(SNAPSHOT, b"mine") is True
+
+
+def test_a_create_that_the_server_keeps_refusing_is_a_storage_error_and_nothing_is_there(
+    proxy, proxied, minio
+):
+    proxy.on("PUT", SNAPSHOT, action="reply", status=503, times=1000)
+    with pytest.raises(StorageError, match=SNAPSHOT):
+        proxied.storage().create(SNAPSHOT, b"mine")
+    assert Storage(proxied.url, minio.storage_options).try_read(SNAPSHOT) is None
+
+
+def test_a_server_that_hangs_after_taking_a_create_is_asked_again(proxy, proxied):
+    storage = proxied.storage(config_kwargs={"read_timeout": 1})
+    proxy.on("PUT", SNAPSHOT, action="hang")
+    assert storage.create(SNAPSHOT, b"mine") is False
+    assert storage.read(SNAPSHOT) == b"mine"
+
+
+@pytest.mark.parametrize("operation", EVERY_CALL)
+def test_errors_that_pass_are_not_seen_by_the_caller(proxy, proxied, operation):
+    storage = proxied.storage()
+    if operation not in {"create", "is_empty"}:
+        storage.write("a", b"1")
+    proxy.clear()
+    proxy.on(action="reply", status=503)
+    proxy.on(action="drop", nth=2)
+    proxy.on(action="reply", status=500, code="InternalError", nth=3)
+    calls_of(storage)[operation]()
+    assert [e.action for e in proxy.exchanges[:3]].count("forward") <= 1
+
+
+def test_a_read_whose_body_was_cut_is_repeated(proxy, proxied):
+    storage = proxied.storage()
+    storage.write("a", b"x" * 100_000)
+    proxy.on("GET", "/a", action="cut reply", times=2)
+    assert storage.read("a") == b"x" * 100_000
+    proxy.on("GET", "/a", action="cut reply", nth=1)
+    with storage.open_input("a", size_bytes=100_000) as file:
+        assert file.read_at(10, 5) == b"x" * 10
+
+
+@pytest.mark.parametrize("operation", EVERY_CALL)
+def test_a_server_that_is_down_is_reported_in_seconds(operation):
+    url = f"http://127.0.0.1:{free_port()}"
+    options = {"endpoint_url": url, "key": "any-key", "secret": "any-secret"}
+    storage = Storage("s3://bucket/table", options)
+    started = time.monotonic()
+    with pytest.raises(StorageError, match="s3://bucket/table") as caught:
+        calls_of(storage)[operation]()
+    assert time.monotonic() - started < GENEROUS_SECONDS
+    assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+@pytest.mark.parametrize("operation", EVERY_CALL)
+@pytest.mark.parametrize(
+    "wrong", [{"secret": "wrong-secret-value"}, {"key": "wrong-key-value"}], ids=["secret", "key"]
+)
+def test_wrong_credentials_are_access_denied(minio, operation, wrong):
+    location = minio.location()
+    with pytest.raises(AccessDeniedError, match="credentials") as caught:
+        calls_of(location.storage(**wrong))[operation]()
+    text = str(caught.value) + "".join(traceback.format_exception(caught.value))
+    assert minio.secret not in text
+    assert "wrong-secret-value" not in text
+
+
+def test_no_credentials_at_all_are_access_denied(minio):
+    storage = Storage(minio.location().url, {"endpoint_url": minio.endpoint_url})
+    with pytest.raises(AccessDeniedError, match="credentials"):
+        storage.read("a")
+
+
+@pytest.mark.parametrize("operation", sorted(set(EVERY_CALL) - {"missing", "open_input"}))
+def test_a_missing_bucket_is_named(s3_location, operation):
+    storage = Storage("s3://no-such-bucket/table", s3_location.storage_options)
+    with pytest.raises(InputError, match=r"bucket 'no-such-bucket' does not exist"):
+        calls_of(storage)[operation]()
+
+
+def test_an_impossible_bucket_name_is_bad_input(minio):
+    for bucket in ("UPPER_case!", "a b"):
+        with pytest.raises(InputError, match="bucket"):
+            Storage(f"s3://{bucket}/table", minio.storage_options).write("a", b"")
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///table"])
+def test_a_url_without_bucket_is_refused(url):
+    with pytest.raises(InputError, match="bucket"):
+        Storage(url)
+
+
+def test_credentials_in_a_url_are_refused_without_showing_them():
+    with pytest.raises(InputError, match="storage options") as caught:
+        Storage("s3://me:pass-word@bucket/table")
+    assert "pass-word" not in str(caught.value)
+
+
+def test_a_bucket_itself_can_be_a_root(minio):
+    minio.make_bucket("whole-bucket")
+    storage = Storage("s3://whole-bucket", minio.storage_options)
+    storage.write("data/a", b"1")
+    assert [info.name for info in storage.list("data/")] == ["data/a"]
+    assert pickle.loads(pickle.dumps(storage)).read("data/a") == b"1"
+    storage.delete_all()
+    assert storage.is_empty()
+
+
+@pytest.mark.parametrize(
+    "options", [{"secrt": "x"}, {"endpoint_url": "not a url"}, {"config_kwargs": {"no_such": 1}}]
+)
+def test_options_that_s3fs_does_not_know_are_refused(minio, options):
+    with pytest.raises(InvalidOptionError, match="storage options"):
+        minio.location().storage(**options).read("a")
+
+
+def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(UnsupportedBackendError, match=r"tblctl\[s3\]"):
+        Storage("s3://bucket/table").read("a")
+
+
+def test_a_web_server_that_is_not_s3_is_not_taken_for_an_empty_bucket(proxy, proxied):
+    proxy.on("GET", action="reply", status=404, code="404")
+    with pytest.raises(StorageError, match="not an S3 server") as caught:
+        proxied.storage().try_read(SNAPSHOT)
+    assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+def test_secrets_are_in_no_repr_log_or_error(minio, caplog):
+    caplog.set_level(logging.DEBUG, logger="tblctl")
+    storage = minio.location().storage(token="session-token-value")
+    texts = [repr(storage), storage.url]
+    for call in calls_of(storage).values():
+        try:
+            call()
+        except Exception as error:
+            texts += ["".join(traceback.format_exception(error)), repr(error.details)]
+    texts += [record.getMessage() for record in caplog.records if record.name.startswith("tblctl")]
+    assert len(texts) > 10
+    for text in texts:
+        assert minio.secret not in text
+        assert "session-token-value" not in text
+
+
+def test_an_object_that_the_server_did_not_delete_is_an_error(minio, monkeypatch):
+    storage = minio.location().storage()
+    reply = {
+        "Errors": [{"Key": "k", "Code": "AccessDenied", "Message": "no"}, {"Key": "l", "Code": "NoSuchKey"}]
+    }
+    busy = {"Errors": [{"Key": "k", "Code": "SlowDown"}]}
+    replies = [busy, reply, busy, {}]
+
+    async def answer(_method, **_arguments):
+        return replies.pop(0)
+
+    monkeypatch.setattr(storage._backend._filesystem(), "_call_s3", answer)
+    with pytest.raises(AccessDeniedError, match="k: no"):
+        storage.delete(["k", "l"])
+    storage.delete(["k"])
+    assert replies == []
+
+
+def test_reading_takes_one_request_whether_the_object_is_there_or_not(proxy, proxied):
+    storage = proxied.storage()
+    storage.write("a", b"1")
+    proxy.clear()
+    storage.read("a")
+    storage.try_read("none")
+    storage.read_many(["a", "none"])
+    assert [e.method for e in proxy.exchanges] == ["GET"] * 4
+
+
+def test_one_column_of_a_parquet_file_costs_little_more_than_its_bytes(proxy, proxied):
+    rows = 200_000
+    columns = {
+        f"c{number}": pa.array([(row * 2654435761 * (number + 1)) % 2**63 for row in range(rows)])
+        for number in range(8)
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, row_group_size=50_000, use_dictionary=False, compression="none")
+    content = sink.getvalue()
+    storage = proxied.storage()
+    storage.write("data/a.parquet", content)
+    proxy.clear()
+    with storage.open_input("data/a.parquet", size_bytes=content.size) as source:
+        file = pq.ParquetFile(source, pre_buffer=True)
+        wanted = sum(file.metadata.row_group(g).column(3).total_compressed_size for g in range(4))
+        assert file.read(columns=["c3"]).num_rows == rows
+    fetched = sum(e.reply_bytes for e in proxy.exchanges)
+    assert {e.method for e in proxy.exchanges} == {"GET"}
+    assert all(e.byte_range for e in proxy.exchanges)
+    assert fetched <= wanted + 70_000, (fetched, wanted, content.size)
+    assert len(proxy.exchanges) <= 6, [e.byte_range for e in proxy.exchanges]
