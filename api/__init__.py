@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         WriteOutcome,
     )
     from tblctl.scan import Scan
-    from tblctl.table import Table, create, drop, exists, open, read_schema  # noqa: A004
+    from tblctl.table import Table, create, drop, exists, open, read_schema
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
     from tblctl.tableformat.model.schema import parse_schema

@@ -26,11 +26,11 @@ from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset
-    from pyiceberg.expressions import BooleanExpression
 
     from tblctl.tableformat.model.scan_report import ScanReport
 
-Where = "str | BooleanExpression | None"
+    Where = str | BooleanExpression | None
+
 Progress = Callable[[int, "int | None", str], None]
 AsOf = int | str | datetime.datetime | None
 
@@ -64,7 +64,7 @@ def create(
     return Table(native)
 
 
-def open(  # noqa: A001 (it is called as tblctl.open)
+def open(
     location: str | os.PathLike[str],
     *,
     as_of: AsOf = None,
@@ -207,8 +207,8 @@ class Table:
     def _live(self) -> NativeTable:
         if self._pinned is not None:
             msg = (
-                f"this handle of {self.location} is pinned to snapshot {self._pinned.sequence} and only reads; open the "
-                "table without as_of to change it"
+                f"this handle of {self.location} is pinned to snapshot {self._pinned.sequence} and only reads; "
+                "open the table without as_of to change it"
             )
             raise InvalidOptionError(msg)
         return self._native
@@ -238,7 +238,7 @@ class Table:
             "append", data=data, memory_bytes=memory_bytes, progress=progress, nothing="the input has no rows"
         )
 
-    def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:  # type: ignore[valid-type]
+    def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
         """Remove the rows that satisfy the condition; not those for which it is NULL."""
         if where is None:
             msg = 'delete needs a condition; where="true" removes every row'
@@ -247,8 +247,8 @@ class Table:
 
     def update(
         self,
-        set: Mapping[str, Any] | str,  # noqa: A002 (the word of SQL)
-        where: Where = None,  # type: ignore[valid-type]
+        set: Mapping[str, Any] | str,
+        where: Where = None,
         *,
         progress: Progress | None = None,
     ) -> WriteOutcome:
@@ -264,7 +264,7 @@ class Table:
     def overwrite(
         self,
         data: Any,
-        where: Where = None,  # type: ignore[valid-type]
+        where: Where = None,
         *,
         memory_bytes: int | None = None,
         progress: Progress | None = None,
@@ -323,10 +323,12 @@ class Table:
         """Cluster no more."""
         return self._change("alter", alter.drop_key)
 
-    def add_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:  # noqa: A002
+    def add_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:
         """Add a nullable column; rows that are there have null in it. `path` may lead through structs: `a.b`."""
         kind = type_from_text(type) if isinstance(type, str) else type
-        return self._change_schema(lambda schema: schema.add_column(path, kind), {"add_column": path, "type": str(kind)})
+        return self._change_schema(
+            lambda schema: schema.add_column(path, kind), {"add_column": path, "type": str(kind)}
+        )
 
     def rename_column(self, path: str, new_name: str) -> WriteOutcome:
         """Give a column another name, in all versions of rows."""
@@ -338,7 +340,7 @@ class Table:
         """Remove a column."""
         return self._change_schema(lambda schema: schema.drop_column(path), {"drop_column": path})
 
-    def widen_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:  # noqa: A002
+    def widen_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:
         """Give a column a type that holds all its values without loss."""
         kind = type_from_text(type) if isinstance(type, str) else type
         return self._change_schema(
@@ -361,7 +363,7 @@ class Table:
 
     def scan(
         self,
-        where: Where = None,  # type: ignore[valid-type]
+        where: Where = None,
         columns: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Scan:
@@ -446,7 +448,11 @@ class Table:
         if isinstance(older_than, str):
             seconds = parse_duration(older_than)
         else:
-            seconds = older_than.total_seconds() if isinstance(older_than, datetime.timedelta) else float(older_than)
+            seconds = (
+                older_than.total_seconds()
+                if isinstance(older_than, datetime.timedelta)
+                else float(older_than)
+            )
         found = self._live().collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
         return GcOutcome(
             dry_run=dry_run,
@@ -455,7 +461,7 @@ class Table:
             bytes_deleted=sum(item.size_bytes for item in found.objects),
         )
 
-    def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:  # noqa: FBT001, FBT002
+    def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:
         """Verify every invariant of the format; `deep` reads all data too. Changes nothing."""
         found = self._native.check(deep=deep, progress=progress)
         return CheckReport(

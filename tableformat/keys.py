@@ -116,7 +116,9 @@ def _ordered(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _ordered_floats(values: pa.Array) -> pa.Array:
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
+    numbers = (
+        values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    )  # -0.0 + 0.0 is 0.0
     numbers = np.where(np.isnan(numbers), np.nan, numbers)  # one NaN, the positive quiet one, above infinity
     bits = numbers.view(np.int64)
     integers = bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
@@ -145,9 +147,13 @@ def key_range(keys: pa.Table, sort: Sort) -> KeyRange:
         _ordered(low).combine_chunks().equals(_ordered(high).combine_chunks())
         for low, high in zip(ends[0].columns, ends[1].columns, strict=True)
     )
-    low = [shorten(column[0], up=term.descending) for term, column in zip(sort.terms, ends[0].columns, strict=True)]
+    low = [
+        shorten(column[0], up=term.descending)
+        for term, column in zip(sort.terms, ends[0].columns, strict=True)
+    ]
     high = [
-        shorten(column[0], up=not term.descending) for term, column in zip(sort.terms, ends[1].columns, strict=True)
+        shorten(column[0], up=not term.descending)
+        for term, column in zip(sort.terms, ends[1].columns, strict=True)
     ]
     return KeyRange(
         min=tuple(bound.value for bound in low),
@@ -182,12 +188,7 @@ def shorten(value: pa.Scalar, *, up: bool) -> Bound:
 
 
 def _has_length(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 def _next_string(text: str) -> str | None:

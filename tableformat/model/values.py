@@ -56,7 +56,7 @@ def values_from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _carrier(value: Any, kind: pa.DataType) -> Any:
     """Return the Python value that pyarrow builds `kind` from; ValueError for a form that is not `kind`'s."""
     if pa.types.is_boolean(kind):
-        expected: type | tuple[type, ...] = bool
+        expected: Any = bool
     elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         expected = int
     elif pa.types.is_floating(kind):
@@ -78,7 +78,9 @@ def _refuse(value: Any, kind: pa.DataType) -> Any:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )
 
 
 def python_value(value: pa.Scalar) -> Any:

@@ -12,7 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError, InvalidSchemaError, SnapshotNotFoundError
+from tblctl.tableformat.errors import (
+    InvalidKeyError,
+    InvalidOptionError,
+    SnapshotNotFoundError,
+)
 from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary
@@ -71,7 +75,9 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     if kind == statistic_type(before.type):
         return bounds
     values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type)).cast(kind)
-    return ColumnBounds(min=value_to_json(values[0]), max=value_to_json(values[1]), null_count=bounds.null_count)
+    return ColumnBounds(
+        min=value_to_json(values[0]), max=value_to_json(values[1]), null_count=bounds.null_count
+    )
 
 
 def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
@@ -107,7 +113,9 @@ def set_tag(head: Snapshot, name: str, sequence: int) -> Snapshot:
         raise InvalidOptionError(msg)
     _check_retained(head, sequence)
     return summarised(
-        dataclasses.replace(head, tags={**head.tags, name: sequence}), "tag", {"tag": name, "sequence": sequence}
+        dataclasses.replace(head, tags={**head.tags, name: sequence}),
+        "tag",
+        {"tag": name, "sequence": sequence},
     )
 
 
@@ -135,7 +143,11 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
     return summarised(
         restored,
         "rollback",
-        {"to": target.sequence, "segments_removed": len(before - after), "segments_added": len(after - before)},
+        {
+            "to": target.sequence,
+            "segments_removed": len(before - after),
+            "segments_added": len(after - before),
+        },
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +56,12 @@ class BlockFile:
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._explained(error) from error
         if self.metadata.num_rows != address.row_count:
-            msg = f"{storage.url}: block {path} has {self.metadata.num_rows} rows, expected {address.row_count}"
+            msg = (
+                f"{storage.url}: block {path} has {self.metadata.num_rows} rows, expected {address.row_count}"
+            )
             raise CorruptTableError(msg, name=path)
 
-    def __enter__(self) -> BlockFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +92,9 @@ class BlockFile:
             if not projection.file_columns:
                 rows = sum(self.metadata.row_group(group).num_rows for group in groups)
                 return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
-            raw = self._file.read_row_groups(list(groups), columns=projection.file_columns, use_threads=use_threads)
+            raw = self._file.read_row_groups(
+                list(groups), columns=projection.file_columns, use_threads=use_threads
+            )
             return projection.apply(raw)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._explained(error) from error
@@ -156,14 +160,18 @@ class RowGroupStatistics:
         found = [group.column(place).statistics for group in self._groups]
         raw = pa.types.is_temporal(stored)
         low, high = (
-            [None if item is None or not item.has_min_max else getattr(item, end + ("_raw" if raw else "")) for item in found]
+            [
+                None if item is None or not item.has_min_max else getattr(item, end + ("_raw" if raw else ""))
+                for item in found
+            ]
             for end in ("min", "max")
         )
         return ColumnStatistics(
             min=_typed(low, stored, kind),
             max=_typed(high, stored, kind),
             null_count=np.array(
-                [-1 if item is None or not item.has_null_count else item.null_count for item in found], dtype=np.int64
+                [-1 if item is None or not item.has_null_count else item.null_count for item in found],
+                dtype=np.int64,
             ),
             nan_count=unknown if pa.types.is_floating(kind) else None,
         )

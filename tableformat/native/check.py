@@ -6,16 +6,18 @@ that is stated. Deep: every block is read as well, and its statistics, order and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import CorruptTableError, TblctlError
 from tblctl.tableformat.keys import is_sorted, key_range, key_table
-from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
+from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
@@ -47,20 +49,25 @@ class Checked:
 
 
 def check_table(
-    storage: Storage, head: Snapshot, *, deep: bool, progress: Callable[[int, int | None, str], None] | None = None
+    storage: Storage,
+    head: Snapshot,
+    *,
+    deep: bool,
+    progress: Callable[[int, int | None, str], None] | None = None,
 ) -> Checked:
     """Verify the head and every retained snapshot."""
     problems: list[str] = []
     versions = [head, *_older_versions(storage, head, problems)]
     sizes = {item.name: item.size_bytes for prefix in (DATA, SEGMENTS) for item in storage.list(prefix)}
-    segments = {segment.path: (segment, version) for version in reversed(versions) for segment in version.segments}
+    segments = {
+        segment.path: (segment, version) for version in reversed(versions) for segment in version.segments
+    }
     tables: dict[str, pa.Table] = {}
-    for (segment, version), table in zip(
-        segments.values(),
-        in_parallel(lambda item: _try_read(storage, item[0], problems), segments.values(), threads=IO_THREADS),
-        strict=True,
-    ):
-        if table is not None:
+    read = in_parallel(lambda item: _try_read(storage, item[0]), segments.values(), threads=IO_THREADS)
+    for (segment, version), table in zip(segments.values(), read, strict=True):
+        if isinstance(table, str):
+            problems.append(table)
+        else:
             tables[segment.path] = table
             problems += _segment_problems(segment, table, version, sizes)
     for version in versions:
@@ -102,12 +109,12 @@ def _older_versions(storage: Storage, head: Snapshot, problems: list[str]) -> li
     return [item for item in versions if isinstance(item, Snapshot) and head.is_retained(item.sequence)]
 
 
-def _try_read(storage: Storage, segment: SegmentRef, problems: list[str]) -> pa.Table | None:
+def _try_read(storage: Storage, segment: SegmentRef) -> pa.Table | str:
+    """Return a segment's rows, or what is wrong with it."""
     try:
         return read_segment(storage, segment)
     except CorruptTableError as error:
-        problems.append(str(error))
-        return None
+        return str(error)
 
 
 def _segment_problems(
@@ -154,7 +161,7 @@ def _snapshot_problems(version: Snapshot, tables: dict[str, pa.Table]) -> Iterat
     seen: set[str] = set()
     for segment in version.segments:
         paths = tables[segment.path]["path"].to_pylist() if segment.path in tables else []
-        twice = seen.intersection(paths) | ({path for path in paths if paths.count(path) > 1} if len(set(paths)) < len(paths) else set())
+        twice = seen.intersection(paths) | {path for path, count in Counter(paths).items() if count > 1}
         if twice:
             yield f"snapshot {version.sequence}: block {min(twice)} is listed twice"
         seen.update(paths)
@@ -182,7 +189,7 @@ def _deep_problems(
     def work(item: tuple[str, pa.Table]) -> list[str]:
         nonlocal done
         try:
-            found = list(_block_problems(storage, head, *item))
+            found = list(_BlockCheck(head, *item).problems(storage))
         except TblctlError as error:
             found = [str(error)]
         done += 1
@@ -193,60 +200,70 @@ def _deep_problems(
     return [line for lines in in_parallel(work, blocks.items(), threads=cpu_threads()) for line in lines]
 
 
-def _block_problems(storage: Storage, head: Snapshot, path: str, row: pa.Table) -> Iterator[str]:
-    """Yield where a block's file does not say what its metadata says. Reads the whole block."""
-    base = row.select(BASE_COLUMNS.names).to_pylist()[0]
-    schema = head.schemas.get(base["schema_id"])
-    if schema is None:
-        return
-    address = BlockAddress(path=path, size_bytes=base["size_bytes"], row_count=base["row_count"])
-    with BlockFile(storage, address) as file:
-        everything = range(file.metadata.num_row_groups)
-        rows = file.read(everything, Projection.plan(file.schema, schema, None), use_threads=True).combine_chunks()
-        rows.validate(full=True)
-        footer = file.metadata
-    for item in schema.arrow:
-        if not item.nullable and rows.column(item.name).null_count:
-            yield f"{path}: null in the non-nullable column {item.name}"
-    for column_id, record in column_records(rows, schema, footer).items():
-        leaf = schema.leaf_by_id(column_id)
-        for name, kind in statistic_names(leaf).items() if leaf else ():
-            fact = name.removeprefix(f"column_{column_id}_")
-            if name not in row.column_names or row[name].null_count == 1 and fact == "null_count":
-                continue  # the column was dropped since, or is younger than the block
-            worked_out = getattr(record, fact)
-            stated = row[name][0].cast(kind) if row[name].type != kind else row[name][0]
-            if not isinstance(worked_out, pa.Scalar):
-                worked_out = pa.scalar(worked_out, kind)
-            if not worked_out.equals(stated) and not _both_zero(worked_out, stated):
-                yield f"{path}: {fact} of {leaf.name if leaf else column_id} is {worked_out}, metadata says {stated}"
-    yield from _order_problems(path, rows, row, head, base, schema)
+class _BlockCheck:
+    """Compares one block's file, read whole, with its row of a segment."""
+
+    def __init__(self, head: Snapshot, path: str, row: pa.Table) -> None:
+        self._head = head
+        self._path = path
+        self._row = row
+        self._base = row.select(BASE_COLUMNS.names).to_pylist()[0]
+
+    def problems(self, storage: Storage) -> Iterator[str]:
+        """Yield where the file does not say what the metadata says."""
+        base = self._base
+        schema = self._head.schemas.get(base["schema_id"])
+        if schema is None:
+            return
+        address = BlockAddress(path=self._path, size_bytes=base["size_bytes"], row_count=base["row_count"])
+        with BlockFile(storage, address) as file:
+            groups = range(file.metadata.num_row_groups)
+            projection = Projection.plan(file.schema, schema, None)
+            rows = file.read(groups, projection, use_threads=True).combine_chunks()
+            footer = file.metadata
+        for item in schema.arrow:
+            if not item.nullable and rows.column(item.name).null_count:
+                yield f"{self._path}: null in the non-nullable column {item.name}"
+        yield from self._statistics_problems(rows, schema, footer)
+        yield from self._order_problems(rows, schema)
+
+    def _statistics_problems(self, rows: pa.Table, schema: Schema, footer: pq.FileMetaData) -> Iterator[str]:
+        records = column_records(rows, schema, footer)
+        for leaf in schema.leaves:
+            for name, kind in statistic_names(leaf).items():
+                if name not in self._row.column_names or self._row[name].null_count > _is_bound(name):
+                    continue  # the column was dropped since, or is younger than the block
+                worked_out = getattr(records[leaf.id], name.removeprefix(f"column_{leaf.id}_"))
+                if not isinstance(worked_out, pa.Scalar):
+                    worked_out = pa.scalar(worked_out, kind)
+                yield from self._difference(name, worked_out, f" (column {leaf.name})")
+
+    def _order_problems(self, rows: pa.Table, schema: Schema) -> Iterator[str]:
+        key_id = self._base["cluster_key_id"]
+        sort = None if key_id is None else self._head.sorts.get(key_id)
+        if sort is None or any(schema.leaf_by_id(term.column_id) is None for term in sort.terms):
+            return
+        keys = key_table(rows, sort, schema)
+        if not is_sorted(keys, sort):
+            yield f"{self._path}: its rows are not in the order of cluster key {sort.id}"
+            return
+        found = key_range(keys, sort)
+        lows, highs, exact = key_names(sort.id, len(sort.terms))
+        for name, value in zip([*lows, *highs], [*found.min, *found.max], strict=True):
+            yield from self._difference(name, value, "")
+        yield from self._difference(exact, pa.scalar(found.exact), "")
+        if self._base["level"] == CONSTANT_LEVEL and not found.constant:
+            yield f"{self._path}: level {CONSTANT_LEVEL}, but its rows have several keys"
+
+    def _difference(self, name: str, worked_out: pa.Scalar, where: str) -> Iterator[str]:
+        stated = self._row[name][0].cast(worked_out.type)
+        zeros = (
+            pa.types.is_floating(stated.type) and worked_out.as_py() == 0 and stated.as_py() == 0
+        )  # 0.0, -0.0
+        nans = str(worked_out) == str(stated) == "nan"
+        if not worked_out.equals(stated) and not zeros and not nans:
+            yield f"{self._path}: {name}{where} is {worked_out}, metadata says {stated}"
 
 
-def _both_zero(one: pa.Scalar, other: pa.Scalar) -> bool:
-    return pa.types.is_floating(one.type) and one.as_py() == 0 and other.as_py() == 0
-
-
-def _order_problems(
-    path: str, rows: pa.Table, row: pa.Table, head: Snapshot, base: dict[str, object], schema: Schema
-) -> Iterator[str]:
-    sort = head.sorts.get(base["cluster_key_id"]) if base["cluster_key_id"] is not None else None  # type: ignore[call-overload]
-    if sort is None or any(schema.leaf_by_id(term.column_id) is None for term in sort.terms):
-        return
-    keys = key_table(rows, sort, schema)
-    if not is_sorted(keys, sort):
-        yield f"{path}: its rows are not in the order of cluster key {sort.id}"
-        return
-    found = key_range(keys, sort)
-    lows, highs, exact = key_names(sort.id, len(sort.terms))
-    for names, values in ((lows, found.min), (highs, found.max)):
-        for name, value in zip(names, values, strict=True):
-            stated = row[name][0].cast(value.type)
-            if not value.equals(stated) and not _both_zero(value, stated) and str(value) != str(stated):
-                yield f"{path}: {name} is {value}, metadata says {stated}"
-    if row[exact][0].as_py() != found.exact:
-        yield f"{path}: {exact} is {found.exact}, metadata says otherwise"
-    options = head.options
-    full = is_full(rows.num_rows, rows.nbytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
-    if base["level"] == CONSTANT_LEVEL and not found.constant:
-        yield f"{path}: level -1, but its key is not constant" + ("" if full else " and it is not full")
+def _is_bound(name: str) -> bool:
+    return name.endswith(("_min", "_max"))

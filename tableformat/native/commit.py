@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, CorruptTableError, StorageError
+from tblctl.tableformat.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    CorruptTableError,
+    StorageError,
+)
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.head import load_head, write_hint
 from tblctl.tableformat.native.names import snapshot_path

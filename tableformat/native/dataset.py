@@ -48,8 +48,12 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
         if chosen.any()
     ]
     if not children:
-        return pads.dataset(pa.table([pa.array([], field.type) for field in snapshot.schema.read_schema],
-                                     schema=snapshot.schema.read_schema))
+        return pads.dataset(
+            pa.table(
+                [pa.array([], field.type) for field in snapshot.schema.read_schema],
+                schema=snapshot.schema.read_schema,
+            )
+        )
     return children[0] if len(children) == 1 else pads.UnionDataset(snapshot.schema.read_schema, children)
 
 
@@ -157,7 +161,7 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
     def get_file_info(self, paths: list[str]) -> list[pyarrow.fs.FileInfo]:
         return [pyarrow.fs.FileInfo(path, pyarrow.fs.FileType.File) for path in paths]
 
-    def get_file_info_selector(self, selector: Any) -> list[pyarrow.fs.FileInfo]:
+    def get_file_info_selector(self, _selector: Any) -> list[pyarrow.fs.FileInfo]:
         return []
 
     def open_input_file(self, path: str) -> pa.NativeFile:

@@ -33,7 +33,9 @@ from tblctl.tableformat.storage import Storage
 MOST_REPLANS = 20
 """How often an edit is planned again because another writer replaced its blocks; losses to a recluster are free."""
 
-_REWRITE_SHARE = 4  # a block under rewriting takes up to so many times its decoded size: read, changed, encoded
+_REWRITE_SHARE = (
+    4  # a block under rewriting takes up to so many times its decoded size: read, changed, encoded
+)
 
 Rows = Callable[[Schema], Iterable[pa.Table]]
 """Fresh rows in the read types of a schema; called once."""
@@ -104,7 +106,9 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
 
 def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot) -> bool:
     """Tell whether anything but a recluster removed blocks after `base`."""
-    between = (load_version(storage, sequence).summary for sequence in range(base.sequence + 1, head.sequence + 1))
+    between = (
+        load_version(storage, sequence).summary for sequence in range(base.sequence + 1, head.sequence + 1)
+    )
     return any(summary.blocks_removed and summary.operation != "recluster" for summary in between)
 
 
@@ -175,7 +179,9 @@ class _Planner:
         if self._fresh is None:
             budget = write.memory_bytes or layout.options.memory_bytes
             stream = write.rows(layout.schema)
-            self._fresh = self._writer(layout).write_stream(stream, memory_bytes=budget, progress=write.progress)
+            self._fresh = self._writer(layout).write_stream(
+                stream, memory_bytes=budget, progress=write.progress
+            )
         return self._fresh
 
     def _changes(self, head: Snapshot, layout: Layout) -> list[_Change]:
@@ -261,7 +267,9 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     return sort
 
 
-def read_block(storage: Storage, block: Block, schema: Schema, columns: Sequence[str] | None = None) -> pa.Table:
+def read_block(
+    storage: Storage, block: Block, schema: Schema, columns: Sequence[str] | None = None
+) -> pa.Table:
     """Return all rows of a block, in one chunk a column."""
     address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
     with BlockFile(storage, address) as file:

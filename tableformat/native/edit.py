@@ -105,7 +105,11 @@ class EditApplier:
         added = edit.added if edit.added is not None and edit.added.num_rows else None
         if added is not None:
             pieces += [
-                _Piece(f"added {start}", min(SEGMENT_BLOCKS, added.num_rows - start), rows=added.slice(start, SEGMENT_BLOCKS))
+                _Piece(
+                    f"added {start}",
+                    min(SEGMENT_BLOCKS, added.num_rows - start),
+                    rows=added.slice(start, SEGMENT_BLOCKS),
+                )
                 for start in range(0, added.num_rows, SEGMENT_BLOCKS)
             ]
         segments = self._segments([piece for piece in pieces if piece.count], head)
@@ -134,7 +138,10 @@ class EditApplier:
     def _touched(self, head: Snapshot) -> dict[str, frozenset[str]]:
         """Return the blocks to remove or relabel by the segment of `head` that lists them."""
         wanted: dict[str, frozenset[str]] = {}
-        for part in (self._edit.removed, {key: frozenset(labels) for key, labels in self._edit.relabelled.items()}):
+        for part in (
+            self._edit.removed,
+            {key: frozenset(labels) for key, labels in self._edit.relabelled.items()},
+        ):
             for key, paths in part.items():
                 wanted[key] = wanted.get(key, frozenset()) | paths
         here = {segment.path for segment in head.segments}
@@ -143,7 +150,9 @@ class EditApplier:
         if not moved:
             return touched
         fresh = [segment for segment in head.segments if segment.path not in self._base_paths]
-        tables = in_parallel(lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS)
+        tables = in_parallel(
+            lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
+        )
         for segment, table in zip(fresh, tables, strict=True):
             found = moved.intersection(table["path"].to_pylist())
             if found:
@@ -164,7 +173,10 @@ class EditApplier:
         names = kept["path"].to_pylist()
         old = zip(names, kept["level"].to_pylist(), kept["run_id"].to_pylist(), strict=True)
         new = [labels.get(name) or Label(level=level, run_id=run_id) for name, level, run_id in old]
-        for column, values in (("level", [item.level for item in new]), ("run_id", [item.run_id for item in new])):
+        for column, values in (
+            ("level", [item.level for item in new]),
+            ("run_id", [item.run_id for item in new]),
+        ):
             place = kept.column_names.index(column)
             kept = kept.set_column(place, column, pa.array(values, kept.schema.field(column).type))
         return kept
@@ -173,7 +185,9 @@ class EditApplier:
         """Return the pieces as segments, small ones folded, writing what is not written yet."""
         groups = fold_plan([piece.count for piece in pieces])
         folded = {place for group in groups for place in group}
-        jobs = [(pieces[place],) for place in range(len(pieces)) if place not in folded]
+        jobs: list[tuple[_Piece, ...]] = [
+            (pieces[place],) for place in range(len(pieces)) if place not in folded
+        ]
         jobs += [tuple(pieces[place] for place in group) for group in groups]
         return tuple(in_parallel(lambda job: self._written_segment(job, head), jobs, threads=IO_THREADS))
 

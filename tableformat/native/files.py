@@ -32,9 +32,15 @@ def list_blocks(storage: Storage, snapshot: Snapshot, limit: int | None) -> list
     metadata = BlockMetadata(storage, segments, snapshot.schema)
     blocks = metadata.blocks(np.arange(wanted))
     others = [
-        row for row, block in enumerate(blocks) if not block.cluster or block.cluster.cluster_key_id != snapshot.cluster_key_id
+        row
+        for row, block in enumerate(blocks)
+        if not block.cluster or block.cluster.cluster_key_id != snapshot.cluster_key_id
     ]
-    rebuilt = column_bounds(metadata, snapshot.sort, np.array(others, dtype=np.int64)) if snapshot.sort and others else []
+    rebuilt = (
+        column_bounds(metadata, snapshot.sort, np.array(others, dtype=np.int64))
+        if snapshot.sort and others
+        else []
+    )
     bounds = dict(zip(others, rebuilt, strict=False))
     result = []
     for row, block in enumerate(blocks):

@@ -30,7 +30,8 @@ def fold_plan(block_counts: Sequence[int], *, capacity: int = SEGMENT_BLOCKS) ->
     for tier in range(_tier(capacity) + 1):
         entries = tiers.pop(tier, [])
         while len(entries) >= FAN_IN:
-            total, places = 0, ()
+            total = 0
+            places: tuple[int, ...] = ()
             while entries and total + entries[0][0] <= capacity:
                 count, more = entries.pop(0)
                 total, places = total + count, places + more

@@ -54,7 +54,9 @@ def collect(
         head = published.snapshot if published else head
     expired = _expired(storage, head)
     if not dry_run:
-        for version in expired:  # oldest first; a name is never free again, so the tombstone takes the same one
+        for (
+            version
+        ) in expired:  # oldest first; a name is never free again, so the tombstone takes the same one
             storage.write(snapshot_path(version.sequence), encode_tombstone(version.tombstone()))
     # What exists is listed before what is named is read: an object published in between is then found named.
     old = _old_objects(storage, horizon)
@@ -111,10 +113,14 @@ def _named_objects(storage: Storage, head: Snapshot, without: set[int]) -> set[s
     """Return every segment and block that a snapshot still names."""
     segments: dict[str, SegmentRef] = {segment.path: segment for segment in head.segments}
     retained = [sequence for sequence in range(1, head.sequence) if head.is_retained(sequence)]
-    for version in in_parallel(lambda sequence: load_version(storage, sequence), retained, threads=IO_THREADS):
+    for version in in_parallel(
+        lambda sequence: load_version(storage, sequence), retained, threads=IO_THREADS
+    ):
         if isinstance(version, Snapshot) and version.sequence not in without:
             segments |= {segment.path: segment for segment in version.segments}
-    tables = in_parallel(lambda ref: read_segment(storage, ref, ["path"]), segments.values(), threads=IO_THREADS)
+    tables = in_parallel(
+        lambda ref: read_segment(storage, ref, ["path"]), segments.values(), threads=IO_THREADS
+    )
     named = set(segments)
     for table in tables:
         named.update(table["path"].to_pylist())

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import json
 
-from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError, StorageError, TableNotFoundError
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    SnapshotNotFoundError,
+    StorageError,
+    TableNotFoundError,
+)
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.names import LATEST, SNAPSHOTS, sequence_of, snapshot_path
 from tblctl.tableformat.native.snapshot_file import decode
@@ -28,7 +33,9 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
         head = _newest_from(storage, known.sequence)
         if head is not None:
             sequence, data = head
-            return known if sequence == known.sequence and _is(data, known) else _readable_head(data, sequence)
+            return (
+                known if sequence == known.sequence and _is(data, known) else _readable_head(data, sequence)
+            )
     start = _hinted(storage)
     head = _newest_from(storage, start) if start is not None else None
     if head is None:
@@ -125,7 +132,7 @@ def load_readable(storage: Storage, head: Snapshot, sequence: int) -> Snapshot:
         msg = f"{storage.url} has no snapshot {sequence}; the newest is {head.sequence}, `tblctl history` lists all"
         raise SnapshotNotFoundError(msg, sequence=sequence)
     if isinstance(found, Tombstone) or not head.is_retained(sequence):
-        msg = f"snapshot {sequence} of {storage.url} expired and is no longer readable; `tblctl history` shows which are"
+        msg = f"snapshot {sequence} of {storage.url} expired and is no longer readable; see `tblctl history`"
         raise SnapshotNotFoundError(msg, sequence=sequence)
     return found
 
@@ -139,7 +146,9 @@ def sequence_at(storage: Storage, head: Snapshot, timestamp_ms: int) -> int:
     low, high = 0, head.sequence
     if head.timestamp_ms <= timestamp_ms:
         return high
-    while high - low > 1:  # `low` is not after the timestamp (0 stands for before the table), `high` is after it
+    while (
+        high - low > 1
+    ):  # `low` is not after the timestamp (0 stands for before the table), `high` is after it
         middle = (low + high) // 2
         if load_version(storage, middle).timestamp_ms <= timestamp_ms:
             low = middle

@@ -64,7 +64,9 @@ class BlockMetadata:
         wanted = [name for name in dict.fromkeys(names) if name not in self._columns]
         if not wanted:
             return
-        tables = in_parallel(lambda ref: read_segment(self._storage, ref, wanted), self.segments, threads=IO_THREADS)
+        tables = in_parallel(
+            lambda ref: read_segment(self._storage, ref, wanted), self.segments, threads=IO_THREADS
+        )
         for name in wanted:
             chunks: list[pa.Array] = []
             for ref, table in zip(self.segments, tables, strict=True):
@@ -93,7 +95,7 @@ class BlockMetadata:
     @cached_property
     def row_count(self) -> np.ndarray:
         """Rows of each block, int64."""
-        return self.values("row_count").to_numpy()
+        return np.asarray(self.values("row_count"), dtype=np.int64)
 
     def fetch_statistics(self, leaves: Iterable[Leaf]) -> None:
         """Read what `match` needs of these columns in one go."""
@@ -109,7 +111,9 @@ class BlockMetadata:
         kind = statistic_type(leaf.type)
         prefix = f"column_{leaf.id}_"
         older = pc.is_null(self.values(f"{prefix}null_count"))  # the block is older than the column: all null
-        null_count = pc.if_else(older, self.values("row_count"), self.values(f"{prefix}null_count")).to_numpy()
+        null_count = pc.if_else(
+            older, self.values("row_count"), self.values(f"{prefix}null_count")
+        ).to_numpy()
         bounded = f"{prefix}min" in names
         nothing = pa.nulls(len(self), kind)
         nan_count = None

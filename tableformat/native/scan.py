@@ -56,9 +56,12 @@ class Selection:
         metadata = self.metadata
         metadata.fetch(["path", "size_bytes", "row_count"])
         chosen = pa.array(self.rows)
-        columns = [metadata.values(name).take(chosen).to_pylist() for name in ("path", "size_bytes", "row_count")]
+        columns = [
+            metadata.values(name).take(chosen).to_pylist() for name in ("path", "size_bytes", "row_count")
+        ]
         return [
-            BlockAddress(path=path, size_bytes=size, row_count=rows) for path, size, rows in zip(*columns, strict=True)
+            BlockAddress(path=path, size_bytes=size, row_count=rows)
+            for path, size, rows in zip(*columns, strict=True)
         ]
 
     def sum_of(self, column: str) -> int:
@@ -144,7 +147,9 @@ class Scanner:
         try:
             remaining = self.request.limit
             for window in self._windows():
-                for table in in_parallel(lambda job: self._read(*job, tally), window, threads=self._threads(window)):
+                for table in in_parallel(
+                    lambda job: self._read(*job, tally), window, threads=self._threads(window)
+                ):
                     part = table if remaining is None else table.slice(0, remaining)
                     if tally:
                         tally.rows += part.num_rows
@@ -162,7 +167,9 @@ class Scanner:
     def _windows(self) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window, or one by one towards a limit."""
         addresses = self.selection.addresses()
-        sizes = self.selection.metadata.values("decoded_bytes").take(pa.array(self.selection.rows)).to_pylist()
+        sizes = (
+            self.selection.metadata.values("decoded_bytes").take(pa.array(self.selection.rows)).to_pylist()
+        )
         window: list[tuple[BlockAddress, int]] = []
         used = 0
         for address, outcome, size in zip(addresses, self.selection.outcome.tolist(), sizes, strict=True):
@@ -285,7 +292,9 @@ def _first_groups(file: BlockFile, groups: Sequence[int], limit: int) -> list[in
 def leaves_under(schema: Schema, names: Sequence[str]) -> list[Leaf]:
     """Return the leaves that the named columns or fields consist of."""
     return [
-        leaf for leaf in schema.leaves if any(leaf.name == name or leaf.name.startswith(f"{name}.") for name in names)
+        leaf
+        for leaf in schema.leaves
+        if any(leaf.name == name or leaf.name.startswith(f"{name}.") for name in names)
     ]
 
 

@@ -93,7 +93,7 @@ def statistic_names(leaf: Leaf) -> dict[str, pa.DataType]:
 
 
 def key_names(sort_id: int, term_count: int) -> tuple[list[str], list[str], str]:
-    """Return the names of the columns with the least and greatest key of a sort, and of the mark that they are exact."""
+    """Return the columns' names for the least and greatest keys of a sort, and for the mark that they are exact."""
     terms = range(term_count)
     return (
         [f"key_{sort_id}_min_{term}" for term in terms],
@@ -105,7 +105,8 @@ def key_names(sort_id: int, term_count: int) -> tuple[list[str], list[str], str]
 def segment_table(records: Sequence[BlockRecord], schema: Schema) -> pa.Table:
     """Return the rows of a segment that lists `records`, blocks written with `schema` or an older one."""
     columns: dict[str, pa.Array] = {
-        item.name: pa.array([getattr(record, item.name) for record in records], item.type) for item in BASE_COLUMNS
+        item.name: pa.array([getattr(record, item.name) for record in records], item.type)
+        for item in BASE_COLUMNS
     }
     for leaf in schema.leaves:
         for name, kind in statistic_names(leaf).items():
@@ -139,7 +140,9 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 def concat_segments(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     """Return the rows of several segments in one table, with the statistics that `schema` now has columns for."""
     wanted = {name: kind for leaf in schema.leaves for name, kind in statistic_names(leaf).items()}
-    return pa.concat_tables([_aligned(table, wanted) for table in tables], promote_options="permissive").combine_chunks()
+    return pa.concat_tables(
+        [_aligned(table, wanted) for table in tables], promote_options="permissive"
+    ).combine_chunks()
 
 
 def _aligned(table: pa.Table, wanted: Mapping[str, pa.DataType]) -> pa.Table:

@@ -74,7 +74,15 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
         return _decode_snapshot(document)
     except (UnsupportedFormatError, CorruptTableError):
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, TblctlError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        TblctlError,
+    ) as error:
         what = f"missing {error}" if isinstance(error, KeyError) else str(error)
         msg = f"{name} is damaged: {what[:300]}; restore it from a copy, or read an older snapshot"
         raise CorruptTableError(msg, name=name) from error
@@ -117,7 +125,9 @@ def _encode_segment(segment: SegmentRef) -> dict[str, Any]:
         "block_count": segment.block_count,
         "row_count": segment.row_count,
         "data_bytes": segment.data_bytes,
-        "bounds": {str(key): [value.min, value.max, value.null_count] for key, value in segment.bounds.items()},
+        "bounds": {
+            str(key): [value.min, value.max, value.null_count] for key, value in segment.bounds.items()
+        },
     }
 
 

@@ -50,7 +50,9 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
     if isinstance(data, pa.Table):
         return Source(schema=data.schema, read=lambda: iter([data]), name="the table given")
     if isinstance(data, pa.RecordBatch):
-        return Source(schema=data.schema, read=lambda: iter([pa.Table.from_batches([data])]), name="the batch given")
+        return Source(
+            schema=data.schema, read=lambda: iter([pa.Table.from_batches([data])]), name="the batch given"
+        )
     if isinstance(data, pa.RecordBatchReader):
         return _reader(data, "the reader given")
     if hasattr(data, "scanner") and hasattr(data, "schema"):
@@ -96,7 +98,9 @@ def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> Source:
         for file in files:
             yield from file.read()
 
-    return Source(schema=first.schema, read=read, name=first.path if len(files) == 1 else f"{len(files)} files")
+    return Source(
+        schema=first.schema, read=read, name=first.path if len(files) == 1 else f"{len(files)} files"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

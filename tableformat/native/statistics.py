@@ -26,7 +26,9 @@ def column_records(table: pa.Table, schema: Schema, footer: pq.FileMetaData) -> 
     return {leaf.id: _column_record(table, leaf, *sizes[leaf.id]) for leaf in schema.leaves}
 
 
-def _column_record(table: pa.Table, leaf: Leaf, compressed_bytes: int, uncompressed_bytes: int) -> ColumnRecord:
+def _column_record(
+    table: pa.Table, leaf: Leaf, compressed_bytes: int, uncompressed_bytes: int
+) -> ColumnRecord:
     values = leaf_values(table, leaf.path)
     null_count = values.null_count
     nan_count = None

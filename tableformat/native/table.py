@@ -12,7 +12,12 @@ import pyarrow as pa
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import InvalidOptionError, InvalidSchemaError, TableExistsError, TableNotFoundError
+from tblctl.tableformat.errors import (
+    InvalidOptionError,
+    InvalidSchemaError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
@@ -48,7 +53,9 @@ class NativeTable:
         self._known = load_head(self.storage, self._known)
         return self._known
 
-    def create(self, schema: pa.Schema, cluster_by: str | Sequence[str], options: Mapping[str, Any]) -> Snapshot:
+    def create(
+        self, schema: pa.Schema, cluster_by: str | Sequence[str], options: Mapping[str, Any]
+    ) -> Snapshot:
         """Create the table, empty.
 
         Raises:
@@ -176,7 +183,9 @@ class NativeTable:
         older = range(head.sequence - 1, lowest - 1, -1)
         if limit is None or limit > 0:
             yield head, head
-        for version in in_parallel(lambda number: load_version(self.storage, number), older, threads=IO_THREADS):
+        for version in in_parallel(
+            lambda number: load_version(self.storage, number), older, threads=IO_THREADS
+        ):
             yield version, head
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

@@ -111,7 +111,11 @@ class BlockWriter:
         def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
             start, count = cut
             piece = rows.slice(start, count) if order is None else rows.take(order.slice(start, count))
-            return self.write_ordered(piece, sort=sort, level=0, run_id=run_id) if whole else self.write_rows(piece)
+            return (
+                self.write_ordered(piece, sort=sort, level=0, run_id=run_id)
+                if whole
+                else self.write_rows(piece)
+            )
 
         share = _WORKING_SHARE * min(options.block_bytes, row_bytes * block_rows, memory_bytes / 2)
         threads = max(1, min(cpu_threads(), int(memory_bytes / 2 / share)))
@@ -127,15 +131,23 @@ class BlockWriter:
             rows = rows.take(sort_indices(keys, sort))
         return self.write_ordered(rows, sort=sort, level=0, run_id=self._env.new_run_id())
 
-    def write_ordered(self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None) -> list[BlockRecord]:
+    def write_ordered(
+        self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
+    ) -> list[BlockRecord]:
         """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
         if rows.nbytes > self._layout.options.block_bytes and rows.num_rows > 1:
             half = rows.num_rows // 2
             parts = rows.slice(0, half), rows.slice(half)
-            return [record for part in parts for record in self.write_ordered(part, sort=sort, level=level, run_id=run_id)]
+            return [
+                record
+                for part in parts
+                for record in self.write_ordered(part, sort=sort, level=level, run_id=run_id)
+            ]
         return [self.write_block(rows, sort=sort, level=level, run_id=run_id)]
 
-    def write_block(self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None) -> BlockRecord:
+    def write_block(
+        self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
+    ) -> BlockRecord:
         """Write one block of rows that are in the order of `sort`, and return its row for a segment.
 
         `level` holds unless the block is constant and full; -1 is kept only while it is.
@@ -237,9 +249,15 @@ def _sorting_columns(rows: pa.Table, schema: Schema, sort: Sort | None) -> list[
     columns: list[pq.SortingColumn] = []
     for term in sort.terms if sort else ():
         leaf = schema.leaf_by_id(term.column_id)
-        if leaf is None or term.transform != "identity" or len(leaf.path) > 1 or pa.types.is_floating(leaf.type):
+        if (
+            leaf is None
+            or term.transform != "identity"
+            or len(leaf.path) > 1
+            or pa.types.is_floating(leaf.type)
+        ):
             break  # (Parquet leaves the place of NaN open)
-        place = sum(parquet_columns(item.type) for item in list(rows.schema)[: rows.schema.names.index(leaf.path[0])])
+        place = sum(
+            parquet_columns(item.type) for item in list(rows.schema)[: rows.schema.names.index(leaf.path[0])]
+        )
         columns.append(pq.SortingColumn(place, descending=term.descending, nulls_first=term.nulls_first))
     return columns or None
-
