@@ -26,6 +26,7 @@ from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset
+    from pyiceberg.expressions import BooleanExpression
 
     from tblctl.tableformat.model.scan_report import ScanReport
 
