@@ -130,7 +130,7 @@ class Projection:
         """
         names = schema.names if columns is None else columns
         outputs = tuple(_output(schema, name) for name in names)
-        wanted: list[str] = []
+        wanted: list[tuple[str, ...]] = []
         missing: set[int] = set()
         for output in outputs:
             found = _locate(tuple(file_schema), output.ids)
@@ -139,9 +139,9 @@ class Projection:
                 continue
             path, source = found
             _check_readable(source.type, output.target, output.field.name)
-            wanted += _needed_names(path, source.type, output.target)
+            wanted += _needed_paths(path, source.type, output.target)
         return cls(
-            file_columns=_without_parts(wanted),
+            file_columns=[".".join(path) for path in _without_parts(wanted)],
             schema=pa.schema([output.field for output in outputs]),
             _outputs=outputs,
             _missing=frozenset(missing),
@@ -252,39 +252,41 @@ def _positions(fields: Sequence[pa.Field], ids: Sequence[int]) -> tuple[int, ...
     return tuple(positions)
 
 
-def _needed_names(path: tuple[str, ...], source: pa.DataType, target: pa.DataType) -> Iterator[str]:
-    """Yield the file's dotted names that hold the wanted part of a column.
+def _needed_paths(
+    path: tuple[str, ...], source: pa.DataType, target: pa.DataType
+) -> Iterator[tuple[str, ...]]:
+    """Yield the file's paths that hold the wanted part of a column.
 
     A struct is asked for field by field where the file has more than is wanted; if it has nothing that is wanted,
     one of its fields is read all the same, to know where the struct itself is null.
     """
     if not (pt.is_struct(source) and pt.is_struct(target)):
-        yield ".".join(path)
+        yield path
         return
     source_fields = tuple(source)
     pairs = [(match, child) for child in target if (match := _by_id(child, source_fields)) is not None]
     if not pairs:
         first = source_fields[0]
-        yield from _needed_names((*path, first.name), first.type, first.type)
+        yield from _needed_paths((*path, first.name), first.type, first.type)
         return
-    names = [
-        name
+    paths = [
+        inner
         for position, child in pairs
-        for name in _needed_names(
+        for inner in _needed_paths(
             (*path, source_fields[position].name), source_fields[position].type, child.type
         )
     ]
-    whole = [".".join((*path, one.name)) for one in source_fields]
-    yield from ([".".join(path)] if sorted(names) == sorted(whole) else names)
+    whole = {(*path, one.name) for one in source_fields}
+    yield from ([path] if set(paths) == whole else paths)
 
 
-def _without_parts(names: Sequence[str]) -> list[str]:
-    """Return the names, each once, without those inside another: pyarrow would read their columns twice."""
-    every = set(names)
+def _without_parts(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the paths, each once, without those inside another: pyarrow would read their columns twice."""
+    every = set(paths)
     return [
-        name
-        for name in dict.fromkeys(names)
-        if not any(name[:dot] in every for dot, mark in enumerate(name) if mark == ".")
+        path
+        for path in dict.fromkeys(paths)
+        if not any(path[:length] in every for length in range(1, len(path)))
     ]
 
 
