@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-CELL_WIDTH = 40  # of a table on a terminal; in a pipe cells keep their full length
+CELL_WIDTH = 48  # of a table on a terminal; in a pipe cells keep their full length
 GAP = "  "
 ELLIPSIS = "…"
 SIZE_STEP = 1024
@@ -134,7 +134,8 @@ def fitting(widths: Sequence[int], width: int | None) -> list[int]:
     if width is None or sum(widths) + len(GAP) * (count_all - 1) <= width:
         return list(range(count_all))
     order = [i // 2 if i % 2 == 0 else count_all - 1 - i // 2 for i in range(count_all)]
-    used, chosen = 1, []  # 1: the ellipsis between the two halves
+    chosen: list[int] = []
+    used = 1  # the ellipsis between the two halves
     for column in order:
         used += widths[column] + len(GAP)
         if used > width and chosen:

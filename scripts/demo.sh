@@ -15,7 +15,9 @@ fi
 say() { printf '\n\033[1m# %s\033[0m\n' "$1"; }
 show() {
   printf '$ tblctl'
-  printf ' %q' "$@" | sed "s/\\\\\([ ,'<>=()*]\)/\1/g"
+  for word in "$@"; do
+    if [[ "$word" =~ ^[A-Za-z0-9_./:=,-]+$ ]]; then printf ' %s' "$word"; else printf ' "%s"' "$word"; fi
+  done
   printf '\n'
   tblctl "$@"
 }

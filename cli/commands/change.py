@@ -123,7 +123,8 @@ def update(
     """
     table = tblctl.open(location, storage_options=storage_options)
     outcome = table.update(", ".join(assignments), where=where)
-    print_outcome(outcome, done=f"updated: {rewrite_clause(outcome)}", as_json=as_json)
+    done = f"updated {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
+    print_outcome(outcome, done=done, as_json=as_json)
 
 
 @command(

@@ -140,7 +140,7 @@ def ranges(numbers: tuple[int, ...] | list[int]) -> str:
 @command(
     "check",
     example="tblctl check /data/lineitem --deep",
-    json_shape="object: ok, problems [text], blocks, rows",
+    json_shape="object: ok, deep, snapshots, segments, blocks, rows, problems [text]",
 )
 @params.LOCATION
 @click.option("--deep", is_flag=True, help="Read all data, and compare statistics and counts with it.")

@@ -32,8 +32,8 @@ def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) 
     object: snapshot, columns [{name, type}], rows [{column: value}], row_count; one line per row.
             Decimals, dates, times, timestamps (ISO 8601), binary (hex) and NaN, Infinity, -Infinity are strings;
             a map is a list of [key, value].
-    with --explain an object: snapshot, where, columns, blocks_total, blocks_pruned, blocks_read, bytes_total,
-            bytes_to_read, segments_total, segments_pruned, rows_total
+    with --explain an object: snapshot, where, columns (null: all), blocks_total, blocks_pruned, blocks_read,
+            blocks_whole, bytes_total, bytes_to_read, segments_total, segments_pruned, rows_total
     with --output an object: output, snapshot, row_count""",
 )
 @params.LOCATION
@@ -157,7 +157,8 @@ def print_explanation(explanation: tblctl.ScanExplanation, *, as_json: bool) -> 
     example="tblctl history /data/lineitem --limit 10",
     json_shape="""
     list, newest first, of objects: sequence, timestamp, operation, rows, blocks, bytes, rows_added, rows_removed,
-    readable, tags, cluster_by, options, detail""",
+    blocks_added, blocks_removed, bytes_added, readable, tags, cluster_by, options, detail;
+    cluster_by and options are null for an expired snapshot""",
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N snapshots.")
@@ -192,8 +193,9 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
     "files",
     example="tblctl files /data/lineitem --limit 10",
     json_shape="""
-    list of objects: path, rows, bytes, uncompressed_bytes, level, run, cluster_key_id, min, max;
-    min and max are lists with one value per key term, null where the block is not clustered by the current key""",
+    list of objects: path, rows, bytes, level, run, min, max, uncompressed_bytes, decoded_bytes, cluster_key_id;
+    min and max are lists with one value per key term of the current key: of the block's first and last row, or where
+    the block is in another order what column statistics say, null where they say nothing""",
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only N blocks.")

@@ -48,7 +48,7 @@ def test_a_table_is_never_wider_than_the_terminal_unless_one_column_is(width: in
 def test_long_cells_are_cut_on_a_terminal_only() -> None:
     long = "x" * 100
     assert long in render.table(["a"], [(long,)], width=None)[0]
-    assert ("x" * 39 + "…") in render.table(["a"], [(long,)], width=80)[0]
+    assert ("x" * 47 + "…") in render.table(["a"], [(long,)], width=80)[0]
 
 
 def test_data_cannot_steer_the_terminal() -> None:
