@@ -48,7 +48,7 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
     if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
         return _files([os.fspath(item) for item in data], reach)
     if isinstance(data, pa.Table):
-        return Source(schema=data.schema, read=lambda: iter([data]), name="the table given")
+        return _reader(data.to_reader(max_chunksize=_BATCH_ROWS), "the table given")
     if isinstance(data, pa.RecordBatch):
         return Source(
             schema=data.schema, read=lambda: iter([pa.Table.from_batches([data])]), name="the batch given"

@@ -5,12 +5,13 @@ Instances hold no state but a remembered head, which only saves requests; thread
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     InvalidOptionError,
@@ -212,9 +213,11 @@ class NativeTable:
 
 
 def _conformed(source: Source, schema: Schema) -> Iterator[pa.Table]:
+    """Yield the rows of `source` as the table's; several batches are cast at once."""
     conformer = Conformer.plan(source.schema, schema)
-    for table in source.read():
-        yield conformer.apply(table)
+    batches = source.read()
+    while group := list(itertools.islice(batches, 2 * cpu_threads())):
+        yield from in_parallel(conformer.apply, group, threads=cpu_threads())
 
 
 def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scalar]:

@@ -23,6 +23,7 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.names import block_path
+from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.native.segment_file import BlockRecord
 from tblctl.tableformat.native.statistics import column_records, parquet_columns
 from tblctl.tableformat.storage import Storage
@@ -78,7 +79,7 @@ class BlockWriter:
         waiting: list[pa.Table] = []
         waiting_bytes = row_count = 0
         limit = max(memory_bytes // 2, 1)
-        for table in _slices(tables, limit):
+        for table in _slices(tables, limit / 32):
             waiting.append(table)
             waiting_bytes += table.nbytes
             row_count += table.num_rows
@@ -94,32 +95,27 @@ class BlockWriter:
 
     def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
         """Write what `waiting` holds as one run, and empty it."""
-        rows = _combined(waiting)
-        if rows.num_rows == 0:
+        if not waiting:
             return []
         sort, options = self._layout.sort, self._layout.options
-        order = None
         whole = sort is not None and options.sort_scope == "append"
-        if sort is not None and whole:
-            keys = key_table(rows, sort, self._layout.schema)
-            order = None if is_sorted(keys, sort) else sort_indices(keys, sort)
+        run = Run.sorted(waiting, sort, self._layout.schema) if sort and whole else Run.arrived(waiting)
         run_id = self._env.new_run_id() if whole else None
-        row_bytes = max(rows.nbytes / rows.num_rows, 1)
+        row_bytes = max(run.nbytes / run.row_count, 1)
         block_rows = max(1, min(options.block_rows, math.floor(options.block_bytes / row_bytes)))
-        cuts = _ranges(cut_rows(rows.num_rows, block_rows))
 
         def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
-            start, count = cut
-            piece = rows.slice(start, count) if order is None else rows.take(order.slice(start, count))
+            rows = run.rows(*cut)
             return (
-                self.write_ordered(piece, sort=sort, level=0, run_id=run_id)
+                self.write_ordered(rows, sort=sort, level=0, run_id=run_id)
                 if whole
-                else self.write_rows(piece)
+                else self.write_rows(rows)
             )
 
         share = _WORKING_SHARE * min(options.block_bytes, row_bytes * block_rows, memory_bytes / 2)
         threads = max(1, min(cpu_threads(), int(memory_bytes / 2 / share)))
-        return [record for records in in_parallel(write_piece, cuts, threads=threads) for record in records]
+        written = in_parallel(write_piece, _ranges(cut_rows(run.row_count, block_rows)), threads=threads)
+        return [record for records in written for record in records]
 
     def write_rows(self, rows: pa.Table) -> list[BlockRecord]:
         """Write rows in any order as a run of their own: one block, or more where one would be too large."""
@@ -194,30 +190,12 @@ def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOpti
     return max(level, 0)
 
 
-def _slices(tables: Iterable[pa.Table], limit_bytes: int) -> Iterator[pa.Table]:
-    """Yield the tables, large ones in slices of a quarter of the limit at most."""
+def _slices(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
+    """Yield the rows of `tables` in tables of about `most_bytes` at most; none without rows."""
     for table in tables:
-        parts = max(1, math.ceil(4 * table.nbytes / limit_bytes)) if table.nbytes > limit_bytes / 4 else 1
-        rows = max(1, math.ceil(table.num_rows / parts))
+        rows = max(1, math.ceil(table.num_rows / max(1, math.ceil(table.nbytes / most_bytes))))
         for start in range(0, table.num_rows, rows):
             yield table.slice(start, rows)
-
-
-def _combined(parts: list[pa.Table]) -> pa.Table:
-    """Return the rows of `parts` with one chunk a column, column by column, freeing what was copied.
-
-    Taking rows by number from many chunks is 5 times slower than from one.
-    """
-    if not parts:
-        return pa.table({})
-    whole = pa.concat_tables(parts)
-    parts.clear()
-    schema = whole.schema
-    columns = []
-    for name in schema.names:
-        columns.append(whole.select([name]).combine_chunks().column(0))
-        whole = whole.drop_columns([name])
-    return pa.table(columns, schema=schema)
 
 
 def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
