@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +41,7 @@ def row_filter(expression: Any, schema: Schema) -> pc.Expression:
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    result = _evaluate(resolve(expression, schema), lambda leaf: pc.field(leaf.name))
-    return pc.scalar(result) if isinstance(result, pa.Scalar) else result
+    return _evaluate(resolve(expression, schema), _Source(lambda leaf: pc.field(leaf.name), pc.scalar))
 
 
 def needed_columns(expression: Any, schema: Schema) -> tuple[str, ...]:
@@ -56,25 +55,35 @@ def filter_table(table: pa.Table, expression: Any, schema: Schema) -> pa.Boolean
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    result = _evaluate(resolve(expression, schema), lambda leaf: table.column(leaf.name))
+    source = _Source(lambda leaf: table.column(leaf.name), lambda scalar: scalar)
+    result = _evaluate(resolve(expression, schema), source)
     if isinstance(result, pa.Scalar):
         return pa.repeat(result, table.num_rows)
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
 
 
-def _evaluate(node: Node, column: Callable[[Leaf], Any]) -> Any:
+class _Source(NamedTuple):
+    """Where values come from: arrays and scalars, or expressions that stand for them."""
+
+    column: Callable[[Leaf], Any]
+    constant: Callable[[pa.Scalar], Any]
+
+
+def _evaluate(node: Node, source: _Source) -> Any:
     match node:
         case Test():
-            result = _test(node, column(node.leaf))
+            if node.operator is Operator.NEVER:
+                return source.constant(_NULL)
+            result = _test(node, source.column(node.leaf))
             return pc.invert(result) if node.negated else result
         case Constant():
-            return pa.scalar(node.value)
+            return source.constant(pa.scalar(node.value))
         case AllOf():
-            return _joined(pc.and_kleene, [_evaluate(child, column) for child in node.children])
+            return _joined(pc.and_kleene, [_evaluate(child, source) for child in node.children])
         case AnyOf():
-            return _joined(pc.or_kleene, [_evaluate(child, column) for child in node.children])
+            return _joined(pc.or_kleene, [_evaluate(child, source) for child in node.children])
         case Negation():
-            return pc.invert(_evaluate(node.child, column))
+            return pc.invert(_evaluate(node.child, source))
 
 
 def _joined(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
@@ -91,8 +100,6 @@ def _joined(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
 
 def _test(test: Test, column: Any) -> Any:
     """Return the test's value per row, before negation."""
-    if test.operator is Operator.NEVER:
-        return _NULL
     values = _comparable(column, test.leaf)
     match test.operator:
         case Operator.NULL:

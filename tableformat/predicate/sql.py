@@ -25,7 +25,6 @@ from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.types import is_any_string, type_to_text
 from tblctl.tableformat.predicate import literals
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
-from tblctl.tableformat.predicate.resolve import test_of
 from tblctl.tableformat.predicate.sql_structure import read_structure
 from tblctl.tableformat.predicate.sql_text import SqlText, is_hex
 
@@ -252,7 +251,10 @@ class _Predicate:
                     item, "NULL in a list is never equal to anything; leave it out, or add OR ... IS NULL"
                 )
             values.append(self._predicate(ice.EqualTo, leaf, item).literal)
-        return _make.In(leaf.name, values)
+        # a set of PyIceberg literals takes day 1 and microsecond 1 for the same, so days stand apart
+        days = [value for value in values if isinstance(value, ice_literals.DateLiteral)]
+        others = [value for value in values if not isinstance(value, ice_literals.DateLiteral)]
+        return _make.Or(_make.In(leaf.name, days), _make.In(leaf.name, others))  # an empty one vanishes
 
     def _is_null(self, node: exp.Expr) -> Any:
         leaf = self._column_of(node.this, "IS NULL")
@@ -288,8 +290,9 @@ class _Predicate:
             self._refuse(node, "a literal is expected here, not a column")
         operand = self._operand(node)
         try:
+            if not pat.is_null(leaf.type):
+                literals.place(operand, leaf)
             predicate = kind(leaf.name, _literal(operand, leaf))
-            test_of(predicate, leaf)
         except LiteralError as error:
             self._refuse(node, str(error), cause=error)
         return predicate

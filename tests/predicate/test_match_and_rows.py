@@ -1,0 +1,571 @@
+"""match and rows against a model that evaluates one row at a time with plain Python values."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg import expressions as ice
+from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral
+
+from tblctl.tableformat.errors import InvalidPredicateError
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.types import read_type, statistic_type
+from tblctl.tableformat.predicate.match import ALL, NONE, SOME, ColumnStatistics, match
+from tblctl.tableformat.predicate.rows import filter_table, needed_columns, row_filter
+
+NAN = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Values of a column type, as raw Python values and as the numbers, strings or bytes that the model compares."""
+
+    type: pa.DataType
+    values: tuple  # (raw, model) pairs, raw as `build` takes them
+    literals: tuple  # (literal, model) pairs
+    prefixes: tuple = ()
+
+    def build(self, raws, data_type):
+        if pa.types.is_temporal(data_type):
+            width = pa.int32() if data_type.bit_width == 32 else pa.int64()
+            return pa.array(raws, width).cast(data_type)
+        if pa.types.is_float16(data_type):
+            return pa.array(raws, pa.float32()).cast(data_type)
+        if pa.types.is_dictionary(data_type):
+            return pa.array(raws, data_type.value_type).dictionary_encode().cast(data_type)
+        return pa.array(raws, data_type)
+
+
+def same(*values):
+    return tuple((value, value) for value in values)
+
+
+def fractions(*values):
+    return tuple((value, Fraction(value)) for value in values)
+
+
+def integers(low, high):
+    beyond = fractions(low - 1, high + 1, Decimal("-1.5"), Decimal("0.5"), Decimal("1e30"), Decimal("-1e30"))
+    return {
+        "values": same(low, low + 1, 0, 1, 2, 5, high - 1, high),
+        "literals": fractions(low, 0, 1, 2, high, Decimal("1.0"), 0.5, 2.0)
+        + beyond
+        + ((math.inf, math.inf),),
+    }
+
+
+def floats(width, largest):
+    tenth = {16: float(np.float16(0.1)), 32: float(np.float32(0.1)), 64: 0.1}[width]
+    return {
+        "values": same(-math.inf, -largest, -1.0, -0.0, 0.0, tenth, 1.5, largest, math.inf, NAN),
+        "literals": (
+            *same(0, 0.0, -0.0, 1.5, math.inf, -math.inf, largest, -largest),
+            *((Decimal("0.1"), tenth), (0.1, tenth)),
+            *fractions(Decimal("1e400"), Decimal("-1e400")),
+        ),
+    }
+
+
+def decimals(scale, precision):
+    unit = Decimal(1).scaleb(-scale)
+    top = Decimal((0, (9,) * precision, -scale))
+    raws = (top.copy_negate(), Decimal(-1), Decimal(0), unit, Decimal("1.5"), top)
+    off = (Decimal("0.0005"), Decimal("-0.0005"), Decimal("1e80"), Decimal("-1e80"), 1, 1.5)
+    return {
+        "values": tuple((raw, Fraction(raw)) for raw in raws),
+        "literals": (
+            *fractions(*raws, *off),
+            *(("1.50", Fraction(3, 2)), ("-0.0001", Fraction(-1, 10_000))),
+        ),
+    }
+
+
+def instants(per_second):
+    day = 86_400 * per_second
+    whole = Fraction(1, 10**6)
+    return {
+        "values": tuple(
+            (raw, Fraction(raw, per_second)) for raw in (-day, -1, 0, 1, day // 2, day, 9131 * day)
+        ),
+        "literals": (
+            (DateLiteral(0), Fraction(0)),
+            (DateLiteral(1), Fraction(86_400)),
+            (DateLiteral(-(10**9)), Fraction(-(10**9) * 86_400)),
+            (TimestampLiteral(1), whole),
+            (TimestampLiteral(-1), -whole),
+            (TimestampLiteral(43_200_000_000), Fraction(43_200)),
+            (TimestampLiteral(2**62), 2**62 * whole),
+            ("1970-01-02", Fraction(86_400)),
+            ("1970-01-01 00:00:00.000000001", Fraction(1, 10**9)),
+            ("1969-12-31T23:59:59.9", Fraction(-1, 10)),
+            ("1995-01-01", Fraction(9131 * 86_400)),
+        ),
+    }
+
+
+def clocks(per_second):
+    last = 86_400 * per_second - 1
+    return {
+        "values": tuple((raw, Fraction(raw, per_second)) for raw in (0, 1, 3600 * per_second, last)),
+        "literals": (
+            (TimeLiteral(0), Fraction(0)),
+            (TimeLiteral(1), Fraction(1, 10**6)),
+            ("01:00", Fraction(3600)),
+            ("23:59:59.9999999999", 86_400 - Fraction(1, 10**10)),
+        ),
+    }
+
+
+TEXTS = ("", "a", "a\0", "ab", "abc", "b", "é", "\U0010ffff", "\U0010ffffz")
+BYTES = (b"", b"\0", b"a", b"a\xff", b"a\xffz", b"b", b"\xff", b"\xff\xff\0")
+texts = {
+    "values": same(*TEXTS),
+    "literals": same(*TEXTS, "aa"),
+    "prefixes": ("", "a", "ab", "é", "\U0010ffff"),
+}
+raw_bytes = {
+    "values": same(*BYTES),
+    "literals": same(*BYTES, b"zz"),
+    "prefixes": (b"", b"a", b"a\xff", b"\xff"),
+}
+PAIRS = (b"\0\0", b"\0\1", b"a\0", b"ab", b"\xff\xff")
+
+KINDS = {
+    "i8": Kind(type=pa.int8(), **integers(-128, 127)),
+    "i64": Kind(type=pa.int64(), **integers(-(2**63), 2**63 - 1)),
+    "u64": Kind(type=pa.uint64(), **integers(0, 2**64 - 1)),
+    "f16": Kind(type=pa.float16(), **floats(16, 65504.0)),
+    "f32": Kind(type=pa.float32(), **floats(32, float(np.finfo(np.float32).max))),
+    "f64": Kind(type=pa.float64(), **floats(64, float(np.finfo(np.float64).max))),
+    "dec32": Kind(type=pa.decimal32(5, 2), **decimals(2, 5)),
+    "dec128": Kind(type=pa.decimal128(38, 3), **decimals(3, 38)),
+    "dec256": Kind(type=pa.decimal256(60, 3), **decimals(3, 60)),
+    "flag": Kind(type=pa.bool_(), values=same(False, True), literals=same(False, True)),
+    "text": Kind(type=pa.string(), **texts),
+    "large": Kind(type=pa.large_string(), **texts),
+    "view": Kind(type=pa.string_view(), **texts),
+    "bin": Kind(type=pa.binary(), **raw_bytes),
+    "fixed": Kind(
+        type=pa.binary(2),
+        values=same(*PAIRS),
+        literals=same(*PAIRS, *BYTES),
+        prefixes=(b"", b"a", b"ab", b"abc"),
+    ),
+    "day": Kind(
+        type=pa.date32(),
+        values=tuple((raw, Fraction(raw * 86_400)) for raw in (-1, 0, 1, 9131)),
+        literals=instants(1)["literals"],
+    ),
+    "day64": Kind(
+        type=pa.date64(),
+        values=tuple((raw * 86_400_000, Fraction(raw * 86_400)) for raw in (-1, 0, 1, 9131)),
+        literals=instants(1)["literals"],
+    ),
+    "ts_s": Kind(type=pa.timestamp("s"), **instants(1)),
+    "ts_us": Kind(type=pa.timestamp("us"), **instants(10**6)),
+    "ts_ns": Kind(type=pa.timestamp("ns", "Europe/Berlin"), **instants(10**9)),
+    "t32": Kind(type=pa.time32("ms"), **clocks(10**3)),
+    "t64": Kind(type=pa.time64("ns"), **clocks(10**9)),
+    "dict": Kind(type=pa.dictionary(pa.int8(), pa.string()), **texts),
+    "dict_i": Kind(type=pa.dictionary(pa.int32(), pa.int64()), **integers(-(2**63), 2**63 - 1)),
+    "nothing": Kind(type=pa.null(), values=(), literals=same(1, "x", True)),
+    "in.side": Kind(type=pa.int32(), **integers(-(2**31), 2**31 - 1)),
+}
+SCHEMA = Schema.create(
+    pa.schema(
+        [(name, kind.type) for name, kind in KINDS.items() if "." not in name]
+        + [("in", pa.struct([("side", pa.int32())])), ("many", pa.list_(pa.int8()))]
+    )
+)
+ORDERED = (ice.LessThan, ice.LessThanOrEqual, ice.GreaterThan, ice.GreaterThanOrEqual)
+COMPARE = {
+    ice.LessThan: lambda x, y: x < y,
+    ice.LessThanOrEqual: lambda x, y: x <= y,
+    ice.GreaterThan: lambda x, y: x > y,
+    ice.GreaterThanOrEqual: lambda x, y: x >= y,
+    ice.EqualTo: lambda x, y: x == y,
+    ice.NotEqualTo: lambda x, y: x != y,
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A predicate and how the model answers it for one value that is not null."""
+
+    expression: ice.BooleanExpression
+    column: str
+    answer: object
+    of_null: object = None
+
+    def evaluate(self, row):
+        value = row[self.column]
+        if value is None or self.column == "nothing":
+            return self.of_null
+        return self.answer(value)
+
+
+@dataclass(frozen=True)
+class Tree:
+    expression: ice.BooleanExpression
+    evaluate: object
+
+
+def kleene_and(values):
+    return False if False in values else None if None in values else True
+
+
+def is_nan(value):
+    return isinstance(value, float) and math.isnan(value)
+
+
+def negate(value):
+    return None if value is None else not value
+
+
+@st.composite
+def checks(draw, names=tuple(KINDS)):
+    name = draw(st.sampled_from(names))
+    kind = KINDS[name]
+    shape = draw(st.sampled_from(("compare", "compare", "compare", "in", "null", "nan", "prefix")))
+    if shape == "prefix" and kind.prefixes:
+        prefix = draw(st.sampled_from(kind.prefixes))
+        if draw(st.booleans()):
+            return Check(ice.StartsWith(name, prefix), name, lambda value: value.startswith(prefix))
+        return Check(ice.NotStartsWith(name, prefix), name, lambda value: not value.startswith(prefix))
+    if shape == "null":
+        if draw(st.booleans()):
+            return Check(ice.IsNull(name), name, lambda _: False, of_null=True)
+        return Check(ice.NotNull(name), name, lambda _: True, of_null=False)
+    if shape == "nan":
+        if draw(st.booleans()):
+            return Check(ice.IsNaN(name), name, is_nan)
+        return Check(ice.NotNaN(name), name, lambda value: not is_nan(value))
+    if shape == "in":
+        chosen = draw(st.lists(st.sampled_from(kind.literals), min_size=1, max_size=6))
+        if isinstance(
+            chosen[0][0], DateLiteral
+        ):  # PyIceberg takes DateLiteral(1) and TimestampLiteral(1) for the same
+            chosen = [pair for pair in chosen if isinstance(pair[0], DateLiteral)]
+        else:
+            chosen = [pair for pair in chosen if not isinstance(pair[0], DateLiteral)]
+        listed = [model for _, model in chosen]
+        literals = [literal for literal, _ in chosen]
+        if draw(st.booleans()):
+            return Check(ice.In(name, literals), name, lambda value: any(value == each for each in listed))
+        return Check(ice.NotIn(name, literals), name, lambda value: not any(value == each for each in listed))
+    operator = draw(st.sampled_from(tuple(COMPARE)))
+    literal, model = draw(st.sampled_from(kind.literals))
+    return Check(operator(name, literal), name, lambda value: COMPARE[operator](value, model))
+
+
+CONSTANTS = (Tree(ice.AlwaysTrue(), lambda _: True), Tree(ice.AlwaysFalse(), lambda _: False))
+
+
+def both(left, right):
+    return Tree(
+        ice.And(left.expression, right.expression),
+        lambda row: kleene_and([left.evaluate(row), right.evaluate(row)]),
+    )
+
+
+def either(left, right):
+    return Tree(
+        ice.Or(left.expression, right.expression),
+        lambda row: negate(kleene_and([negate(left.evaluate(row)), negate(right.evaluate(row))])),
+    )
+
+
+def opposite(child):
+    return Tree(ice.Not(child.expression), lambda row: negate(child.evaluate(row)))
+
+
+trees = st.recursive(
+    checks() | st.sampled_from(CONSTANTS),
+    lambda child: (
+        st.builds(both, child, child) | st.builds(either, child, child) | st.builds(opposite, child)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def tables(draw, names=tuple(KINDS), max_rows=12):
+    count = draw(st.integers(0, max_rows))
+    pools = {name: (*KINDS[name].values, (None, None)) for name in names}
+    return {name: [draw(st.sampled_from(pool)) for _ in range(count)] for name, pool in pools.items()}
+
+
+def arrow(rows):
+    columns = {
+        name: KINDS[name].build([raw for raw, _ in pairs], read_type(KINDS[name].type))
+        for name, pairs in rows.items()
+    }
+    return pa.table(columns)
+
+
+def models(rows):
+    count = len(next(iter(rows.values())))
+    return [{name: pairs[i][1] for name, pairs in rows.items()} for i in range(count)]
+
+
+class Blocks:
+    """Exact statistics of consecutive rows, by the model's order; `blur` makes some wider or unknown."""
+
+    def __init__(self, rows, cuts, blur=None):
+        self._rows, self._blur = rows, blur
+        edges = [0, *cuts, len(next(iter(rows.values())))]
+        self._slices = [slice(a, b) for a, b in pairwise(edges)]
+        self.row_count = np.array([part.stop - part.start for part in self._slices], np.int64)
+
+    def column(self, leaf):
+        kind, pairs = KINDS[leaf.name], self._rows[leaf.name]
+        lows, highs, nulls, nans = [], [], [], []
+        for part in self._slices:
+            block = pairs[part]
+            numbers = sorted(
+                (pair for pair in block if pair[1] is not None and pair[1] == pair[1]), key=lambda p: p[1]
+            )
+            nulls.append(sum(raw is None for raw, _ in block))
+            nans.append(len(block) - nulls[-1] - len(numbers))
+            lows.append(numbers[0][0] if numbers else None)
+            highs.append(numbers[-1][0] if numbers else None)
+            if self._blur is not None:
+                self._widen(kind, lows, highs, nulls, nans)
+        bounds = statistic_type(leaf.type)
+        return ColumnStatistics(
+            min=kind.build(lows, bounds),
+            max=kind.build(highs, bounds),
+            null_count=np.array(nulls, np.int64),
+            nan_count=np.array(nans, np.int64) if pa.types.is_floating(bounds) else None,
+        )
+
+    def _widen(self, kind, lows, highs, nulls, nans):
+        order = sorted((pair for pair in kind.values if pair[1] == pair[1]), key=lambda pair: pair[1])
+        model = dict(kind.values)
+        if lows[-1] is not None:
+            below = [raw for raw, value in order if value <= model[lows[-1]]]
+            above = [raw for raw, value in order if value >= model[highs[-1]]]
+            nan = [NAN] if pa.types.is_floating(kind.type) else []
+            lows[-1] = self._blur.choice([lows[-1], None, *nan, below[0], below[-1]])
+            highs[-1] = self._blur.choice([highs[-1], None, *nan, above[0], above[-1]])
+        nulls[-1] = self._blur.choice([nulls[-1], -1])
+        nans[-1] = self._blur.choice([nans[-1], -1])
+
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+RELAXED = settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+
+
+@RELAXED
+@given(rows=tables(), tree=trees)
+def test_rows_follow_three_valued_logic(rows, tree):
+    table, expected = arrow(rows), [tree.evaluate(row) for row in models(rows)]
+    mask = filter_table(table, tree.expression, SCHEMA)
+    assert mask.type == pa.bool_()
+    assert mask.to_pylist() == expected
+    needed = needed_columns(tree.expression, SCHEMA)
+    assert filter_table(table.select(needed), tree.expression, SCHEMA).to_pylist() == expected or not needed
+    pushed = row_filter(tree.expression, SCHEMA)
+    assert ds.dataset(table).scanner(columns={"m": pushed}).to_table()["m"].to_pylist() == expected
+    assert table.filter(pushed).num_rows == expected.count(True)
+
+
+def test_constants_combine_with_columns_in_any_order():
+    table = pa.table({"nothing": pa.nulls(2), "i8": pa.array([1, None], pa.int8())})
+    never, known = ice.EqualTo("nothing", 1), ice.EqualTo("i8", 1)
+    for expression in (ice.Or(never, known), ice.Or(known, never)):
+        assert table.filter(row_filter(expression, SCHEMA)).num_rows == 1
+        assert filter_table(table, expression, SCHEMA).to_pylist() == [True, None]
+    for expression, rows in ((ice.AlwaysTrue(), 2), (ice.AlwaysFalse(), 0), (never, 0), (ice.Not(never), 0)):
+        assert table.filter(row_filter(expression, SCHEMA)).num_rows == rows
+
+
+@RELAXED
+@given(rows=tables(max_rows=16), tree=trees, data=st.data())
+def test_match_never_prunes_a_true_row_and_never_takes_another_for_true(rows, tree, data):
+    count = len(rows["i8"])
+    cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=5)))
+    expected = [tree.evaluate(row) for row in models(rows)]
+    for blur in (None, data.draw(st.randoms(use_true_random=False))):
+        blocks = Blocks(rows, cuts, blur)
+        result = match(tree.expression, blocks, SCHEMA)
+        assert result.outcome.dtype == np.int8
+        for outcome, part in zip(result.outcome, blocks._slices, strict=True):
+            if outcome == NONE:
+                assert True not in expected[part]
+            if outcome == ALL:
+                assert expected[part].count(True) == part.stop - part.start > 0
+        assert all(len(term.outcome) == len(result.outcome) for term in result.terms)
+
+
+@RELAXED
+@given(rows=tables(max_rows=6), check=checks(), repeat=st.integers(1, 3))
+def test_one_predicate_on_blocks_of_one_value_is_exact(rows, check, repeat):
+    rows = {name: [pair for pair in pairs for _ in range(repeat)] for name, pairs in rows.items()}
+    cuts = list(range(repeat, len(rows["i8"]), repeat))
+    blocks = Blocks(rows, cuts)
+    expected = [check.evaluate(row) for row in models(rows)]
+    outcome = match(check.expression, blocks, SCHEMA).outcome
+    for i, part in enumerate(blocks._slices):
+        assert outcome[i] == (ALL if expected[part] and expected[part][0] else NONE)
+
+
+@RELAXED
+@given(rows=tables(max_rows=12), check=checks(), data=st.data())
+def test_comparisons_and_null_tests_are_exact_with_exact_bounds(rows, check, data):
+    if not isinstance(check.expression, (*ORDERED, ice.IsNull, ice.NotNull, ice.IsNaN, ice.NotNaN)):
+        return
+    blocks = Blocks(rows, sorted(data.draw(st.lists(st.integers(0, len(rows["i8"])), max_size=4))))
+    expected = [check.evaluate(row) for row in models(rows)]
+    outcome = match(check.expression, blocks, SCHEMA).outcome
+    for i, part in enumerate(blocks._slices):
+        found = set(expected[part])
+        assert outcome[i] == (ALL if found == {True} else SOME if True in found else NONE)
+
+
+class Given:
+    def __init__(self, rows, **columns):
+        self.row_count, self._columns = np.asarray(rows), columns
+
+    def column(self, leaf):
+        return self._columns.get(leaf.name)
+
+
+def ranges(low, high, *, nulls=0, kind=None, rows=10):
+    low, high = pa.array(low, kind), pa.array(high, kind)
+    null_count = np.broadcast_to(np.int64(nulls), len(low)).copy()
+    return Given(np.full(len(low), rows), i64=ColumnStatistics(min=low, max=high, null_count=null_count))
+
+
+def test_a_column_without_statistics_matches_some():
+    unknown = Given([3, 0])
+    assert match(ice.EqualTo("i64", 1), unknown, SCHEMA).outcome.tolist() == [SOME, NONE]
+    assert match(ice.IsNull("many"), unknown, SCHEMA).outcome.tolist() == [SOME, NONE]
+
+
+def test_terms_report_each_predicate_alone():
+    blocks = ranges([0, 5, 10], [4, 9, 14])
+    result = match(ice.And(ice.GreaterThan("i64", 4), ice.LessThan("i64", 12)), blocks, SCHEMA)
+    assert result.outcome.tolist() == [NONE, ALL, SOME]
+    assert [(term.text, term.column_id, term.outcome.tolist()) for term in result.terms] == [
+        ("i64 > 4", SCHEMA.leaf("i64").id, [NONE, ALL, ALL]),
+        ("i64 < 12", SCHEMA.leaf("i64").id, [ALL, ALL, SOME]),
+    ]
+
+
+def test_a_long_list_prunes_between_its_values():
+    blocks = ranges([0, 101, 150, 99_950], [100, 149, 200, 99_999])
+    expression = ice.In("i64", [100 * i for i in range(1000)])
+    assert match(expression, blocks, SCHEMA).outcome.tolist() == [SOME, NONE, SOME, NONE]
+    assert match(ice.Not(expression), blocks, SCHEMA).outcome.tolist() == [SOME, ALL, SOME, ALL]
+
+
+def test_bounds_may_come_in_chunks():
+    whole = ranges([0, 5, 10], [4, 9, 14])
+    column = whole._columns["i64"]
+    chunked = replace(
+        column,
+        min=pa.chunked_array([column.min[:1], column.min[1:]]),
+        max=pa.chunked_array([column.max[:2], column.max[2:]]),
+    )
+    for expression in (ice.In("i64", [3, 12]), ice.EqualTo("i64", 7), ice.LessThan("i64", 6)):
+        expected = match(expression, whole, SCHEMA).outcome.tolist()
+        assert match(expression, Given(whole.row_count, i64=chunked), SCHEMA).outcome.tolist() == expected
+
+
+def test_negation_is_exact_for_nan():
+    column = ColumnStatistics(
+        min=pa.array([1.0, 1.0]),
+        max=pa.array([2.0, 2.0]),
+        null_count=np.zeros(2, int),
+        nan_count=np.array([0, 1]),
+    )
+    blocks = Given([5, 5], f64=column)
+    over = ice.GreaterThan("f64", 5)
+    assert match(over, blocks, SCHEMA).outcome.tolist() == [NONE, NONE]
+    assert match(ice.Not(over), blocks, SCHEMA).outcome.tolist() == [ALL, ALL]
+    assert match(ice.LessThanOrEqual("f64", 5), blocks, SCHEMA).outcome.tolist() == [ALL, SOME]
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (ice.EqualTo("nope", 1), "nope"),
+        (ice.EqualTo("in", 1), "struct"),
+        (ice.EqualTo("i64", "x"), "takes a number"),
+        (ice.EqualTo("text", 1), "takes a string"),
+        (ice.EqualTo("many", 1), "no order"),
+        (ice.StartsWith("i64", "1"), "no prefixes"),
+        (ice.EqualTo("day", 1), "date"),
+        ("i64 = 1", "PyIceberg expression"),
+        (None, "PyIceberg expression"),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_refused(expression, words):
+    for use in (lambda: row_filter(expression, SCHEMA), lambda: match(expression, Given([1]), SCHEMA)):
+        with pytest.raises(InvalidPredicateError, match=words):
+            use()
+
+
+def test_bound_expressions_are_refused():
+    from pyiceberg import schema as ice_schema
+    from pyiceberg import types as ice_types
+
+    columns = ice_schema.Schema(ice_types.NestedField(1, "i64", ice_types.LongType()))
+    with pytest.raises(InvalidPredicateError, match="bound"):
+        row_filter(ice.EqualTo("i64", 1).bind(columns), SCHEMA)
+
+
+def test_long_chains_work_and_deep_nesting_is_refused():
+    leaning = ice.EqualTo("i64", 0)
+    deep = leaning
+    for i in range(10_000):
+        leaning = ice.Or(leaning, ice.EqualTo("i64", i))
+        deep = ice.Not(ice.And(deep, ice.EqualTo("i64", i)))
+    table = pa.table({"i64": [5, 20_000, None]})
+    assert filter_table(table, leaning, SCHEMA).to_pylist() == [True, False, None]
+    assert table.filter(row_filter(leaning, SCHEMA)).num_rows == 1
+    assert match(leaning, ranges([5, 20_000], [5, 20_001]), SCHEMA).outcome.tolist() == [ALL, NONE]
+    with pytest.raises(InvalidPredicateError, match="deep"):
+        row_filter(deep, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        ice.GreaterThan("i64", 500_000),
+        ice.In("i64", list(range(0, 1_000_000, 1000))),
+        ice.NotEqualTo("large", "key000500000"),
+        ice.StartsWith("large", "key0005"),
+        ice.In("large", [f"key{i:09d}" for i in range(0, 1_000_000, 1000)]),
+        ice.LessThan("dec128", Decimal("500.5")),
+    ],
+    ids=lambda expression: f"{type(expression).__name__}-{expression.term.name}",
+)
+def test_a_million_blocks_match_within_a_third_of_a_second(expression):
+    count = 1_000_000
+    low = pa.array(np.arange(count))
+    keys = pa.array([f"key{i:09d}" for i in range(count)], pa.large_string())
+    name, kind = expression.term.name, {"i64": low, "large": keys}.get(expression.term.name)
+    bounds = kind if kind is not None else pc.cast(low, pa.decimal128(38, 3))
+    zeros = np.zeros(count, np.int64)
+    blocks = Given(np.full(count, 10), **{name: ColumnStatistics(min=bounds, max=bounds, null_count=zeros)})
+    seconds = []
+    for _ in range(4):
+        start = time.process_time()
+        match(expression, blocks, SCHEMA)
+        seconds.append(time.process_time() - start)
+    print(f"{expression!s:.60}: {min(seconds):.3f} s")
+    assert min(seconds) < 0.3
