@@ -7,7 +7,7 @@ rewriting. Neither does any I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from tblctl.tableformat.model.types import (
     strip_extension,
     type_to_text,
 )
-from tblctl.tableformat.reshape import Shape, plan_shape, reshape_column
+from tblctl.tableformat.reshape import Shape, fill_hidden, has_required, plan_shape, reshape_column
 
 _MAX_CHUNK_BYTES = 2**30
 """Larger chunks of incoming data are cut before they are cast: string and list offsets have 31 bits."""
@@ -75,7 +75,7 @@ class Conformer:
             for chunk in shaped.chunks:
                 _check_values(chunk, column.type, column.name)
             _check_nulls(shaped, column)
-            columns.append(shaped)
+            columns.append(_fill_hidden(shaped))
         return pa.Table.from_arrays(columns, schema=self.target)
 
 
@@ -87,6 +87,9 @@ def conform(data: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
         InvalidDataError: a value does not fit its column, or a null stands where none may.
     """
     return Conformer.plan(data.schema, schema).apply(data)
+
+
+_Places = Mapping[int | None, tuple[int, pa.Field]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,15 +132,17 @@ class Projection:
             ValueError: the file's type for a column is none that the column can have had.
         """
         names = schema.names if columns is None else columns
-        outputs = tuple(_output(schema, name) for name in names)
+        paths = {name: (name,) for name in schema.names}  # the common case, at no cost
+        outputs = tuple(_output(schema, name, paths.get(name) or find(schema.arrow, name)) for name in names)
         wanted: list[tuple[str, ...]] = []
         missing: set[int] = set()
+        places = _places(tuple(file_schema))
         for output in outputs:
-            found = _locate(tuple(file_schema), output.ids)
+            found = _locate(places, output.ids)
             if found is None:
                 missing.add(output.ids[-1])
                 continue
-            path, source = found
+            path, _, source = found
             _check_readable(source.type, output.target, output.field.name)
             wanted += _needed_paths(path, source.type, output.target)
         return cls(
@@ -173,19 +178,20 @@ class Projection:
         for planned, steps in self._planned:
             if planned.equals(given, check_metadata=True):
                 return steps
-        steps = tuple(self._step(output, given) for output in self._outputs)
+        places = _places(tuple(given))
+        steps = tuple(self._step(output, places) for output in self._outputs)
         self._planned[:] = [(given, steps)]  # one entry: all row groups of a file have one schema
         return steps
 
-    def _step(self, output: _Output, given: pa.Schema) -> _Step:
+    def _step(self, output: _Output, places: _Places) -> _Step:
         name = output.field.name
-        found = _locate(tuple(given), output.ids)
+        found = _locate(places, output.ids)
         if found is None:
             if output.ids[-1] not in self._missing:
                 raise ValueError(f"column {name!r} is in the file, but was not read from it")
             return _Step(positions=(), shape=Shape(action="missing", target=output.field.type, path=name))
-        positions = _positions(tuple(given), output.ids)
-        return _Step(positions=positions, shape=plan_shape(found[1].type, output.target, _by_id, name))
+        _, positions, source = found
+        return _Step(positions=positions, shape=plan_shape(source.type, output.target, _by_id, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +203,7 @@ class _Step:
 
     def column(self, table: pa.Table, row_count: int) -> pa.ChunkedArray:
         if not self.positions:
-            return pa.chunked_array([pa.nulls(row_count, self.shape.target)])
+            return _fill_hidden(pa.chunked_array([pa.nulls(row_count, self.shape.target)]))
         first, *inner = self.positions
         column = table.column(first)
         for position in inner:
@@ -205,22 +211,23 @@ class _Step:
             column = pa.chunked_array(
                 [chunk.flatten()[position] for chunk in column.chunks], column.type.field(position).type
             )
-        return reshape_column(column, self.shape)
+        if self.shape.action == "keep":
+            return column
+        return _fill_hidden(reshape_column(column, self.shape))
 
 
-def _output(schema: Schema, name: str) -> _Output:
-    path = find(schema.arrow, name)
+def _output(schema: Schema, name: str, path: tuple[str, ...]) -> _Output:
     ids: list[int] = []
     nullable = False
-    target = pa.field("", pa.struct(tuple(schema.arrow)))
+    target = schema.arrow.field(path[0])
     for depth, step in enumerate(path):
-        if not pt.is_struct(target.type):
+        if depth and not pt.is_struct(target.type):
             raise UnknownColumnError(
                 f"column {name!r} lies inside a list or map and cannot be read alone; "
                 f"name {'.'.join(path[:depth])!r}",
                 column=name,
             )
-        target = target.type.field(step)
+        target = target.type.field(step) if depth else target
         id_ = field_id(target)
         assert id_ is not None  # Schema's constructor checked it
         ids.append(id_)
@@ -230,26 +237,25 @@ def _output(schema: Schema, name: str) -> _Output:
     return _Output(ids=tuple(ids), field=plain, target=with_ids.type)
 
 
-def _locate(fields: Sequence[pa.Field], ids: Sequence[int]) -> tuple[tuple[str, ...], pa.Field] | None:
-    """Return the path in the file and the field that ids lead to, or None."""
-    path: list[str] = []
+def _places(fields: Sequence[pa.Field]) -> _Places:
+    """Return position and field by column id; made once per schema, since reading metadata is slow."""
+    return {field_id(one): (position, one) for position, one in enumerate(fields)}
+
+
+def _locate(places: _Places, ids: Sequence[int]) -> tuple[tuple[str, ...], tuple[int, ...], pa.Field] | None:
+    """Return the path of names, the path of positions and the field that ids lead to, or None."""
+    names: list[str] = []
+    positions: list[int] = []
     found = None
     for id_ in ids:
-        found = next((one for one in fields if field_id(one) == id_), None)
-        if found is None:
+        if found is not None:
+            places = _places(child_fields(found.type))
+        if id_ not in places:
             return None
-        path.append(found.name)
-        fields = child_fields(found.type)
-    return None if found is None else (tuple(path), found)
-
-
-def _positions(fields: Sequence[pa.Field], ids: Sequence[int]) -> tuple[int, ...]:
-    positions: list[int] = []
-    for id_ in ids:
-        position = next(i for i, one in enumerate(fields) if field_id(one) == id_)
+        position, found = places[id_]
+        names.append(found.name)
         positions.append(position)
-        fields = child_fields(fields[position].type)
-    return tuple(positions)
+    return tuple(names), tuple(positions), found
 
 
 def _needed_paths(
@@ -375,6 +381,12 @@ def _stored_type(data_type: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def _fill_hidden(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not has_required(column.type):
+        return column
+    return pa.chunked_array([fill_hidden(chunk) for chunk in column.chunks], column.type)
+
+
 def _has_stored_type(data_type: pa.DataType) -> bool:
     """Tell whether any nested type is stored as another."""
     return any(
@@ -384,7 +396,7 @@ def _has_stored_type(data_type: pa.DataType) -> bool:
 
 
 def _check_nulls(column: pa.ChunkedArray, target: pa.Field) -> None:
-    if target.nullable and not _has_required(target.type):
+    if target.nullable and not has_required(target.type):
         return
     counts: dict[str, int] = {}
     for chunk in column.chunks:
@@ -397,16 +409,11 @@ def _check_nulls(column: pa.ChunkedArray, target: pa.Field) -> None:
         )
 
 
-def _has_required(data_type: pa.DataType) -> bool:
-    """Tell whether any nested field may not be null."""
-    return any(not child.nullable or _has_required(child.type) for child in child_fields(data_type))
-
-
 def _count_nulls(array: pa.Array, target: pa.Field, path: str, counts: dict[str, int]) -> None:
     """Add up the nulls of fields that may not be null, where what is around them is not null."""
     if not target.nullable and array.null_count:
         counts[path] = counts.get(path, 0) + array.null_count
-    if not _has_required(target.type):
+    if not has_required(target.type):
         return
     for child, (values, name) in zip(child_fields(target.type), _children(array), strict=True):
         _count_nulls(values, child, f"{path}.{name}", counts)

@@ -96,6 +96,84 @@ def reshape_column(column: pa.ChunkedArray, shape: Shape) -> pa.ChunkedArray:
     return pa.chunked_array([reshape(chunk, shape) for chunk in column.chunks], shape.target)
 
 
+def has_required(data_type: pa.DataType) -> bool:
+    """Tell whether any field nested in a type may not be null (a map's key is one)."""
+    return any(not child.nullable or has_required(child.type) for child in child_fields(data_type))
+
+
+def fill_hidden(array: pa.Array) -> pa.Array:
+    """Return an array of a read type without physical nulls in nested fields that may not be null.
+
+    Such nulls can only stand where something around them is null (visible ones were refused before), so they mean
+    nothing; but the Parquet writer refuses them. Returns the array itself when there are none.
+    """
+    data_type = array.type
+    if not has_required(data_type):
+        return array
+    mask = array.is_null() if array.null_count else None
+    if pt.is_struct(data_type):
+        before = [array.field(i) for i in range(data_type.num_fields)]
+        after = [_filled(child, field) for child, field in zip(before, data_type, strict=True)]
+        if all(one is other for one, other in zip(before, after, strict=True)):
+            return array
+        return pa.StructArray.from_arrays(after, fields=list(data_type), mask=mask)
+    if pt.is_fixed_size_list(data_type):
+        size = data_type.list_size
+        values = array.values.slice(array.offset * size, len(array) * size)
+        filled = _filled(values, data_type.value_field)
+        return (
+            array
+            if filled is values
+            else pa.FixedSizeListArray.from_arrays(filled, type=data_type, mask=mask)
+        )
+    fields = child_fields(data_type)
+    children = (array.keys, array.items) if pt.is_map(data_type) else (array.values,)
+    offsets, parts = _offsets_and_children(array, children)
+    full = [_filled(part, field) for part, field in zip(parts, fields, strict=True)]
+    if all(one is other for one, other in zip(parts, full, strict=True)):
+        return array
+    if pt.is_map(data_type):
+        return pa.MapArray.from_arrays(offsets, *full, type=data_type, mask=mask)
+    kind = pa.LargeListArray if pt.is_large_list(data_type) else pa.ListArray
+    return kind.from_arrays(offsets, *full, type=data_type, mask=mask)
+
+
+def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
+    if not field.nullable and array.null_count:
+        import numpy as np
+
+        places = np.where(array.is_null().to_numpy(zero_copy_only=False), len(array), np.arange(len(array)))
+        array = pa.concat_arrays([array, _placeholder(field.type)]).take(pa.array(places))
+    return fill_hidden(array)
+
+
+def _placeholder(data_type: pa.DataType, count: int = 1) -> pa.Array:
+    """Return an array of some value that is not null: 0, empty, or the same inside."""
+    if pt.is_struct(data_type):
+        fields = list(data_type)
+        return pa.StructArray.from_arrays(
+            [_placeholder(field.type, count) for field in fields], fields=fields
+        )
+    if pt.is_fixed_size_list(data_type):
+        values = _placeholder(data_type.value_type, count * data_type.list_size)
+        return pa.FixedSizeListArray.from_arrays(values, type=data_type)
+    if child_fields(data_type):
+        return pa.array([[]] * count, data_type)
+    if pt.is_dictionary(data_type):
+        return pa.DictionaryArray.from_arrays(
+            pa.array([0] * count, data_type.index_type), _placeholder(data_type.value_type)
+        )
+    if pt.is_temporal(data_type):
+        bits = pa.int32() if data_type.bit_width == 32 else pa.int64()  # noqa: PLR2004
+        return pa.array([0] * count, bits).cast(data_type)
+    if pt.is_fixed_size_binary(data_type):
+        return pa.array([bytes(data_type.byte_width)] * count, data_type)
+    empty = "" if pt.is_string(data_type) or pt.is_large_string(data_type) else 0
+    if pt.is_binary(data_type) or pt.is_large_binary(data_type):
+        return pa.array([b""] * count, data_type)
+    return pa.array([bool(empty) if pt.is_boolean(data_type) else empty] * count, data_type)
+
+
 def _in_order(sources: Sequence[int]) -> bool:
     return list(sources) == list(range(len(sources)))
 
@@ -128,16 +206,20 @@ def _as_dictionary(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _rebuild_struct(array: pa.Array, shape: Shape) -> pa.Array:
     mask = array.is_null() if array.null_count else None
+    # What a field holds where its struct is null means nothing and may fit no type: flatten() makes it null.
+    fields = array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
     children = [
-        pa.nulls(len(array), child.target) if source < 0 else reshape(array.field(source), child)
+        pa.nulls(len(array), child.target) if source < 0 else reshape(fields[source], child)
         for source, child in zip(shape.sources, shape.children, strict=True)
     ]
     return pa.StructArray.from_arrays(children, fields=list(shape.target), mask=mask)
 
 
 def _rebuild_map(array: pa.Array, shape: Shape) -> pa.Array:
-    offsets, (keys, values) = _offsets_and_children(array, (array.keys, array.items))
     mask = array.is_null() if array.null_count else None
+    offsets, (keys, values) = _offsets_and_children(array, (array.keys, array.items))
+    if array.null_count:
+        offsets, keys, values = _without_hidden_entries(array, offsets, keys, values)
     key_shape, value_shape = shape.children
     return pa.MapArray.from_arrays(
         offsets, reshape(keys, key_shape), reshape(values, value_shape), type=shape.target, mask=mask
@@ -151,12 +233,16 @@ def _rebuild_list(array: pa.Array, shape: Shape) -> pa.Array:
         if not pt.is_fixed_size_list(array.type):
             array = _fixed_size(array, shape)
         size = shape.target.list_size
-        values = reshape(array.values.slice(array.offset * size, len(array) * size), element)
-        return pa.FixedSizeListArray.from_arrays(values, type=shape.target, mask=mask)
+        values = array.values.slice(array.offset * size, len(array) * size)
+        if array.null_count:
+            values = _without_hidden(values, array, size)
+        return pa.FixedSizeListArray.from_arrays(reshape(values, element), type=shape.target, mask=mask)
     if pt.is_fixed_size_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
     if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
-        offsets, values = _offsets_of_views(array)
+        offsets, values = _offsets_of_sizes(array, array.sizes)
+    elif array.null_count and _hides_values(array):
+        offsets, values = _offsets_of_sizes(array, array.value_lengths())
     else:
         offsets, (values,) = _offsets_and_children(array, (array.values,))
     large = pt.is_large_list(shape.target)
@@ -197,14 +283,52 @@ def _offsets_and_children(array: pa.Array, children: tuple[pa.Array, ...]) -> tu
     return offsets, [child.slice(first, last - first) for child in children]
 
 
-def _offsets_of_views(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return int64 offsets and values of list views, whose parts may lie in any order.
+def _offsets_of_sizes(array: pa.Array, sizes: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return int64 offsets and values of lists or list views without what null lists hide; views lie in any order.
 
-    Not by casting: pyarrow 26 drops the last list's values there when they are null ([["x"], [null]] gives
+    Views not by casting: pyarrow 26 drops the last list's values there when they are null ([["x"], [null]] gives
     [["x"], []]).
     """
     import pyarrow.compute as pc
 
-    sizes = pc.if_else(array.is_valid(), array.sizes.cast(pa.int64()), 0)
-    ends = pc.cumulative_sum(sizes)
+    ends = pc.cumulative_sum(pc.if_else(array.is_valid(), sizes.cast(pa.int64()), 0))
     return pa.concat_arrays([pa.array([0], pa.int64()), ends]), array.flatten()
+
+
+def _hides_values(array: pa.Array) -> bool:
+    """Tell whether null lists of an array cover values: these mean nothing, and may fit no type."""
+    return bool(len(array.flatten()) != array.offsets[-1].as_py() - array.offsets[0].as_py())
+
+
+def _without_hidden_entries(
+    array: pa.Array, offsets: pa.Array, keys: pa.Array, values: pa.Array
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return offsets, keys and values of maps without what null maps hide."""
+    import pyarrow.compute as pc
+
+    sizes = pc.if_else(array.is_valid(), pc.subtract(offsets.slice(1), offsets.slice(0, len(array))), 0)
+    if pc.sum(sizes).as_py() == len(keys):
+        return offsets, keys, values
+    kept = array.drop_null()
+    ends = pc.cumulative_sum(sizes)
+    _, (keys, values) = _offsets_and_children(kept, (kept.keys, kept.items))
+    return pa.concat_arrays([pa.array([0], ends.type), ends]), keys, values
+
+
+def _without_hidden(values: pa.Array, lists: pa.Array, size: int) -> pa.Array:
+    """Return the elements of fixed-size lists, null where their list is: what stands there may be uninitialised.
+
+    Views stay as they are: they cannot be taken, and their casts cannot fail.
+    """
+    import numpy as np
+
+    if _has_view(values.type):
+        return values
+    hidden = np.repeat(lists.is_null().to_numpy(zero_copy_only=False), size)
+    return values.take(pa.array(np.arange(len(values)), mask=hidden))
+
+
+def _has_view(data_type: pa.DataType) -> bool:
+    return bool(pt.is_string_view(data_type) or pt.is_binary_view(data_type)) or any(
+        _has_view(child.type) for child in child_fields(data_type)
+    )

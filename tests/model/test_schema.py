@@ -93,6 +93,26 @@ def test_creation_lists_every_problem_at_once():
         Schema.create(pa.schema([]))
 
 
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("s: struct<f: fixed_size_list<int8, 2> not null>", "s.f"),
+        ("s: struct<r: struct<f: fixed_size_list<int8, 2> not null> not null>", "s.r.f"),
+        ("f: fixed_size_list<fixed_size_list<int8, 2> not null, 2>", "f.element"),
+        ("f: list<struct<f: fixed_size_list<int8, 2> not null>>", "f.element.f"),
+        ("s: struct<f: fixed_size_list<int8, 2> not null> not null", None),
+        ("s: struct<f: fixed_size_list<int8, 2>>", None),
+        ("s: list<fixed_size_list<int8, 2> not null>", None),
+    ],
+)
+def test_fixed_size_list_that_pyarrow_could_not_read_back_is_refused(text, refused):
+    if refused is None:
+        make(text)
+        return
+    with pytest.raises(InvalidSchemaError, match=f"^{refused}: a fixed_size_list inside something nullable"):
+        make(text)
+
+
 def test_metadata_and_extensions_of_the_input_are_dropped():
     field = pa.field("u", pa.list_(pa.field("odd", pa.uuid(), metadata={"k": "v"})), metadata={"a": "b"})
     schema = Schema.create(pa.schema([field], metadata={"pandas": "..."}))

@@ -435,6 +435,60 @@ class TestConform:
         assert conform(pa.table({"a": mixed}), schema)["a"].to_pylist() == [["c", "d"], ["a"], ["b"]]
         assert conform(pa.table({"a": mixed.slice(1)}), schema)["a"].to_pylist() == [["a"], ["b"]]
 
+    def test_what_nulls_hide_is_never_looked_at(self):
+        far = pa.array([2**60, 2], pa.timestamp("us"))  # the first does not fit nanoseconds
+        mask = pa.array([True, False])
+        offsets = pa.array([0, 1, 2], pa.int32())
+        keys = pa.array(["a", "b"])
+        two = datetime.datetime(1970, 1, 1, microsecond=2)
+        for text, array, expected in (
+            ("struct<x: timestamp[ns]>", pa.StructArray.from_arrays([far], ["x"], mask=mask), {"x": two}),
+            ("list<timestamp[ns]>", pa.ListArray.from_arrays(offsets, far, mask=mask), [two]),
+            ("large_list<timestamp[ns]>", pa.FixedSizeListArray.from_arrays(far, 1, mask=mask), [two]),
+            (
+                "fixed_size_list<timestamp[ns], 1>",
+                pa.FixedSizeListArray.from_arrays(far, 1, mask=mask),
+                [two],
+            ),
+            (
+                "map<string, timestamp[ns]>",
+                pa.MapArray.from_arrays(offsets, keys, far, mask=mask),
+                [("b", two)],
+            ),
+        ):
+            result = conform(pa.table({"a": array}), make(f"a: {text}"))["a"]
+            result.validate(full=True)
+            assert result.to_pylist() == [None, expected]
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            "int8", "bool", "string", "large_binary", "float16", "decimal(5, 2)", "decimal(50, 2)", "date", "time",
+            "timestamp[ns, tz=UTC]", "uuid", "list<int8>", "large_list<int8 not null>", "map<string, int8 not null>",
+            "struct<f: fixed_size_list<date not null, 2>>", "struct<y: struct<z: string not null> not null>",
+            "dictionary<int8, string>", "dictionary<int32, int64>",
+        ],
+    )  # fmt: skip
+    def test_nulls_hidden_in_required_fields_can_be_written(self, inner):
+        """Other libraries leave nulls in the fields of null structs; Parquet's writer refuses them if required."""
+        required = type_from_text(f"struct<x: {inner} not null>")
+        loose = type_from_text(f"struct<x: {inner}>")
+        hidden = pa.StructArray.from_arrays(
+            [pa.nulls(2, loose.field(0).type)], fields=list(loose), mask=pa.array([True] * 2)
+        )
+        declared = pa.StructArray.from_arrays(
+            [pa.nulls(2, required.field(0).type)], fields=list(required), mask=pa.array([True] * 2)
+        )
+        schema = Schema.create(pa.schema([("a", required), ("n", pa.int8())]))
+        for array in (hidden, declared):
+            file = write(pa.table({"a": array, "n": pa.nulls(2)}), schema)
+            assert read(file, schema)["a"].to_pylist() == [None, None]
+        added = schema.add_column("b", required).add_column(
+            "a.c", pa.list_(pa.field("element", required, nullable=False), 2)
+        )
+        again = write(read(file, added), added)
+        assert read(again, added).to_pylist() == [{"a": None, "n": None, "b": None}] * 2
+
     def test_extension_types_are_unwrapped(self):
         schema = make("u: uuid, j: string, b: bool, s: struct<j: string>")
         storage = pa.array(["{}", None])
