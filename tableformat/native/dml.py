@@ -72,36 +72,46 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
         ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times.
     """
     planner = _Planner(storage, env, write)
-    replans = 0
     try:
-        while True:
-            edit = planner.plan(head)
-            if edit.is_empty:
-                return None
-            applier = EditApplier(storage, env, edit, head)
-            try:
-                published = publish(storage, env, applier.propose, head)
-            except BlocksReplacedError as lost:
-                newest = load_head(storage, head)
-                replans += _lost_to_a_writer(storage, head, newest)
-                if replans > MOST_REPLANS:
-                    msg = (
-                        f"{storage.url}: other writers replaced the blocks of this {write.operation} "
-                        f"{replans} times in a row; nothing was changed: try again when they are done"
-                    )
-                    raise ConflictError(msg) from lost
-                applier.discard_unused()
-                wait(env, replans)
-                head = newest
-                continue
-            applier.discard_unused()
-            planner.discard(keep=edit.added)
-            return published
+        published = _plan_and_publish(storage, env, planner, head)
     except CommitOutcomeUnknownError:
         raise
     except Exception:
-        planner.discard(keep=None)
+        planner.discard_unpublished()
         raise
+    planner.discard_unpublished()
+    return published
+
+
+def _plan_and_publish(
+    storage: Storage, env: Environment, planner: _Planner, head: Snapshot
+) -> Published | None:
+    """Plan and commit, again and again while other writers replace the blocks of the plan."""
+    replans = 0
+    while True:
+        edit = planner.plan(head)
+        if edit.is_empty:
+            return None
+        applier = EditApplier(storage, env, edit, head)
+        try:
+            published = publish(storage, env, applier.propose, head)
+        except BlocksReplacedError as lost:
+            newest = load_head(storage, head)
+            replans += _lost_to_a_writer(storage, head, newest)
+            if replans > MOST_REPLANS:
+                msg = (
+                    f"{storage.url}: other writers replaced the blocks of this {edit.operation} "
+                    f"{replans} times in a row; nothing was changed: try again when they are done"
+                )
+                raise ConflictError(msg) from lost
+            applier.discard_unused()
+            wait(env, replans)
+            head = newest
+            continue
+        # From here on the commit stands: whatever fails now, nothing that it names may be deleted.
+        planner.note_published(edit)
+        applier.discard_unused()
+        return published
 
 
 def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot) -> bool:
@@ -139,6 +149,7 @@ class _Planner:
         self._fresh: list[BlockRecord] | None = None
         self._writers: list[BlockWriter] = []
         self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
+        self._published: frozenset[str] = frozenset()
 
     def plan(self, head: Snapshot) -> Edit:
         """Return what has to change in `head`, with all new blocks written."""
@@ -159,11 +170,15 @@ class _Planner:
             detail=dict(self._write.detail),
         )
 
-    def discard(self, keep: pa.Table | None) -> None:
-        """Delete the blocks that were written and are not among `keep`. Only once the outcome is known."""
-        kept = set() if keep is None else set(keep["path"].to_pylist())
+    def note_published(self, edit: Edit) -> None:
+        """Remember that the blocks of `edit` belong to the table now."""
+        if edit.added is not None:
+            self._published = frozenset(edit.added["path"].to_pylist())
+
+    def discard_unpublished(self) -> None:
+        """Delete the blocks that were written for nothing. Only once the outcome is known."""
         for writer in self._writers:
-            writer.paths = [path for path in writer.paths if path not in kept]
+            writer.paths = [path for path in writer.paths if path not in self._published]
             writer.discard()
 
     def _writer(self, layout: Layout) -> BlockWriter:

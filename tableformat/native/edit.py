@@ -7,6 +7,7 @@ only if a block that it removes or relabels has left the table.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +17,16 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.errors import ConflictError, TblctlError
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Summary
 from tblctl.tableformat.native.commit import Draft
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS, fold_plan
 from tblctl.tableformat.native.names import segment_path
 from tblctl.tableformat.native.segment_file import concat_segments, encode_segment, read_segment, segment_ref
 from tblctl.tableformat.storage import Storage
+
+
+LOG = logging.getLogger("tblctl")
 
 
 class BlocksReplacedError(ConflictError):
@@ -91,6 +95,7 @@ class EditApplier:
             BlocksReplacedError: a block of the edit is no longer in the head.
         """
         edit = self._edit
+        self._used = frozenset()
         touched = self._touched(head)
         pieces = [_Piece(segment.path, segment.block_count, ref=segment) for segment in head.segments]
         rows_removed = blocks_removed = 0
@@ -132,8 +137,11 @@ class EditApplier:
         return Draft(snapshot=dataclasses.replace(snapshot, summary=summary), objects=[*fresh, *data])
 
     def discard_unused(self) -> None:
-        """Delete segments written for attempts that lost. Only once the outcome is known."""
-        self._storage.delete([ref.path for ref in self._written.values() if ref.path not in self._used])
+        """Delete segments of attempts that lost, as far as possible. Only once the outcome is known."""
+        try:
+            self._storage.delete([ref.path for ref in self._written.values() if ref.path not in self._used])
+        except TblctlError as error:
+            LOG.warning("segments that are not needed could not be deleted, gc will: %s", error)
 
     def _touched(self, head: Snapshot) -> dict[str, frozenset[str]]:
         """Return the blocks to remove or relabel by the segment of `head` that lists them."""

@@ -11,8 +11,8 @@ import json
 from tblctl.tableformat.errors import (
     CorruptTableError,
     SnapshotNotFoundError,
-    StorageError,
     TableNotFoundError,
+    TblctlError,
 )
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.names import LATEST, SNAPSHOTS, sequence_of, snapshot_path
@@ -96,7 +96,7 @@ def write_hint(storage: Storage, sequence: int) -> None:
     """Leave a hint of the newest sequence; losing it costs a listing, so a failure here is not one of the commit."""
     try:
         storage.write(LATEST, json.dumps({"sequence": sequence}).encode())
-    except StorageError:
+    except TblctlError:
         return
 
 

@@ -6,6 +6,7 @@ at most 1.5 times its decoded size (its sorted rows, and its file being built).
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import StorageError
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.keys import KeyRange, is_sorted, key_range, key_table, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, is_full
 from tblctl.tableformat.model.cluster_key import Sort
@@ -27,6 +28,8 @@ from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.native.segment_file import BlockRecord
 from tblctl.tableformat.native.statistics import column_records, parquet_columns
 from tblctl.tableformat.storage import Storage
+
+LOG = logging.getLogger("tblctl")
 
 _WORKING_SHARE = 1.5
 Progress = Callable[[int, "int | None", str], None]
@@ -174,11 +177,11 @@ class BlockWriter:
         )
 
     def discard(self) -> None:
-        """Delete what was written. Only while it is certain that nothing of it was published."""
+        """Delete what was written, as far as possible. Only if it is certain that nothing of it was published."""
         try:
             self._storage.delete(self.paths)
-        except StorageError:
-            return  # gc removes what is left
+        except TblctlError as error:
+            LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
 
 
 def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOptions) -> int:
