@@ -16,6 +16,10 @@ def _new_id() -> str:
     return uuid.uuid4().hex
 
 
+def _chance() -> float:
+    return random.random()  # noqa: S311 (jitter); a function of ours pickles by name, random's own with its state
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """What a call may know of the world outside its arguments.
@@ -33,7 +37,7 @@ class Environment:
     elapsed: Callable[[], float] = time.perf_counter
     cpu: Callable[[], float] = time.thread_time
     new_id: Callable[[], str] = _new_id
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = _chance
     sleep: Callable[[float], None] = time.sleep
 
     def now_ms(self) -> int:
