@@ -158,7 +158,12 @@ def _placeholder(data_type: pa.DataType, count: int = 1) -> pa.Array:
         values = _placeholder(data_type.value_type, count * data_type.list_size)
         return pa.FixedSizeListArray.from_arrays(values, type=data_type)
     if child_fields(data_type):
-        return pa.array([[]] * count, data_type)
+        # Not pa.array([[]]): that has no converter for dictionaries of dates inside
+        nothing = [pa.nulls(0, child.type) for child in child_fields(data_type)]
+        large = pt.is_large_list(data_type)
+        offsets = pa.array([0] * (count + 1), pa.int64() if large else pa.int32())
+        kind = pa.MapArray if pt.is_map(data_type) else pa.LargeListArray if large else pa.ListArray
+        return kind.from_arrays(offsets, *nothing, type=data_type)
     if pt.is_dictionary(data_type):
         return pa.DictionaryArray.from_arrays(
             pa.array([0] * count, data_type.index_type), _placeholder(data_type.value_type)
@@ -230,12 +235,7 @@ def _rebuild_list(array: pa.Array, shape: Shape) -> pa.Array:
     (element,) = shape.children
     mask = array.is_null() if array.null_count else None
     if pt.is_fixed_size_list(shape.target):
-        if not pt.is_fixed_size_list(array.type):
-            array = _fixed_size(array, shape)
-        size = shape.target.list_size
-        values = array.values.slice(array.offset * size, len(array) * size)
-        if array.null_count:
-            values = _without_hidden(values, array, size)
+        values = _elements_of_fixed_size(array, shape)
         return pa.FixedSizeListArray.from_arrays(reshape(values, element), type=shape.target, mask=mask)
     if pt.is_fixed_size_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
@@ -258,15 +258,29 @@ def _rebuild_list(array: pa.Array, shape: Shape) -> pa.Array:
     return kind.from_arrays(offsets, reshape(values, element), type=shape.target, mask=mask)
 
 
-def _fixed_size(array: pa.Array, shape: Shape) -> pa.Array:
-    """Return lists of one length (as Parquet gives them back) as fixed-size lists of their own element type."""
-    target = pa.list_(array.type.value_field, shape.target.list_size)
-    try:
-        return array.cast(target)
-    except pa.ArrowInvalid as cause:
+def _elements_of_fixed_size(array: pa.Array, shape: Shape) -> pa.Array:
+    """Return the elements of fixed-size lists, or of lists of that size, as Parquet gives them back.
+
+    Not by casting the lists: pyarrow 26 makes an invalid array of a list of maps whose values are of type null.
+    """
+    import numpy as np
+    import pyarrow.compute as pc
+
+    size = shape.target.list_size
+    if pt.is_fixed_size_list(array.type):
+        values = array.values.slice(array.offset * size, len(array) * size)
+        return _without_hidden(values, array, size) if array.null_count else values
+    if pc.any(pc.not_equal(array.value_lengths(), size)).as_py():
         raise InvalidDataError(
-            f"column {shape.path!r}: a list does not fit {shape.target}: {cause}", column=shape.path
-        ) from cause
+            f"column {shape.path!r}: a list does not have the {size} elements of {shape.target}",
+            column=shape.path,
+        )
+    if not array.null_count:
+        return array.flatten()
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    starts = (np.cumsum(valid) - 1) * size
+    places = (starts[:, None] + np.arange(size)).ravel()
+    return array.flatten().take(pa.array(places, mask=np.repeat(~valid, size)))
 
 
 def _offsets_and_children(array: pa.Array, children: tuple[pa.Array, ...]) -> tuple[pa.Array, list[pa.Array]]:
@@ -307,7 +321,7 @@ def _without_hidden_entries(
     import pyarrow.compute as pc
 
     sizes = pc.if_else(array.is_valid(), pc.subtract(offsets.slice(1), offsets.slice(0, len(array))), 0)
-    if pc.sum(sizes).as_py() == len(keys):
+    if pc.sum(sizes).as_py() == len(keys) or _has_view(array.type):  # views: see _without_hidden
         return offsets, keys, values
     kept = array.drop_null()
     ends = pc.cumulative_sum(sizes)
