@@ -23,6 +23,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.dictionaries import decoded_bytes, with_own_dictionaries
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.native.segment_file import BlockRecord
@@ -32,6 +33,10 @@ from tblctl.tableformat.storage import Storage
 LOG = logging.getLogger("tblctl")
 
 _WORKING_SHARE = 1.5
+
+_DICTIONARY_SHARE = 1 / 16
+"""A dictionary is written whole into every row group: longer ones, per row of the group, are made anew for each."""
+
 Progress = Callable[[int, "int | None", str], None]
 
 
@@ -82,7 +87,8 @@ class BlockWriter:
         waiting: list[pa.Table] = []
         waiting_bytes = row_count = 0
         limit = max(memory_bytes // 2, 1)
-        for table in _slices(tables, limit / 32):
+        for part in _slices(tables, limit / 32):
+            table = with_own_dictionaries(part, group_rows=part.num_rows, share=1)
             waiting.append(table)
             waiting_bytes += table.nbytes
             row_count += table.num_rows
@@ -134,7 +140,7 @@ class BlockWriter:
         self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
     ) -> list[BlockRecord]:
         """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
-        if rows.nbytes > self._layout.options.block_bytes and rows.num_rows > 1:
+        if rows.num_rows > 1 and decoded_bytes(rows) > self._layout.options.block_bytes:
             half = rows.num_rows // 2
             parts = rows.slice(0, half), rows.slice(half)
             return [
@@ -165,7 +171,7 @@ class BlockWriter:
             uncompressed_bytes=sum(
                 footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
             ),
-            decoded_bytes=rows.nbytes,
+            decoded_bytes=decoded_bytes(rows),
             schema_id=layout.schema_id,
             level=_level(keys, rows, level, layout.options),
             run_id=run_id,
@@ -187,7 +193,8 @@ class BlockWriter:
 def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOptions) -> int:
     if keys is None:
         return 0
-    full = is_full(rows.num_rows, rows.nbytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
+    size_bytes = decoded_bytes(rows)
+    full = is_full(rows.num_rows, size_bytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
     if keys.constant and keys.exact and full:
         return CONSTANT_LEVEL
     return max(level, 0)
@@ -213,8 +220,9 @@ def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
     """Return `rows` as a Parquet file. Decimals of up to 18 digits become integers, smaller and faster to read."""
     options = layout.options
     sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays(rows.columns, schema=layout.schema.written)
     pq.write_table(
-        pa.Table.from_arrays(rows.columns, schema=layout.schema.written),
+        with_own_dictionaries(table, group_rows=options.row_group_rows, share=_DICTIONARY_SHARE),
         sink,
         row_group_size=options.row_group_rows,
         compression=options.compression,
