@@ -269,22 +269,19 @@ def _in(test: Test, view: _View) -> tuple[Bools, Bools]:
     """A block may hold a listed value unless the least one at or above its minimum lies above its maximum."""
     values = test.values
     assert values is not None
-    index = _lower_bound(values, view.min)
-    known_min, known_max = _known(pc.is_valid(view.min)), _known(pc.is_valid(view.max))
-    next_value = values.take(pa.array(np.minimum(index, len(values) - 1)))
-    above = _known(pc.greater(next_value, view.max)) | (index == len(values))
-    outside = known_min & above | known_max & ~known_min & _known(pc.less(view.max, values[0]))
+    index = _lower_bound(values, view.min)  # 0 where the minimum is unknown: then all listed values count
+    candidate = values.take(pa.array(np.minimum(index, len(values) - 1)))
+    outside = _known(pc.greater(candidate, view.max)) | (index == len(values))
     one_value = _known(pc.equal(view.min, view.max))
-    return ~outside, ~(one_value & ~above & known_min)
+    return ~outside, ~one_value | outside
 
 
 def _lower_bound(values: pa.Array, needles: Bound) -> npt.NDArray[np.int64]:
     """Return for each needle how many `values` (ascending) lie below it; 0 for a null. O((n + m) log m) or better."""
     if pat.is_decimal(values.type):  # search_sorted has no kernel for decimals: sort both together instead
         needles = needles.combine_chunks() if isinstance(needles, pa.ChunkedArray) else needles
-        order = pc.sort_indices(
-            pa.concat_arrays([needles, values])
-        ).to_numpy()  # stable: equal needles come first
+        both = pa.concat_arrays([needles, values])  # the sort is stable: equal needles stay in front
+        order = pc.sort_indices(both, null_placement="at_start").to_numpy()
         is_needle = order < len(needles)
         index = np.zeros(len(needles), np.int64)
         index[order[is_needle]] = np.cumsum(~is_needle)[is_needle]
