@@ -4,8 +4,9 @@ A fragment's guarantee is a conjunction over its columns. With nulls each side o
 `(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Floats
 are promised only where no NaN is, since engines place NaN differently.
 
-Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name: they are handed
-out as Parquet files of the present schema, converted in memory when one is opened.
+Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name, and Parquet keeps
+only dictionaries of text: such blocks are handed out as Arrow files of the present schema, converted in memory when
+one is opened.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs
-import pyarrow.parquet as pq
+import pyarrow.ipc
 
 from tblctl.tableformat.model.field_ids import field_id
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.model.types import is_orderable, read_type
+from tblctl.tableformat.model.types import (
+    child_fields,
+    is_any_binary,
+    is_any_string,
+    is_orderable,
+    read_type,
+)
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.projection import Projection
@@ -40,11 +47,8 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
     direct = np.array([by_name[key] for key in schema_ids.tolist()], dtype=bool)
     children = [
-        _fragments(metadata, np.flatnonzero(chosen), guarantees, snapshot.schema, filesystem)
-        for chosen, filesystem in (
-            (direct, storage.arrow_filesystem()),
-            (~direct, _converting_filesystem(storage, snapshot.schema, metadata)),
-        )
+        _fragments(storage, metadata, np.flatnonzero(chosen), guarantees, converted=converted)
+        for converted, chosen in ((False, direct), (True, ~direct))
         if chosen.any()
     ]
     if not children:
@@ -58,23 +62,27 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
 
 
 def _fragments(
+    storage: Storage,
     metadata: BlockMetadata,
     rows: np.ndarray,
     guarantees: list[pc.Expression],
-    schema: Schema,
-    filesystem: tuple[pyarrow.fs.FileSystem, str],
+    *,
+    converted: bool,
 ) -> pads.Dataset:
-    system, root = filesystem
+    system, root = _converting_filesystem(storage, metadata) if converted else storage.arrow_filesystem()
+    form = pads.IpcFileFormat() if converted else pads.ParquetFileFormat()
     paths = metadata.values("path").take(pa.array(rows)).to_pylist()
     sizes = metadata.values("size_bytes").take(pa.array(rows)).to_pylist()
-    form = pads.ParquetFileFormat()
     fragments = [
         form.make_fragment(
-            f"{root.rstrip('/')}/{path}" if root else path, system, guarantees[row], file_size=size
+            f"{root.rstrip('/')}/{path}" if root else path,
+            system,
+            guarantees[row],
+            file_size=None if converted else size,
         )
         for row, path, size in zip(rows.tolist(), paths, sizes, strict=True)
     ]
-    return pads.FileSystemDataset(fragments, schema.read_schema, form, system)
+    return pads.FileSystemDataset(fragments, metadata.schema.read_schema, form, system)
 
 
 def _is_promised(leaf: Leaf) -> bool:
@@ -133,9 +141,18 @@ def _readable_by_name(written: Schema, now: Schema) -> bool:
         if old is None:
             if field_id(item) in ids:
                 return False
-        elif field_id(old) != field_id(item) or not old.type.equals(item.type, check_metadata=True):
+            continue
+        same = field_id(old) == field_id(item) and old.type.equals(item.type, check_metadata=True)
+        if not same or not _survives_parquet(item.type):
             return False
     return True
+
+
+def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
+    """Tell whether Parquet gives a type back with its dictionaries: it keeps those of text, not inside lists."""
+    if not pa.types.is_dictionary(kind):
+        return all(_survives_parquet(child.type, nested=True) for child in child_fields(kind))
+    return not nested and (is_any_string(kind.value_type) or is_any_binary(kind.value_type))
 
 
 class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
@@ -169,7 +186,11 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
             projection = Projection.plan(file.schema, self._schema, None)
             rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
         sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression="none", write_statistics=False)
+        # One dictionary a column: Arrow files cannot replace one half-way.
+        with pa.ipc.new_file(
+            sink, rows.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+        ) as writer:
+            writer.write_table(rows)
         return pa.BufferReader(sink.getvalue())
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
@@ -183,12 +204,10 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
     move = copy_file = open_output_stream = open_append_stream = _refuse
 
 
-def _converting_filesystem(
-    storage: Storage, schema: Schema, metadata: BlockMetadata
-) -> tuple[pyarrow.fs.FileSystem, str]:
+def _converting_filesystem(storage: Storage, metadata: BlockMetadata) -> tuple[pyarrow.fs.FileSystem, str]:
     columns = [metadata.values(name).to_pylist() for name in ("path", "size_bytes", "row_count")]
     addresses = {
         path: BlockAddress(path=path, size_bytes=size, row_count=rows)
         for path, size, rows in zip(*columns, strict=True)
     }
-    return pyarrow.fs.PyFileSystem(_ConvertingHandler(storage, schema, addresses)), ""
+    return pyarrow.fs.PyFileSystem(_ConvertingHandler(storage, metadata.schema, addresses)), ""

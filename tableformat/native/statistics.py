@@ -37,7 +37,7 @@ def _column_record(
         nan_count = pc.sum(nans).as_py() or 0
         if nan_count:
             values = values.filter(pc.invert(nans))
-    low = high = pa.scalar(None, values.type)
+    low = high = pa.nulls(1, values.type)[0]
     exact = True
     if is_orderable(leaf.type) and null_count < table.num_rows:
         ends = pc.min_max(values)
