@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, monotonic, transform_array
@@ -52,7 +54,8 @@ def list_blocks(storage: Storage, snapshot: Snapshot, limit: int | None) -> list
 def column_bounds(metadata: BlockMetadata, sort: Sort, rows: np.ndarray) -> list[Bounds]:
     """Return what column statistics say of the least and greatest key of some blocks, term by term; None is unknown.
 
-    A transform that keeps order turns bounds into bounds; a bucket does not.
+    A transform that keeps order turns bounds into bounds; a bucket does not. Column statistics leave out nulls and NaN,
+    which have their place in key order: where there may be any, they are the bound on their side.
     """
     chosen = pa.array(rows)
     lows, highs = [], []
@@ -66,8 +69,14 @@ def column_bounds(metadata: BlockMetadata, sort: Sort, rows: np.ndarray) -> list
         ends = [bound.take(chosen) for bound in (statistics.min, statistics.max)]
         if term.transform != "identity":
             ends = [transform_array(term, bound, leaf.type) for bound in ends]
-        values = [[python_value(value) for value in bound] for bound in ends]
-        low, high = values[::-1] if term.descending else values
-        lows.append(low)
-        highs.append(high)
+        if statistics.nan_count is not None:
+            nan = pa.scalar(math.nan, ends[1].type)
+            ends[1] = pc.if_else(pa.array(statistics.nan_count[rows] != 0), nan, ends[1])
+        if term.descending:
+            ends.reverse()
+        nulls = pa.array(statistics.null_count[rows] != 0)
+        side = 0 if term.nulls_first else 1
+        ends[side] = pc.if_else(nulls, pa.scalar(None, ends[side].type), ends[side])
+        lows.append([python_value(value) for value in ends[0]])
+        highs.append([python_value(value) for value in ends[1]])
     return list(zip(zip(*lows, strict=True), zip(*highs, strict=True), strict=True))
