@@ -15,11 +15,12 @@ import pyarrow as pa
 from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
+    InvalidSchemaError,
     SnapshotNotFoundError,
 )
 from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary
+from tblctl.tableformat.model.snapshot import ROLLBACK, ColumnBounds, SegmentRef, Snapshot, Summary
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import value_to_json, values_from_json
 
@@ -74,22 +75,42 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     kind = statistic_type(after.type)
     if kind == statistic_type(before.type):
         return bounds
-    values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type)).cast(kind)
+    try:
+        values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type)).cast(kind)
+    except pa.ArrowInvalid as error:
+        msg = f"column {before.name} cannot be widened to {after.type}: it has values beyond it ({error})"
+        raise InvalidSchemaError(msg, column=before.name) from error
     return ColumnBounds(
         min=value_to_json(values[0]), max=value_to_json(values[1]), null_count=bounds.null_count
     )
 
 
 def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
-    """Return the head with the cluster key `terms`. A definition that the table had before keeps its id."""
+    """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
+
+    Not where a column of it was ever widened: keys of the old and the new type cannot stand in one column of a segment,
+    and a bucket of a date is another than that of the same moment.
+    """
     parsed = parse_terms(terms, head.schema)
     if not parsed:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
         raise InvalidKeyError(msg)
-    same = [sort for sort in head.sorts.values() if sort.kind == "linear" and sort.terms == parsed]
+    same = [
+        sort
+        for sort in head.sorts.values()
+        if sort.kind == "linear" and sort.terms == parsed and not _was_widened(head, sort)
+    ]
     sort = same[0] if same else Sort(id=max(head.sorts, default=0) + 1, terms=parsed)
     changed = dataclasses.replace(head, sorts={**head.sorts, sort.id: sort}, cluster_key_id=sort.id)
     return summarised(changed, "alter", {"cluster_by": [term_to_text(term, head.schema) for term in parsed]})
+
+
+def _was_widened(head: Snapshot, sort: Sort) -> bool:
+    return any(
+        len({leaf.type for schema in head.schemas.values() if (leaf := schema.leaf_by_id(term.column_id))})
+        > 1
+        for term in sort.terms
+    )
 
 
 def drop_key(head: Snapshot) -> Snapshot:

@@ -275,10 +275,18 @@ def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bo
 
 
 def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
-    """Return the sort whose order the rows of `block` are in; None if it has none, or lost a column of it."""
+    """Return the sort whose order the rows of `block` are in; None if it has none.
+
+    Nor if a column of it was dropped since, or widened: keys of both types cannot stand in one column of a segment.
+    """
     sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
-    if sort is None or any(snapshot.schema.leaf_by_id(term.column_id) is None for term in sort.terms):
+    if sort is None:
         return None
+    for term in sort.terms:
+        then = snapshot.schemas[block.schema_id].leaf_by_id(term.column_id)
+        now = snapshot.schema.leaf_by_id(term.column_id)
+        if then is None or now is None or then.type != now.type:
+            return None
     return sort
 
 
