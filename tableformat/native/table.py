@@ -237,5 +237,13 @@ def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scal
         if len(leaf.path) > 1:
             msg = f"column {name!r} is a field of a struct; an update sets whole columns"
             raise InvalidSchemaError(msg, column=name)
-        found[name] = column_value(leaf, value).cast(schema.written.field(leaf.path[0]).type)
+        found[name] = _in_type(column_value(leaf, value), schema.written.field(leaf.path[0]).type)
     return found
+
+
+def _in_type(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    if not pa.types.is_dictionary(kind):
+        return value.cast(kind)
+    # pyarrow 26 casts to dictionaries of text only
+    values = pa.array([value.cast(kind.value_type)], kind.value_type)
+    return values.dictionary_encode().cast(kind)[0]
