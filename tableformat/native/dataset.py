@@ -45,7 +45,7 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     schema_ids = metadata.values("schema_id").to_numpy()
     guarantees = _guarantees(metadata, leaves)
     by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
-    direct = np.array([by_name[key] for key in schema_ids.tolist()], dtype=bool)
+    direct = np.array([by_name.get(key, False) for key in schema_ids.tolist()], dtype=bool)
     children = [
         _fragments(storage, metadata, np.flatnonzero(chosen), guarantees, converted=converted)
         for converted, chosen in ((False, direct), (True, ~direct))

@@ -280,10 +280,11 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     Nor if a column of it was dropped since, or widened: keys of both types cannot stand in one column of a segment.
     """
     sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
-    if sort is None:
+    written = snapshot.schemas.get(block.schema_id)
+    if sort is None or written is None:
         return None
     for term in sort.terms:
-        then = snapshot.schemas[block.schema_id].leaf_by_id(term.column_id)
+        then = written.leaf_by_id(term.column_id)
         now = snapshot.schema.leaf_by_id(term.column_id)
         if then is None or now is None or then.type != now.type:
             return None
