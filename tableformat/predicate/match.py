@@ -281,10 +281,11 @@ def _lower_bound(values: pa.Array, needles: Bound) -> npt.NDArray[np.int64]:
     if pat.is_decimal(values.type):  # search_sorted has no kernel for decimals: sort both together instead
         needles = needles.combine_chunks() if isinstance(needles, pa.ChunkedArray) else needles
         both = pa.concat_arrays([needles, values])  # the sort is stable: equal needles stay in front
-        order = pc.sort_indices(both, null_placement="at_start").to_numpy()
+        order = pc.sort_indices(both).to_numpy()
         is_needle = order < len(needles)
         index = np.zeros(len(needles), np.int64)
         index[order[is_needle]] = np.cumsum(~is_needle)[is_needle]
+        index[_known(pc.is_null(needles))] = 0
         return index
     if pat.is_fixed_size_binary(values.type):
         values, needles = values.cast(pa.binary()), needles.cast(pa.binary())
