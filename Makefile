@@ -2,7 +2,8 @@
 #   make demo      a table through its life, on real TPC-H rows
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make lint      ruff, and mypy --strict over the package as it is installed
-#   make bench     the benchmarks; results as text in benchmarks/results/
+#   make bench     all benchmarks; results as text in benchmarks/results/
+#   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
 PYTHON ?= python3
@@ -23,7 +24,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo test lint format bench wheel check-wheel minio constraints clean
+.PHONY: demo test lint format bench bench-a wheel check-wheel minio constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -48,8 +49,10 @@ format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
 
-bench: $(VENV)/.installed
-	$(VENV)/bin/python -m benchmarks
+bench: bench-a
+
+bench-a: $(VENV)/.installed
+	$(VENV)/bin/python -m benchmarks append scan metadata startup
 
 wheel: dist/.built
 

@@ -1,0 +1,24 @@
+"""`python -m benchmarks [SUBJECT ..]`: every subject, each in a process of its own, so that none warms up the next."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SUBJECTS = ("append", "scan", "metadata", "startup")
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    options = [word for word in words if word.startswith("-")]
+    failed = 0
+    for subject in [word for word in words if word not in options] or SUBJECTS:
+        failed |= subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{subject}", *options], check=False
+        ).returncode
+        print()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

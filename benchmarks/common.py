@@ -1,0 +1,211 @@
+"""What all benchmarks share: runs in pairs, medians, ratios, and results as text.
+
+A subject is a module with `measure(report, tiny)`. It times ours and a baseline in turn (A B A B ..) in one run and
+quotes the median of the ratios, pair by pair: other work on the machine and its changing clock hit both sides alike.
+Absolute times only hold for the machine in the result's second line.
+
+    python -m benchmarks.append            the whole subject; writes benchmarks/results/append.txt
+    python -m benchmarks.append --tiny     seconds, small data, writes nothing: tests run it so that it cannot rot
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+DATA = ROOT / "build" / "benchmarks"  # not in version control
+
+Timed = Callable[[], float]
+"""Does the work once and returns its seconds; what it prepares and cleans up is not counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Seconds of two cases that were run in turn."""
+
+    ours: tuple[float, ...]
+    baseline: tuple[float, ...]
+
+    @property
+    def speed(self) -> float:
+        """How fast ours is as a share of the baseline's speed: the median over the pairs."""
+        return statistics.median(b / a for a, b in zip(self.ours, self.baseline, strict=True))
+
+    @property
+    def cost(self) -> float:
+        """How long ours takes as a multiple of the baseline: the median over the pairs."""
+        return statistics.median(a / b for a, b in zip(self.ours, self.baseline, strict=True))
+
+    @property
+    def excess_seconds(self) -> float:
+        """How much longer ours takes: the median over the pairs."""
+        return statistics.median(a - b for a, b in zip(self.ours, self.baseline, strict=True))
+
+
+def in_turn(cases: Sequence[Timed], *, runs: int) -> list[tuple[float, ...]]:
+    """Return the seconds of `runs` rounds in which every case has its turn, after one round that is not counted."""
+    rounds: list[list[float]] = []
+    for _ in range(runs + 1):
+        rounds.append([])
+        for case in cases:
+            gc.collect()
+            rounds[-1].append(case())
+    return list(zip(*rounds[1:], strict=True))
+
+
+def timed(work: Callable[[], object]) -> Timed:
+    """Make a case of a function: its whole run counts, not the freeing of what it returns."""
+
+    def run() -> float:
+        started = time.perf_counter()
+        result = work()
+        seconds = time.perf_counter() - started
+        del result
+        return seconds
+
+    return run
+
+
+class Command:
+    """A case that is a command, as a whole process; its output is read and thrown away.
+
+    `cpu_seconds` has the processor time of every run: that holds on a busy machine too.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.cpu_seconds: list[float] = []
+
+    def __call__(self) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        started = time.perf_counter()
+        done = subprocess.run(self.words, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - started
+        if done.returncode != 0:
+            msg = f"{' '.join(self.words)} ended with {done.returncode}: {done.stderr[-500:]}"
+            raise RuntimeError(msg)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+        return seconds
+
+
+@dataclass
+class Report:
+    """The text of one result, printed while it grows."""
+
+    subject: str
+    part: str = ""
+    lines: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+
+    def line(self, text: str = "") -> None:
+        self.lines.append(text.rstrip())
+        print(text.rstrip(), flush=True)
+
+    def begin(self, part: str) -> None:
+        """Begin a part of the result."""
+        self.part = part
+        self.line()
+        self.line(part)
+
+    def seconds(self, name: str, seconds: Sequence[float]) -> None:
+        """Write the median, least and most of some runs."""
+        low, middle, high = min(seconds), statistics.median(seconds), max(seconds)
+        self.line(f"  {name:<44} {middle:9.3f} s   [{low:.3f} .. {high:.3f}]")
+
+    def figure(
+        self, name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None
+    ) -> None:
+        """Write a figure and, where it has a limit, whether it keeps it."""
+        verdict = ""
+        for word, limit, kept in (
+            ("at least", least, least is None or value >= least),
+            ("at most", most, most is None or value <= most),
+        ):
+            if limit is not None:
+                verdict = f"   {word} {limit:g} {unit}: {'met' if kept else 'MISSED'}"
+                if not kept:
+                    self.missed.append(f"{self.part}: {name}")
+        self.line(f"  {name:<44} {value:9.3f} {unit}{verdict}")
+
+    def pairs(self, name: str, pairs: Pairs, baseline: str) -> None:
+        """Write both sides of a comparison."""
+        self.seconds(name, pairs.ours)
+        self.seconds(baseline, pairs.baseline)
+
+
+def machine() -> str:
+    """Describe the machine and the libraries, without any name of the machine."""
+    import pyarrow
+
+    import tblctl
+
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{cpus} processors ({_processor()}), {memory_bytes / 2**30:.0f} GiB, {platform.system()}, "
+        f"Python {platform.python_version()}, pyarrow {pyarrow.__version__}, tblctl {tblctl.__version__}"
+    )
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give a folder that is gone afterwards, on the disk of the system's temporary files."""
+    with tempfile.TemporaryDirectory(prefix="tblctl-bench-") as folder:
+        yield Path(folder)
+
+
+def lineitem(scale: str) -> Path:
+    """Return TPC-H lineitem at a scale factor as one Parquet file; made by tpchgen-cli when first asked for."""
+    path = DATA / f"tpch-{scale}" / "lineitem.parquet"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            words = ["parquet", "-s", scale, "--tables=lineitem", f"--output-dir={folder}"]
+            subprocess.run([script("tpchgen-cli"), *words], check=True, capture_output=True)
+            (Path(folder) / path.name).rename(path)
+    return path
+
+
+def script(name: str) -> str:
+    """Return the path of a command that was installed with this interpreter."""
+    return str(Path(sys.executable).parent / name)
+
+
+def main(subject: str, measure: Callable[[Report, bool], None]) -> None:
+    """Measure a subject as the command line asks, and write down the result."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{subject}")
+    parser.add_argument("--tiny", action="store_true", help="small data, seconds, nothing written")
+    tiny = parser.parse_args().tiny
+    report = Report(subject=subject)
+    report.line(f"{subject}: made by `python -m benchmarks.{subject}{' --tiny' if tiny else ''}`")
+    report.line(machine())
+    measure(report, tiny)
+    report.line()
+    report.line(f"limits missed: {'; '.join(report.missed)}" if report.missed else "every limit met")
+    if not tiny:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{subject}.txt").write_text("\n".join(report.lines) + "\n")

@@ -1,0 +1,38 @@
+"""Every benchmark runs to its end on small data, so that none rots. What it measures there means nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.parametrize("subject", ["append", "scan", "metadata", "startup"])
+def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
+    results = ROOT / "benchmarks" / "results"
+    before = {path: path.stat().st_mtime_ns for path in results.glob("*")}
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{subject}", "--tiny"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{subject}: made by")
+    assert {path: path.stat().st_mtime_ns for path in results.glob("*")} == before
+
+
+def test_every_subject_is_run_by_make_bench_and_here():
+    from_files = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {
+        "__init__",
+        "__main__",
+        "common",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from benchmarks.__main__ import SUBJECTS; print(*SUBJECTS)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert set(done.stdout.split()) == from_files == {"append", "scan", "metadata", "startup"}
