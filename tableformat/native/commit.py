@@ -77,7 +77,7 @@ def publish(storage: Storage, env: Environment, propose: Propose, head: Snapshot
             commit_id=commit_id,
             timestamp_ms=max(env.now_ms(), head.timestamp_ms),
         )
-        _check_objects(storage, draft.objects)
+        _check_objects(storage, head, draft.objects)
         attempts += 1
         if create_snapshot(storage, env, snapshot):
             write_hint(storage, snapshot.sequence)
@@ -142,8 +142,13 @@ def _commit_id(data: bytes, sequence: int) -> str | None:
     return found.commit_id
 
 
-def _check_objects(storage: Storage, names: Iterable[str]) -> None:
-    missing = storage.missing(list(names))
+def _check_objects(storage: Storage, head: Snapshot, names: Iterable[str]) -> None:
+    """Refuse to publish what gc or a drop has meanwhile removed: a snapshot without its parent or its objects."""
+    parent = snapshot_path(head.sequence)
+    missing = storage.missing([parent, *names])
+    if parent in missing:
+        msg = f"{storage.url}: {parent} is gone: the table was dropped meanwhile. Nothing was committed"
+        raise ConflictError(msg, missing=(parent,))
     if missing:
         msg = (
             f"{storage.url}: {missing[0]} and {len(missing) - 1} more were removed before they could be published; gc "
