@@ -13,6 +13,12 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 
+RECLUSTER = "recluster"
+"""Operation that rewrites blocks but no rows: losing a race to it does not count against a writer."""
+
+ROLLBACK = "rollback"
+"""Operation that may bring back rows of long ago."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnBounds:

@@ -163,7 +163,7 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
     before, after = _paths(head), _paths(target)
     return summarised(
         restored,
-        "rollback",
+        ROLLBACK,
         {
             "to": target.sequence,
             "segments_removed": len(before - after),

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
-from tblctl.tableformat.native.commit import Published, publish, wait
+from tblctl.tableformat.native.commit import Draft, Propose, Published, publish, wait
 from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
 from tblctl.tableformat.native.head import load_head, load_version
 from tblctl.tableformat.native.segment_file import BlockRecord, segment_table
@@ -88,15 +88,17 @@ def _plan_and_publish(
 ) -> Published | None:
     """Plan and commit, again and again while other writers replace the blocks of the plan."""
     replans = 0
+    rollbacks = _Rollbacks(storage, planner, head)
     while True:
         edit = planner.plan(head)
         if edit.is_empty:
             return None
         applier = EditApplier(storage, env, edit, head)
         try:
-            published = publish(storage, env, applier.propose, head)
+            published = publish(storage, env, rollbacks.guard(applier.propose), head)
         except BlocksReplacedError as lost:
             newest = load_head(storage, head)
+            rollbacks.happened(newest)
             replans += _lost_to_a_writer(storage, head, newest)
             if replans > MOST_REPLANS:
                 msg = (
@@ -114,12 +116,62 @@ def _plan_and_publish(
         return published
 
 
+class _Rollbacks:
+    """Notices rollbacks by others while one operation is planned and committed.
+
+    Rows that others append count as added after this operation, but those that a rollback brings back were there
+    before it. And rows written in one schema cannot always be read in an older one.
+    """
+
+    def __init__(self, storage: Storage, planner: _Planner, base: Snapshot) -> None:
+        self._storage = storage
+        self._planner = planner
+        self._seen = base.sequence
+
+    def happened(self, head: Snapshot) -> bool:
+        """Tell whether there was one since the last call (at first: since the base).
+
+        Raises:
+            ConflictError: it changed the schema, and fresh rows are written already.
+        """
+        if head.sequence == self._seen:
+            return False
+        summaries = [head.summary, *_summaries(self._storage, range(self._seen + 1, head.sequence))]
+        self._seen = head.sequence
+        if not any(summary.operation == ROLLBACK for summary in summaries):
+            return False
+        if self._planner.fresh_schema_id not in {None, head.schema_id}:
+            msg = (
+                f"{self._storage.url} was rolled back to another schema while rows were written; nothing was "
+                "committed: write again"
+            )
+            raise ConflictError(msg)
+        return True
+
+    def guard(self, propose: Propose) -> Propose:
+        """Return `propose` for one plan: after a rollback it asks for another plan, if rows mattered to this one."""
+
+        def guarded(head: Snapshot) -> Draft | None:
+            if self.happened(head) and self._planner.reads_rows:
+                msg = f"{self._storage.url} was rolled back meanwhile"
+                raise BlocksReplacedError(msg, paths=())
+            return propose(head)
+
+        return guarded
+
+
 def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot) -> bool:
     """Tell whether anything but a recluster removed blocks after `base`."""
-    between = (
-        load_version(storage, sequence).summary for sequence in range(base.sequence + 1, head.sequence + 1)
+    return any(
+        summary.operation == ROLLBACK or (summary.blocks_removed and summary.operation != RECLUSTER)
+        for summary in _summaries(storage, range(base.sequence + 1, head.sequence + 1))
     )
-    return any(summary.blocks_removed and summary.operation != "recluster" for summary in between)
+
+
+def _summaries(storage: Storage, sequences: Iterable[int]) -> list[Summary]:
+    return in_parallel(
+        lambda sequence: load_version(storage, sequence).summary, sequences, threads=IO_THREADS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +199,7 @@ class _Planner:
         self._env = env
         self._write = write
         self._fresh: list[BlockRecord] | None = None
+        self.fresh_schema_id: int | None = None
         self._writers: list[BlockWriter] = []
         self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
         self._published: frozenset[str] = frozenset()
@@ -157,7 +210,7 @@ class _Planner:
         records = self._fresh_records(layout)
         removed: dict[str, set[str]] = {}
         copied_rows = 0
-        if self._write.everything or self._write.select is not None:
+        if self.reads_rows:
             for change in self._changes(head, layout):
                 removed.setdefault(change.segment, set()).add(change.path)
                 records = [*records, *change.replacement.records]
@@ -169,6 +222,11 @@ class _Planner:
             copied_rows=copied_rows,
             detail=dict(self._write.detail),
         )
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the plan depends on the rows in the table, as an append's does not."""
+        return self._write.everything or self._write.select is not None
 
     def note_published(self, edit: Edit) -> None:
         """Remember that the blocks of `edit` belong to the table now."""
@@ -194,6 +252,7 @@ class _Planner:
         if self._fresh is None:
             budget = write.memory_bytes or layout.options.memory_bytes
             stream = write.rows(layout.schema)
+            self.fresh_schema_id = layout.schema_id
             self._fresh = self._writer(layout).write_stream(
                 stream, memory_bytes=budget, progress=write.progress
             )

@@ -25,7 +25,6 @@ from tblctl.tableformat.native.names import segment_path
 from tblctl.tableformat.native.segment_file import concat_segments, encode_segment, read_segment, segment_ref
 from tblctl.tableformat.storage import Storage
 
-
 LOG = logging.getLogger("tblctl")
 
 
