@@ -21,13 +21,12 @@ from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
 from tblctl.tableformat.native.commit import Draft, publish
 from tblctl.tableformat.native.head import load_head, load_version
-from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, snapshot_path
+from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, is_leftover, snapshot_path
 from tblctl.tableformat.native.segment_file import read_segment
 from tblctl.tableformat.native.snapshot_file import encode_tombstone
 from tblctl.tableformat.storage import ObjectInfo, Storage
 
 _DELETE_BATCH = 1000
-_TEMPORARY = ".tmp-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +46,26 @@ def collect(
     less than `older_than_seconds` ago.
     """
     horizon = env.now() - older_than_seconds
-    if dry_run:
-        head = dataclasses.replace(head, retained_from=_retained_from(storage, head, keep, horizon))
-    else:
-        published = publish(storage, env, lambda newest: _expiry(storage, newest, keep, horizon), head)
-        head = published.snapshot if published else head
-    expired = _expired(storage, head)
+    named = _Named(storage)
+    # All that will stay is read before anything is changed: a damaged table is left as it is.
+    trial = dataclasses.replace(head, retained_from=_retained_from(storage, head, keep, horizon))
+    named.add_retained(trial)
+    expired = _expired(storage, trial)
     if not dry_run:
+        published = publish(storage, env, lambda newest: _expiry(storage, newest, keep, horizon), head)
+        head = published.snapshot if published else load_head(storage, head)
+        expired = [version for version in expired if not head.is_retained(version.sequence)]
+    # What exists is listed before what is named is read: an object published in between is then found named.
+    old = _old_objects(storage, horizon)
+    if not dry_run:
+        named.add_retained(load_head(storage, head))
         for (
             version
         ) in expired:  # oldest first; a name is never free again, so the tombstone takes the same one
             storage.write(snapshot_path(version.sequence), encode_tombstone(version.tombstone()))
-    # What exists is listed before what is named is read: an object published in between is then found named.
-    old = _old_objects(storage, horizon)
-    if not dry_run:
-        head = load_head(storage, head)
-    named = _named_objects(storage, head, without={version.sequence for version in expired})
     objects = sorted(
-        (item for item in old if item.name not in named), key=lambda item: (item.modified_seconds, item.name)
+        (item for item in old if item.name not in named.names),
+        key=lambda item: (item.modified_seconds, item.name),
     )
     if not dry_run:
         for start in range(0, len(objects), _DELETE_BATCH):
@@ -109,22 +110,36 @@ def _expired(storage: Storage, head: Snapshot) -> list[Snapshot]:
     return [version for version in versions if isinstance(version, Snapshot)]
 
 
-def _named_objects(storage: Storage, head: Snapshot, without: set[int]) -> set[str]:
-    """Return every segment and block that a snapshot still names."""
-    segments: dict[str, SegmentRef] = {segment.path: segment for segment in head.segments}
-    retained = [sequence for sequence in range(1, head.sequence) if head.is_retained(sequence)]
-    for version in in_parallel(
-        lambda sequence: load_version(storage, sequence), retained, threads=IO_THREADS
-    ):
-        if isinstance(version, Snapshot) and version.sequence not in without:
-            segments |= {segment.path: segment for segment in version.segments}
-    tables = in_parallel(
-        lambda ref: read_segment(storage, ref, ["path"]), segments.values(), threads=IO_THREADS
-    )
-    named = set(segments)
-    for table in tables:
-        named.update(table["path"].to_pylist())
-    return named
+class _Named:
+    """Collects the segments and blocks that retained snapshots name; every segment is read once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._segments: set[str] = set()
+        self.names: set[str] = set()
+
+    def add_retained(self, head: Snapshot) -> None:
+        """Add what `head`, and the snapshots that it retains, name.
+
+        Raises:
+            CorruptTableError: one of them, or a segment, cannot be read.
+        """
+        retained = [sequence for sequence in range(1, head.sequence) if head.is_retained(sequence)]
+        versions = in_parallel(
+            lambda sequence: load_version(self._storage, sequence), retained, threads=IO_THREADS
+        )
+        found: dict[str, SegmentRef] = {segment.path: segment for segment in head.segments}
+        for version in versions:
+            if isinstance(version, Snapshot):
+                found |= {segment.path: segment for segment in version.segments}
+        fresh = [segment for path, segment in found.items() if path not in self._segments]
+        tables = in_parallel(
+            lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
+        )
+        self._segments |= found.keys()
+        self.names |= found.keys()
+        for table in tables:
+            self.names.update(table["path"].to_pylist())
 
 
 def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
@@ -133,6 +148,6 @@ def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
     found += [
         item
         for item in storage.list(METADATA)
-        if item.name.rsplit("/", 1)[-1].startswith(_TEMPORARY) and not item.name.startswith(SEGMENTS)
+        if is_leftover(item.name) and not item.name.startswith(SEGMENTS)
     ]
     return [item for item in found if item.modified_seconds <= horizon]

@@ -25,6 +25,7 @@ SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
 RESERVED = ("metadata/plans/", "metadata/claims/")
 
+_TEMPORARY = ".tmp-"
 _ID = r"[0-9a-f]{32}"
 _BLOCK = re.compile(rf"data/{_ID}\.parquet")
 _SEGMENT = re.compile(rf"metadata/segments/{_ID}\.parquet")
@@ -44,6 +45,11 @@ def segment_path(segment_id: str) -> str:
 def snapshot_path(sequence: int) -> str:
     """Return the name of the snapshot `sequence`, which is at least 1."""
     return f"{SNAPSHOTS}{sequence:020d}.json"
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether an object is the unfinished metadata of a writer that was killed (local disk only)."""
+    return name.startswith(METADATA) and name.rpartition("/")[2].startswith(_TEMPORARY)
 
 
 def sequence_of(name: str) -> int | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
+    InvalidDataError,
     InvalidOptionError,
     InvalidSchemaError,
     TableExistsError,
@@ -26,6 +27,7 @@ from tblctl.tableformat.model.snapshot import Snapshot, Summary, Tombstone
 from tblctl.tableformat.native import alter
 from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
 from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
+from tblctl.tableformat.native.names import is_leftover
 from tblctl.tableformat.native.write import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -90,9 +92,15 @@ class NativeTable:
     def _check_free(self) -> None:
         if newest_listed(self.storage) is not None:
             raise TableExistsError(self._exists_message())
-        if not self.storage.is_empty():
+        if not self.storage.is_empty() and not self._only_leftovers():
             msg = f"{self.storage.url} is not empty; create tables in a place of their own"
             raise TableExistsError(msg)
+
+    def _only_leftovers(self) -> bool:
+        """Tell whether all that is there was left by a `create` that was killed."""
+        names = (item.name for item in self.storage.list())
+        first = next(names, None)
+        return first is not None and is_leftover(first) and all(map(is_leftover, names))
 
     def _exists_message(self) -> str:
         return f"there already is a table at {self.storage.url}; `tblctl drop` removes it"
@@ -224,9 +232,10 @@ def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scal
     """Return the new values of an update as scalars of their columns' read types.
 
     Raises:
-        InvalidSchemaError: a column that is unknown, or a part of one; a value that its column cannot hold.
+        InvalidSchemaError: a column that is unknown, or a part of one.
+        InvalidDataError: a value that its column cannot hold.
     """
-    from tblctl.tableformat.predicate.literals import column_value
+    from tblctl.tableformat.predicate.literals import LiteralError, column_value
 
     if not values:
         msg = "an update needs at least one column and its new value"
@@ -237,7 +246,11 @@ def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scal
         if len(leaf.path) > 1:
             msg = f"column {name!r} is a field of a struct; an update sets whole columns"
             raise InvalidSchemaError(msg, column=name)
-        found[name] = _in_type(column_value(leaf, value), schema.written.field(leaf.path[0]).type)
+        try:
+            scalar = column_value(leaf, value)
+        except LiteralError as error:
+            raise InvalidDataError(str(error), column=name) from error
+        found[name] = _in_type(scalar, schema.written.field(leaf.path[0]).type)
     return found
 
 
