@@ -54,4 +54,7 @@ class ScanReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return asdict(self) | {"columns": list(self.columns), "blocks": [asdict(block) for block in self.blocks]}
+        return asdict(self) | {
+            "columns": list(self.columns),
+            "blocks": [asdict(block) for block in self.blocks],
+        }

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.model.field_ids import field_id
 from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.native.names import checked_block_path
 from tblctl.tableformat.native.statistics import parquet_columns
-from tblctl.tableformat.predicate.match import NONE, ColumnStatistics, match
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
@@ -53,7 +54,7 @@ class BlockFile:
         except (ObjectNotFoundError, FileNotFoundError) as error:
             msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
             raise CorruptTableError(msg, name=path) from error
-        except (ValueError, OSError, pa.ArrowException) as error:
+        except ARROW_ERRORS as error:
             raise self._explained(error) from error
         if self.metadata.num_rows != address.row_count:
             msg = (
@@ -83,6 +84,8 @@ class BlockFile:
         every = list(range(self.metadata.num_row_groups))
         if condition is None or len(every) <= 1:
             return every
+        from tblctl.tableformat.predicate.match import match
+
         outcome = match(condition, RowGroupStatistics(self), schema).outcome
         return [group for group in every if outcome[group] != NONE]
 
@@ -96,7 +99,7 @@ class BlockFile:
                 list(groups), columns=projection.file_columns, use_threads=use_threads
             )
             return projection.apply(raw)
-        except (ValueError, OSError, pa.ArrowException) as error:
+        except ARROW_ERRORS as error:
             raise self._explained(error) from error
 
     def column_bytes(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[str, int]:
@@ -116,10 +119,7 @@ class BlockFile:
     def _explained(self, error: Exception) -> Exception:
         """Return the storage's error where the storage failed, else that the block is damaged."""
         path = self.address.path
-        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
-            return self._storage.explain(error, "read", path)
-        msg = f"{self._storage.url}: block {path} is damaged: {str(error)[:300]}"
-        return CorruptTableError(msg, name=path)
+        return read_error(self._storage, path, error)
 
 
 def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:

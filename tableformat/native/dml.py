@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +22,19 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary
+from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.commit import Draft, Propose, Published, publish, wait
 from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
 from tblctl.tableformat.native.head import load_head, load_version
+from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import BlockRecord, segment_table
 from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
 
 MOST_REPLANS = 20
 """How often an edit is planned again because another writer replaced its blocks; losses to a recluster are free."""
@@ -56,7 +62,7 @@ class Write:
     """
 
     operation: str
-    select: Callable[[Snapshot], object] | None = None
+    select: Callable[[Snapshot], BooleanExpression] | None = None
     everything: bool = False
     assign: Callable[[Schema], Mapping[str, pa.Scalar]] | None = None
     rows: Rows | None = None
@@ -260,11 +266,8 @@ class _Planner:
 
     def _changes(self, head: Snapshot, layout: Layout) -> list[_Change]:
         """Return what the operation does to the blocks of `head`, with their replacements written."""
-        from tblctl.tableformat.native.scan import select_blocks
-        from tblctl.tableformat.predicate.match import ALL
-
         condition = None if self._write.everything or self._write.select is None else self._write.select(head)
-        selection = select_blocks(self._storage, head, condition)  # type: ignore[arg-type]
+        selection = select_blocks(self._storage, head, condition)
         metadata = selection.metadata
         dropped = (selection.outcome == ALL) & (self._write.assign is None)
         gone = selection.rows[dropped]
@@ -284,7 +287,7 @@ class _Planner:
         return changes
 
     def _rewrite_all(
-        self, blocks: Sequence[Block], head: Snapshot, layout: Layout, condition: object
+        self, blocks: Sequence[Block], head: Snapshot, layout: Layout, condition: BooleanExpression | None
     ) -> list[_Replacement | None]:
         """Return for each block what replaces it; None if no row of it is concerned."""
         largest = max((block.decoded_bytes for block in blocks), default=1)
@@ -305,7 +308,7 @@ class _Planner:
         return in_parallel(work, blocks, threads=threads)
 
     def _rewrite(
-        self, block: Block, head: Snapshot, writer: BlockWriter, condition: object
+        self, block: Block, head: Snapshot, writer: BlockWriter, condition: BooleanExpression | None
     ) -> _Replacement | None:
         rows, mask = _rows_and_mask(self._storage, block, head.schema, condition)
         concerned = int(mask.sum())
@@ -361,18 +364,17 @@ def read_block(
 
 
 def _rows_and_mask(
-    storage: Storage, block: Block, schema: Schema, condition: object
+    storage: Storage, block: Block, schema: Schema, condition: BooleanExpression | None
 ) -> tuple[pa.Table, np.ndarray]:
     """Return all rows of a block, and which satisfy the condition; not those for which it is NULL."""
     if condition is None:
         rows = read_block(storage, block, schema)
         return rows, np.ones(rows.num_rows, dtype=bool)
-    from tblctl.tableformat.predicate.rows import filter_table, needed_columns
 
     names = list(schema.names)
-    nested = [name for name in needed_columns(condition, schema) if name not in names]
+    nested = [name for name in condition_columns(condition, schema) if name not in names]
     rows = read_block(storage, block, schema, [*names, *nested])
-    mask = pc.fill_null(filter_table(rows, condition, schema), False)  # noqa: FBT003
+    mask = pc.fill_null(rows_satisfying(rows, condition, schema), False)  # noqa: FBT003
     return rows.select(names), np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
 
 

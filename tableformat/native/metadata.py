@@ -13,10 +13,10 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
+from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
 from tblctl.tableformat.native.segment_file import blocks_of, read_segment, statistic_names
-from tblctl.tableformat.predicate.match import ColumnStatistics
 from tblctl.tableformat.storage import Storage
 
 

@@ -18,10 +18,9 @@ from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.statistics import ALL, NONE, SOME
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.metadata import BlockMetadata, SegmentSummaries
-from tblctl.tableformat.predicate.match import ALL, NONE, SOME, match
-from tblctl.tableformat.predicate.rows import filter_table, needed_columns
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
@@ -71,17 +70,11 @@ class Selection:
 
 def select_blocks(storage: Storage, snapshot: Snapshot, condition: BooleanExpression | None) -> Selection:
     """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None)."""
-    segments = snapshot.segments
-    if condition is not None and segments:
-        summaries = match(condition, SegmentSummaries(segments), snapshot.schema).outcome
-        segments = tuple(segment for segment, seen in zip(segments, summaries, strict=True) if seen != NONE)
-    metadata = BlockMetadata(storage, segments, snapshot.schema)
     if condition is None:
+        metadata = BlockMetadata(storage, snapshot.segments, snapshot.schema)
         outcome = np.full(len(metadata), ALL, dtype=np.int8)
     else:
-        names = needed_columns(condition, snapshot.schema)
-        metadata.fetch_statistics([snapshot.schema.leaf(name) for name in names])
-        outcome = match(condition, metadata, snapshot.schema).outcome
+        metadata, outcome = _match_all(storage, snapshot, condition)
     rows = np.flatnonzero(outcome != NONE)
     return Selection(
         metadata=metadata,
@@ -91,6 +84,40 @@ def select_blocks(storage: Storage, snapshot: Snapshot, condition: BooleanExpres
         blocks_total=snapshot.block_count,
         blocks_pruned=snapshot.block_count - len(rows),
     )
+
+
+def _match_all(
+    storage: Storage, snapshot: Snapshot, condition: BooleanExpression
+) -> tuple[BlockMetadata, np.ndarray]:
+    """Return the metadata of the segments that may hold matching rows, and the outcome of every block in them."""
+    from tblctl.tableformat.predicate.match import (
+        match,  # conditions need PyIceberg: 0.3 s that other scans save
+    )
+
+    schema = snapshot.schema
+    segments = snapshot.segments
+    if segments:
+        seen = match(condition, SegmentSummaries(segments), schema).outcome
+        segments = tuple(segment for segment, some in zip(segments, seen != NONE, strict=True) if some)
+    metadata = BlockMetadata(storage, segments, schema)
+    metadata.fetch_statistics([schema.leaf(name) for name in condition_columns(condition, schema)])
+    return metadata, match(condition, metadata, schema).outcome
+
+
+def condition_columns(condition: BooleanExpression | None, schema: Schema) -> tuple[str, ...]:
+    """Return the names of the leaves that a condition looks at."""
+    if condition is None:
+        return ()
+    from tblctl.tableformat.predicate.rows import needed_columns
+
+    return needed_columns(condition, schema)
+
+
+def rows_satisfying(table: pa.Table, condition: BooleanExpression, schema: Schema) -> pa.BooleanArray:
+    """Return for every row whether the condition is true, false or NULL; nested leaves are columns named `a.b`."""
+    from tblctl.tableformat.predicate.rows import filter_table
+
+    return filter_table(table, condition, schema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +218,7 @@ class Scanner:
         condition = self.request.condition if outcome == SOME else None
         schema = self.snapshot.schema
         wanted = list(self.columns)
-        if condition is not None:
-            wanted += [name for name in needed_columns(condition, schema) if name not in wanted]
+        wanted += [name for name in condition_columns(condition, schema) if name not in wanted]
         with BlockFile(self._storage, address) as file:
             projection = Projection.plan(file.schema, schema, wanted)
             groups = file.row_groups(condition, schema)
@@ -201,7 +227,7 @@ class Scanner:
             table = file.read(groups, projection, use_threads=tally is None and self._storage.is_local)
             rows_read = table.num_rows
             if condition is not None:
-                table = table.filter(filter_table(table, condition, schema)).select(list(self.columns))
+                table = table.filter(rows_satisfying(table, condition, schema)).select(list(self.columns))
             if tally:
                 cpu_seconds = env.cpu() - cpu
                 tally.blocks.append(
@@ -252,8 +278,7 @@ def explained(scanner: Scanner) -> Explained:
     """Return what a scan would read, from metadata alone."""
     schema = scanner.snapshot.schema
     selection = scanner.selection
-    condition = scanner.request.condition
-    names = [*scanner.columns, *(needed_columns(condition, schema) if condition is not None else ())]
+    names = [*scanner.columns, *condition_columns(scanner.request.condition, schema)]
     sizes = [f"column_{leaf.id}_compressed_bytes" for leaf in leaves_under(schema, names)]
     selection.metadata.fetch(sizes)
     return Explained(

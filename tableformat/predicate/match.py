@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import ALL, NONE, SOME, BlockStatistics, Bound, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.predicate.resolve import (
     AllOf,
@@ -34,40 +35,11 @@ from tblctl.tableformat.predicate.resolve import (
     tests_of,
 )
 
-NONE, SOME, ALL = 0, 1, 2  # values of `Match.outcome`
-
 _TRUE, _FALSE, _NULL = 1, 2, 4  # the bits of a set of outcomes
 
 Bools = npt.NDArray[np.bool_]
 Sets = npt.NDArray[np.uint8]
 Outcomes = npt.NDArray[np.int8]
-Bound: TypeAlias = Any  # pa.Array or pa.ChunkedArray; pyarrow is not typed
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ColumnStatistics:
-    """What is known of one column in each of n blocks.
-
-    `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN, possibly wider than
-    the truth; null means unknown on that side. `null_count` and `nan_count` are exact, -1 where unknown; `nan_count` is
-    None where the type has no NaN.
-    """
-
-    min: Bound
-    max: Bound
-    null_count: npt.NDArray[np.int64]
-    nan_count: npt.NDArray[np.int64] | None = None
-
-
-class BlockStatistics(Protocol):
-    """Statistics of n blocks (or segments, or row groups), all arrays of length n."""
-
-    @property
-    def row_count(self) -> npt.NDArray[np.int64]:
-        """Rows of each block."""
-
-    def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column, None when nothing is known of it in any block."""
 
 
 class TermMatch(NamedTuple):

@@ -1,0 +1,42 @@
+"""What is known of many blocks (or segments, or row groups) at once, and what a condition makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tblctl.tableformat.model.schema import Leaf
+
+NONE, SOME, ALL = 0, 1, 2
+"""How many rows of a block satisfy a condition, as far as statistics tell; NONE and ALL are sure."""
+
+Bound: TypeAlias = Any  # pa.Array or pa.ChunkedArray; pyarrow is not typed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnStatistics:
+    """What is known of one column in each of n blocks.
+
+    `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN, possibly wider than
+    the truth; null means unknown on that side. `null_count` and `nan_count` are exact, -1 where unknown; `nan_count` is
+    None where the type has no NaN.
+    """
+
+    min: Bound
+    max: Bound
+    null_count: npt.NDArray[np.int64]
+    nan_count: npt.NDArray[np.int64] | None = None
+
+
+class BlockStatistics(Protocol):
+    """Statistics of n blocks (or segments, or row groups), all arrays of length n."""
+
+    @property
+    def row_count(self) -> npt.NDArray[np.int64]:
+        """Rows of each block."""
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return the statistics of one column, None when nothing is known of it in any block."""
