@@ -1,1 +1,1 @@
-"""Metrics (from part C): depth and overlap of blocks, clustering information, an incremental index. No I/O."""
+"""Metrics: overlap and depth of blocks, clustering information. Numbers in, numbers out: no keys, no storage."""
