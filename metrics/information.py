@@ -1,0 +1,215 @@
+"""How well a table is clustered, in figures: what `info` reports.
+
+Pure: arrays of block metadata in, one frozen value out. Figures as Databend's `clustering_information` and Snowflake's
+`SYSTEM$CLUSTERING_INFORMATION` define them (closed intervals; see intervals.py), with percentiles and levels added.
+
+A level's figures are those of its blocks alone, as if the table had no others: reclustering looks at one level at a
+time. So overlaps and depths of the levels do not add up to the table's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tblctl.metrics.intervals import Integers, overlaps_and_depths, rounded_mean
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+EXACT_BUCKETS = 16
+"""Depths up to this have a bucket of their own in the histogram; above it buckets end at powers of two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthFigures:
+    """Nearest-rank percentiles of block depth; 0 where there are no blocks.
+
+    The p-th is the depth of block number ceil(p / 100 x blocks), counted from 1 in order of depth: always the depth of
+    a block, never between two.
+    """
+
+    p50: int
+    p95: int
+    p99: int
+    max: int
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the figures as JSON values."""
+        return {"p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteringFigures:
+    """The figures of a table, or of one of its levels. Zeros where there are no blocks, never NaN.
+
+    Attributes:
+        total_block_count: all blocks, those of the next three counts included.
+        constant_block_count: those of one key.
+        unclustered_block_count: those not sorted by the key in question; in no average, bucket or percentile, and at
+            no level (a block's level holds for its own sort), so always 0 for a level.
+        unknown_block_count: those whose bounds are missing; in no average, bucket or percentile.
+        average_overlaps, average_depth: over the other blocks, to four decimals, half up.
+        block_depth_histogram: label and blocks for every bucket that holds any, in order. The label is the largest
+            depth in the bucket, in at least five digits.
+        depth: percentiles.
+        rows, bytes: of all blocks counted in `total_block_count`.
+    """
+
+    total_block_count: int
+    constant_block_count: int
+    unclustered_block_count: int
+    unknown_block_count: int
+    average_overlaps: float
+    average_depth: float
+    block_depth_histogram: tuple[tuple[str, int], ...]
+    depth: DepthFigures
+    rows: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        measured = self.total_block_count - self.unclustered_block_count - self.unknown_block_count
+        counted = sum(count for _, count in self.block_depth_histogram)
+        if counted != measured or not 0 <= self.constant_block_count <= measured:
+            msg = (
+                f"{measured} blocks were measured, but the histogram counts {counted} and "
+                f"{self.constant_block_count} are constant"
+            )
+            raise ValueError(msg)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
+        return {
+            "total_block_count": self.total_block_count,
+            "constant_block_count": self.constant_block_count,
+            "unclustered_block_count": self.unclustered_block_count,
+            "unknown_block_count": self.unknown_block_count,
+            "average_overlaps": self.average_overlaps,
+            "average_depth": self.average_depth,
+            "block_depth_histogram": dict(self.block_depth_histogram),
+            "depth": self.depth.to_dict(),
+            "rows": self.rows,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteringInfo(ClusteringFigures):
+    """How well a table is clustered by `cluster_by_keys`.
+
+    Attributes:
+        cluster_by_keys: the terms that ranges are measured by, as text.
+        levels: every level that has blocks, ascending, with its figures.
+    """
+
+    cluster_by_keys: tuple[str, ...]
+    levels: tuple[tuple[int, ClusteringFigures], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `info --json` prints."""
+        figures = super().to_dict()
+        totals = {name: figures.pop(name) for name in ("rows", "bytes")}
+        levels = {str(level): found.to_dict() for level, found in self.levels}
+        return {"cluster_by_keys": list(self.cluster_by_keys), **figures, "levels": levels, **totals}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockArrays:
+    """What figures are made of: one entry a block in every array.
+
+    Attributes:
+        low, high: ranks of its bounds, closed; without meaning where it is unclustered or unknown.
+        level: how often its rows were clustered, -1 for constant and full; without meaning where it is unclustered.
+        row_count, size_bytes: of its file.
+        constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
+        unclustered: it is not sorted by the key in question.
+        unknown: one of its bounds is missing. A block that is unclustered too counts as that only.
+
+    Raises:
+        ValueError: the arrays differ in length.
+    """
+
+    low: Integers
+    high: Integers
+    level: npt.NDArray[np.signedinteger[Any]]
+    row_count: Integers
+    size_bytes: Integers
+    constant: Mask
+    unclustered: Mask
+    unknown: Mask
+
+    def __post_init__(self) -> None:
+        shapes = {name: array.shape for name, array in vars(self).items()}
+        if len(set(shapes.values())) > 1 or self.low.ndim != 1:
+            listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            msg = f"the arrays must be flat and of one length; their shapes are {listed}"
+            raise ValueError(msg)
+
+    def pick(self, blocks: Mask | Integers) -> BlockArrays:
+        """Return the arrays of some blocks, given by a mask or by their numbers."""
+        return BlockArrays(**{name: array[blocks] for name, array in vars(self).items()})
+
+
+def clustering_info(cluster_by_keys: Sequence[str], blocks: BlockArrays) -> ClusteringInfo:
+    """Measure a table. The cost is that of `overlaps_and_depths`, over all blocks and once more over each level.
+
+    Raises:
+        ValueError: a block that is neither unclustered nor unknown has its low above its high.
+    """
+    levels = []
+    leveled = np.flatnonzero(~blocks.unclustered)
+    order = leveled[np.argsort(blocks.level[leveled], kind="stable")]
+    numbers, begins = np.unique(blocks.level[order], return_index=True)
+    whole = _figures(blocks)
+    for number, members in zip(numbers.tolist(), np.split(order, begins[1:]), strict=False):
+        alone = members.size == blocks.low.size  # the usual young table: all is level 0
+        levels.append((int(number), whole if alone else _figures(blocks.pick(members))))
+    return ClusteringInfo(cluster_by_keys=tuple(cluster_by_keys), levels=tuple(levels), **vars(whole))
+
+
+def _figures(blocks: BlockArrays) -> ClusteringFigures:
+    unknown = blocks.unknown & ~blocks.unclustered
+    measured = ~(blocks.unclustered | unknown)
+    low, high = blocks.low, blocks.high
+    count = int(np.count_nonzero(measured))
+    if count < measured.size:
+        low, high = low[measured], high[measured]
+    overlap, depth = overlaps_and_depths(low, high)
+    blocks_of_depth = np.bincount(depth)
+    return ClusteringFigures(
+        total_block_count=measured.size,
+        constant_block_count=int(np.count_nonzero(blocks.constant & measured)),
+        unclustered_block_count=int(np.count_nonzero(blocks.unclustered)),
+        unknown_block_count=int(np.count_nonzero(unknown)),
+        average_overlaps=rounded_mean(int(overlap.sum()), count),
+        average_depth=rounded_mean(int(depth.sum()), count),
+        block_depth_histogram=_histogram(blocks_of_depth),
+        depth=_depth_figures(blocks_of_depth),
+        rows=int(blocks.row_count.sum()),
+        bytes=int(blocks.size_bytes.sum()),
+    )
+
+
+def _histogram(blocks_of_depth: Integers) -> tuple[tuple[str, int], ...]:
+    """Return label and blocks of every bucket that is not empty; `blocks_of_depth[d]` blocks have depth d."""
+    found = np.flatnonzero(blocks_of_depth)
+    power = np.left_shift(
+        1, np.frexp(np.maximum(found - 1, 0))[1].astype(np.int64)
+    )  # the next of two, or itself
+    labels, begins = np.unique(np.where(found <= EXACT_BUCKETS, found, power), return_index=True)
+    counts = np.add.reduceat(blocks_of_depth[found], begins) if found.size else begins
+    return tuple(
+        (f"{label:05d}", count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)
+    )
+
+
+def _depth_figures(blocks_of_depth: Integers) -> DepthFigures:
+    up_to = np.cumsum(blocks_of_depth)
+    count = int(up_to[-1]) if up_to.size else 0
+    if count == 0:
+        return DepthFigures(p50=0, p95=0, p99=0, max=0)
+    p50, p95, p99 = (int(np.searchsorted(up_to, -(-percent * count // 100))) for percent in (50, 95, 99))
+    return DepthFigures(p50=p50, p95=p95, p99=p99, max=blocks_of_depth.size - 1)
