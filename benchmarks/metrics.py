@@ -1,20 +1,19 @@
 """Overlap, depth and clustering information of 10^4 to 10^7 blocks: processor time and memory.
 
-Every case runs in a fresh process. Processor time, not wall time: the work is on one thread, and other work on the
-machine does not count then. Memory is the peak of resident memory beyond what was resident with the input made.
+Processor time, not wall time: the work is on one thread, and other work on the machine does not count then. Memory is
+what the work allocates at its peak, beyond its input (tracemalloc, which numpy reports to), in a run of its own.
 
-Layouts: `arrivals`, ranks spread evenly, each block over about 14 others (time-correlated data, 60 batches behind);
+Layouts: `arrivals`, ranks spread evenly, each block over about 14 others (keys that follow time);
 `random`, both ends anywhere (a table nobody clustered); `sparse`, as arrivals with gaps between ranks, so that they are
 sorted first. Levels: nine, blocks spread evenly over them.
 """
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
 import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -25,49 +24,41 @@ from tblctl.metrics.intervals import Integers, overlaps_and_depths, selection_de
 MILLION = 1_000_000
 SIZES = (10_000, 100_000, MILLION, 10 * MILLION)
 LAYOUTS = ("arrivals", "random", "sparse")
-FIGURES = ("overlaps and depths", "selection depths", "clustering_info")
-LIMIT_SECONDS, LIMIT_MIB = 1.0, 1024.0  # at a million blocks
-LARGEST_MIB = 8 * 1024.0  # at ten million
+LIMIT_SECONDS = 1.0  # at a million blocks
+LIMIT_MIB = {MILLION: 1024.0, 10 * MILLION: 8 * 1024.0}
 
 
 def measure(report: Report, tiny: bool) -> None:
     for layout in LAYOUTS:
         report.begin(f"{layout}: processor seconds of the fastest of 3 runs, and memory")
-        for figure in FIGURES:
-            for size in (1000,) if tiny else SIZES:
-                done = run_apart(layout, figure, size)
-                at_million = size == MILLION
-                name = f"{figure}, {size:,} blocks"
-                report.figure(name, done["seconds"], "s", most=LIMIT_SECONDS if at_million else None)
-                most = LIMIT_MIB if at_million else LARGEST_MIB if size > MILLION else None
-                report.figure("  memory beyond the input", done["mib"], "MiB", most=most)
+        for size in (1000,) if tiny else SIZES:
+            low, high = make_ranges(layout, size)
+            blocks = make_blocks(low, high)
+            figures: dict[str, Callable[[], object]] = {
+                "overlaps and depths": partial(overlaps_and_depths, low, high),
+                "selection depths": partial(selection_depths, low, high),
+                "clustering_info": partial(clustering_info, ("a",), blocks),
+            }
+            for name, work in figures.items():
+                seconds = min(processor_seconds(work) for _ in range(3))
+                most = LIMIT_SECONDS if size == MILLION else None
+                report.figure(f"{name}, {size:,} blocks", seconds, "s", most=most)
+                report.figure("  memory beyond the input", peak_mib(work), "MiB", most=LIMIT_MIB.get(size))
 
 
-def run_apart(layout: str, figure: str, size: int) -> dict[str, float]:
-    """Measure one case in a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.metrics", "case", layout, figure, str(size)]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+def processor_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
-def run_case(layout: str, figure: str, size: int) -> dict[str, float]:
-    low, high = make_ranges(layout, size)
-    blocks = make_blocks(low, high)
-    if figure == "overlaps and depths":
-        work = lambda: overlaps_and_depths(low, high)  # noqa: E731 - one of three, side by side
-    elif figure == "selection depths":
-        work = lambda: selection_depths(low, high)  # noqa: E731
-    else:
-        work = lambda: clustering_info(("a",), blocks)  # noqa: E731
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds = []
-    for _ in range(3):
-        started = time.process_time()
+def peak_mib(work: Callable[[], object]) -> float:
+    tracemalloc.start()
+    try:
         work()
-        seconds.append(time.process_time() - started)
-    mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": min(seconds), "mib": mib}
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def make_ranges(layout: str, size: int) -> tuple[Integers, Integers]:
@@ -96,7 +87,4 @@ def make_blocks(low: Integers, high: Integers) -> BlockArrays:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["case"]:
-        print(json.dumps(run_case(sys.argv[2], sys.argv[3], int(sys.argv[4]))))
-    else:
-        main("metrics", measure)
+    main("metrics", measure)
