@@ -24,7 +24,8 @@ from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
 from tblctl.tableformat.model.types import is_orderable, statistic_type
 from tblctl.tableformat.model.values import python_value, value_to_json
-from tblctl.tableformat.native.names import checked_block_path
+from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.native.names import are_block_paths, checked_block_path
 from tblctl.tableformat.storage import Storage
 
 BASE_COLUMNS = pa.schema(
@@ -44,6 +45,7 @@ BASE_COLUMNS = pa.schema(
 BOUNDED_COLUMNS = 32
 """A segment's summary bounds the cluster key's columns and others up to this many: it is read by every scan."""
 
+_COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
 _WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
 
 
@@ -166,6 +168,7 @@ def encode_segment(table: pa.Table) -> pa.Buffer:
         compression="zstd",
         compression_level=1,
         use_dictionary=["run_id"],
+        write_page_checksum=True,
         write_statistics=False,
         store_schema=False,
     )
@@ -222,21 +225,24 @@ def read_segment(storage: Storage, ref: SegmentRef, columns: Sequence[str] | Non
             size = source.size()
             if size != ref.size_bytes:
                 msg = f"{size} bytes, expected {ref.size_bytes}"
-                raise ValueError(msg)  # noqa: TRY301
-            file = pq.ParquetFile(source, pre_buffer=True)
+                raise ValueError(msg)
+            file = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
             if file.metadata.num_rows != ref.block_count:
                 msg = f"{file.metadata.num_rows} blocks, expected {ref.block_count}"
-                raise ValueError(msg)  # noqa: TRY301
+                raise ValueError(msg)
             present = file.schema_arrow.names
             wanted = present if columns is None else [name for name in columns if name in present]
             table = file.read(columns=wanted, use_threads=False)
         _check_base_columns(table, present)
+        _check_fact_types(table)
+        _check_sums(table, ref)
     except ObjectNotFoundError as error:
         msg = f"{ref.path} is missing; the snapshot that names it cannot be read"
         raise CorruptTableError(msg, name=ref.path) from error
-    except (ValueError, TypeError, OSError, KeyError, pa.ArrowException, MemoryError) as error:
-        msg = f"{ref.path} is damaged: {str(error)[:300]}"
-        raise CorruptTableError(msg, name=ref.path) from error
+    except CorruptTableError as error:
+        raise CorruptTableError(f"{ref.path}: {error}", name=ref.path) from error
+    except ARROW_ERRORS as error:
+        raise read_error(storage, ref.path, error) from error
     return table
 
 
@@ -258,6 +264,33 @@ def _check_base_columns(table: pa.Table, present: Sequence[str]) -> None:
         if name in table.column_names and pc.any(pc.less(table[name], 1)).as_py():
             msg = f"a block with {name} below 1"
             raise ValueError(msg)
+
+
+def _check_fact_types(table: pa.Table) -> None:
+    """Refuse statistics of a type that they never have; bounds are checked where the column's type is known."""
+    if len(set(table.column_names)) != table.num_columns:
+        msg = "two columns of one name"
+        raise ValueError(msg)
+    for item in table.schema:
+        if not item.name.startswith(("column_", "key_")):
+            continue
+        fact = item.name.split("_", 2)[-1]
+        expected = pa.bool_() if fact == "exact" else pa.int64() if fact in _COUNTS else item.type
+        if item.type != expected:
+            msg = f"column {item.name} is {item.type}, expected {expected}"
+            raise ValueError(msg)
+
+
+def _check_sums(table: pa.Table, ref: SegmentRef) -> None:
+    """Refuse what does not add up to the summary, and names that are no block's, which nobody may follow."""
+    for name, stated in (("row_count", ref.row_count), ("size_bytes", ref.data_bytes)):
+        if name in table.column_names and pc.sum(table[name]).as_py() != stated:
+            msg = f"its {name} adds up to {pc.sum(table[name])}, the snapshot says {stated}"
+            raise ValueError(msg)
+    if "path" in table.column_names:
+        valid = are_block_paths(table["path"])
+        if not pc.all(valid).as_py():
+            checked_block_path(table["path"].filter(pc.invert(valid))[0].as_py())
 
 
 def blocks_of(table: pa.Table) -> tuple[Block, ...]:

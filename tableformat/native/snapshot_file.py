@@ -6,6 +6,7 @@ docs/FORMAT.md describes the layout; this module is its only implementation.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -21,6 +22,9 @@ FORMAT_VERSION = 1
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this is taken for damaged (we write at most 10,000)."""
+
+MAX_TIMESTAMP_MS = 253_402_300_799_999
+"""The end of the year 9999."""
 
 _SNAPSHOT = "snapshot"
 _TOMBSTONE = "tombstone"
@@ -57,7 +61,7 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
     """
     name = snapshot_path(sequence)
     try:
-        document = json.loads(data)
+        document = json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
         if not isinstance(document, dict):
             msg = "not a JSON object"
             raise TypeError(msg)  # noqa: TRY301
@@ -80,12 +84,23 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
         KeyError,
         AttributeError,
         OverflowError,
+        NotImplementedError,
         RecursionError,
         TblctlError,
     ) as error:
         what = f"missing {error}" if isinstance(error, KeyError) else str(error)
         msg = f"{name} is damaged: {what[:300]}; restore it from a copy, or read an older snapshot"
         raise CorruptTableError(msg, name=name) from error
+
+
+def _refuse_number(text: str) -> float:
+    msg = f"{text} is no JSON"
+    raise ValueError(msg)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:
@@ -154,7 +169,7 @@ def _decode_head(document: Mapping[str, Any]) -> dict[str, Any]:
         "sequence": _count(document, "sequence", least=1),
         "commit_id": _text(document, "commit_id"),
         "table_id": _text(document, "table_id"),
-        "timestamp_ms": _count(document, "timestamp_ms"),
+        "timestamp_ms": _count(document, "timestamp_ms", most=MAX_TIMESTAMP_MS),
         "summary": Summary(
             operation=_text(summary, "operation"),
             detail=detail,
@@ -180,6 +195,12 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         tags={str(tag): _count(document["tags"], tag, least=1) for tag in document["tags"]},
         retained_from=_count(document, "retained_from", least=1),
     )
+    _check_snapshot(snapshot)
+    return snapshot
+
+
+def _check_snapshot(snapshot: Snapshot) -> None:
+    """Refuse a snapshot whose parts contradict each other."""
     paths = {segment.path for segment in snapshot.segments}
     if len(paths) != len(snapshot.segments):
         msg = "a segment is listed twice"
@@ -188,7 +209,13 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         if sort.id != key:
             msg = f"sort {key} says that its id is {sort.id}"
             raise ValueError(msg)
-    return snapshot
+    if max((snapshot.retained_from, *snapshot.tags.values())) > snapshot.sequence:
+        msg = f"retained_from {snapshot.retained_from} or a tag is above its own sequence"
+        raise ValueError(msg)
+    stated = snapshot.summary.rows, snapshot.summary.blocks, snapshot.summary.data_bytes
+    if stated != (snapshot.row_count, snapshot.block_count, snapshot.data_bytes):
+        msg = f"its summary says (rows, blocks, bytes) {stated}, its segments add up to something else"
+        raise ValueError(msg)
 
 
 def _decode_segment(item: Mapping[str, Any]) -> SegmentRef:
@@ -218,10 +245,10 @@ def _by_id(items: Mapping[str, Any], decode_item: Callable[[Any], _T]) -> dict[i
     return {int(key): decode_item(value) for key, value in items.items()}
 
 
-def _count(mapping: Mapping[str, Any], key: str, *, least: int = 0) -> int:
+def _count(mapping: Mapping[str, Any], key: str, *, least: int = 0, most: int = 2**63 - 1) -> int:
     value = mapping[key]
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
-        msg = f"{key} is {value!r:.80}, expected an integer of at least {least}"
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        msg = f"{key} is {value!r:.80}, expected an integer from {least} to {most}"
         raise ValueError(msg)
     return value
 

@@ -1,0 +1,25 @@
+"""Tell a storage that failed from an object that is damaged, when pyarrow could not read it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tblctl.tableformat.errors import CorruptTableError, TblctlError
+from tblctl.tableformat.storage import Storage
+
+ARROW_ERRORS = (ValueError, TypeError, KeyError, OSError, NotImplementedError, MemoryError, pa.ArrowException)
+"""What pyarrow raises for bytes that are not what they should be."""
+
+
+def read_error(storage: Storage, name: str, error: Exception) -> TblctlError:
+    """Return the storage's own error, or else that the object `name` is damaged.
+
+    Arrow reports a page that it cannot decode as a plain OSError without a number; those of files and servers have
+    one, are of a class of their own, or have a cause.
+    """
+    if isinstance(error, TblctlError):
+        return error
+    decoding = type(error) is OSError and error.errno is None and error.__cause__ is None
+    if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and not decoding:
+        return storage.explain(error, "read", name)
+    return CorruptTableError(f"{storage.url}: {name} is damaged: {str(error)[:300]}", name=name)
