@@ -30,7 +30,9 @@ def leaf_values(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
     """Return the column at `path`, through structs; null where a parent is null, in its statistic type."""
     values = table.column(path[0])
     for name in path[1:]:
-        values = pc.struct_field(values, name)
+        values = pc.struct_field(
+            values, [values.type.get_field_index(name)]
+        )  # (a name with a dot is a path there)
     return to_statistic(values)
 
 
