@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tblctl.tableformat.model.types import child_fields, map_children
-from tblctl.tableformat.reshape import Shape, plan_shape, reshape_column
+from tblctl.tableformat.reshape import Shape, fill_hidden, plan_shape, reshape_column
 
 
 def decoded_bytes(table: pa.Table) -> int:
@@ -40,6 +40,21 @@ def with_own_dictionaries(table: pa.Table, *, group_rows: int, share: float) -> 
     return table
 
 
+def without_nested_dictionaries(table: pa.Table) -> pa.Table:
+    """Return the table with plain values where dictionaries stand inside structs, lists or maps.
+
+    pyarrow 26 cannot read nested dictionaries from more than one row group ("Nested data conversions not implemented
+    for chunked array outputs").
+    """
+    for place, item in enumerate(table.schema):
+        if not pa.types.is_dictionary(item.type) and _has_dictionary(item.type):
+            plain = _without_dictionaries(item.type)
+            values = reshape_column(table.column(place), _shape(item.type, plain, item.name))
+            filled = pa.chunked_array([fill_hidden(chunk) for chunk in values.chunks], plain)
+            table = table.set_column(place, item.with_type(plain), filled)
+    return table
+
+
 def _encoded_anew(groups: Sequence[pa.ChunkedArray], item: pa.Field) -> pa.ChunkedArray:
     plain = _without_dictionaries(item.type)
     decode, encode = _shape(item.type, plain, item.name), _shape(plain, item.type, item.name)
@@ -47,7 +62,7 @@ def _encoded_anew(groups: Sequence[pa.ChunkedArray], item: pa.Field) -> pa.Chunk
     for group in groups:
         values = reshape_column(group, decode).combine_chunks()
         again = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-        chunks += reshape_column(again, encode).chunks
+        chunks += [fill_hidden(chunk) for chunk in reshape_column(again, encode).chunks]
     return pa.chunked_array(chunks, item.type)
 
 

@@ -23,7 +23,11 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.dictionaries import decoded_bytes, with_own_dictionaries
+from tblctl.tableformat.native.dictionaries import (
+    decoded_bytes,
+    with_own_dictionaries,
+    without_nested_dictionaries,
+)
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.native.segment_file import BlockRecord
@@ -220,7 +224,7 @@ def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
     """Return `rows` as a Parquet file. Decimals of up to 18 digits become integers, smaller and faster to read."""
     options = layout.options
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_arrays(rows.columns, schema=layout.schema.written)
+    table = without_nested_dictionaries(pa.Table.from_arrays(rows.columns, schema=layout.schema.written))
     pq.write_table(
         with_own_dictionaries(table, group_rows=options.row_group_rows, share=_DICTIONARY_SHARE),
         sink,
