@@ -38,7 +38,7 @@ class Scan:
     def to_arrow(self) -> pa.Table:
         """Return all rows as a pyarrow Table."""
         tables = list(self._scanner.tables())
-        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+        return pa.concat_tables(tables) if tables else pa.Table.from_batches([], self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame.

@@ -84,7 +84,18 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """Return a scalar as a Python value; nanoseconds, which Python's times lack, as ISO text where they matter."""
+    """Return a scalar as a Python value.
+
+    Nanoseconds, which Python's times lack, become ISO text where they matter; moments beyond Python's years 1 to 9999
+    become their count of the type's unit.
+    """
+    try:
+        return _python_value(value)
+    except (OverflowError, ValueError):
+        return value.value
+
+
+def _python_value(value: pa.Scalar) -> Any:
     kind = value.type
     if value.is_valid and getattr(kind, "unit", None) == "ns" and value.value % 1000:
         return value.cast(pa.string()).as_py()

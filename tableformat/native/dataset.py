@@ -39,6 +39,8 @@ from tblctl.tableformat.storage import Storage
 def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     """Return the rows of a snapshot as a dataset; nothing is read but metadata."""
     metadata = block_metadata(storage, snapshot)
+    if len(metadata) == 0:
+        return pads.dataset(pa.Table.from_batches([], snapshot.schema.read_schema))
     leaves = [leaf for leaf in snapshot.schema.leaves if _is_promised(leaf)]
     metadata.fetch(["path", "size_bytes", "row_count", "schema_id"])
     metadata.fetch_statistics(leaves)
@@ -51,13 +53,6 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
         for converted, chosen in ((False, direct), (True, ~direct))
         if chosen.any()
     ]
-    if not children:
-        return pads.dataset(
-            pa.table(
-                [pa.array([], field.type) for field in snapshot.schema.read_schema],
-                schema=snapshot.schema.read_schema,
-            )
-        )
     return children[0] if len(children) == 1 else pads.UnionDataset(snapshot.schema.read_schema, children)
 
 
