@@ -23,6 +23,8 @@ from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import ROLLBACK, ColumnBounds, SegmentRef, Snapshot, Summary
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import value_to_json, values_from_json
+from tblctl.tableformat.native.damage import damaged
+from tblctl.tableformat.native.names import SNAPSHOTS
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
 
@@ -76,7 +78,11 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     if kind == statistic_type(before.type):
         return bounds
     try:
-        values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type)).cast(kind)
+        values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type))
+    except ValueError as error:
+        raise damaged(f"{SNAPSHOTS} (the newest there): bounds of {before.name}", error) from error
+    try:
+        values = values.cast(kind)
     except pa.ArrowInvalid as error:
         msg = f"column {before.name} cannot be widened to {after.type}: it has values beyond it ({error})"
         raise InvalidSchemaError(msg, column=before.name) from error

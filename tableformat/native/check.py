@@ -72,7 +72,10 @@ def check_table(
             problems.append(table)
         else:
             tables[segment.path] = table
-            problems += _segment_problems(segment, table, version, sizes)
+            try:
+                problems += _segment_problems(segment, table, version, sizes)
+            except ARROW_ERRORS as error:
+                problems.append(str(damaged(segment.path, error)))
     for version in versions:
         problems += _snapshot_problems(version, tables)
     blocks = {path: row for table in tables.values() for path, row in _rows_by_path(table)}
@@ -195,6 +198,8 @@ def _deep_problems(
             found = list(_BlockCheck(head, *item).problems(storage))
         except TblctlError as error:
             found = [str(error)]
+        except ARROW_ERRORS as error:  # the segment's row does not even have what is compared
+            found = [str(damaged(f"what a segment says of {item[0]}", error))]
         done += 1
         if progress:
             progress(done, len(blocks), "blocks")

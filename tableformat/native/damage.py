@@ -22,4 +22,9 @@ def read_error(storage: Storage, name: str, error: Exception) -> TblctlError:
     decoding = type(error) is OSError and error.errno is None and error.__cause__ is None
     if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and not decoding:
         return storage.explain(error, "read", name)
-    return CorruptTableError(f"{storage.url}: {name} is damaged: {str(error)[:300]}", name=name)
+    return damaged(f"{storage.url}: {name}", error)
+
+
+def damaged(name: str, error: Exception) -> CorruptTableError:
+    """Return that the object `name` is damaged, as `error` shows."""
+    return CorruptTableError(f"{name} is damaged: {str(error)[:300]}", name=name)

@@ -20,6 +20,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError, TblctlError
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Summary
 from tblctl.tableformat.native.commit import Draft
+from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS, fold_plan
 from tblctl.tableformat.native.names import segment_path
 from tblctl.tableformat.native.segment_file import concat_segments, encode_segment, read_segment, segment_ref
@@ -203,11 +204,15 @@ class EditApplier:
             return pieces[0].ref
         key = (str(head.schema_id), str(head.cluster_key_id), *(piece.key for piece in pieces))
         if key not in self._written:
-            rows = concat_segments(self._rows_of(pieces), head.schema)
             path = segment_path(self._env.new_id())
-            data = encode_segment(rows)
+            try:
+                rows = concat_segments(self._rows_of(pieces), head.schema)
+                data = encode_segment(rows)
+                ref = segment_ref(rows, path, data.size, head.schema, head.sort)
+            except ARROW_ERRORS as error:
+                raise damaged(" or ".join(piece.key for piece in pieces), error) from error
             self._storage.write(path, data)
-            self._written[key] = segment_ref(rows, path, data.size, head.schema, head.sort)
+            self._written[key] = ref
         return self._written[key]
 
     def _rows_of(self, pieces: Iterable[_Piece]) -> list[pa.Table]:

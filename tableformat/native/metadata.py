@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
+from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.native.names import SNAPSHOTS
 from tblctl.tableformat.native.segment_file import blocks_of, read_segment, statistic_names
 from tblctl.tableformat.storage import Storage
 
@@ -38,9 +41,15 @@ class SegmentSummaries:
             return None
         kind = statistic_type(leaf.type)
         floats = pa.types.is_floating(kind)
+        try:
+            low = values_from_json([item.min if item else None for item in bounds], kind)
+            high = values_from_json([item.max if item else None for item in bounds], kind)
+        except ValueError as error:
+            places = f"{SNAPSHOTS} (the newest there): bounds of {leaf.name} in the summaries of its segments"
+            raise CorruptTableError(f"{places} are damaged: {error}", name=SNAPSHOTS) from error
         return ColumnStatistics(
-            min=values_from_json([item.min if item else None for item in bounds], kind),
-            max=values_from_json([item.max if item else None for item in bounds], kind),
+            min=low,
+            max=high,
             null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
             nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
         )
@@ -74,18 +83,28 @@ class BlockMetadata:
                     chunks.extend(table.column(name).chunks)
                 else:
                     chunks.append(pa.nulls(ref.block_count))
-            kinds = {chunk.type for chunk in chunks} - {pa.null()}
-            kind = kinds.pop() if len(kinds) == 1 else self._kind_of(name, kinds)
-            self._columns[name] = pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+            try:
+                kind = self._kind_of(name, {chunk.type for chunk in chunks} - {pa.null()})
+                self._columns[name] = pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+            except ARROW_ERRORS as error:
+                raise self._damaged(error) from error
+
+    @cached_property
+    def _kinds(self) -> dict[str, pa.DataType]:
+        """The types of the statistics of the columns that the table has now."""
+        return {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
 
     def _kind_of(self, name: str, kinds: set[pa.DataType]) -> pa.DataType:
-        """Return the type of a column that no segment has, or that several have in types of different width."""
-        for leaf in self.schema.leaves:
-            found = statistic_names(leaf).get(name)
-            if found is not None:
-                return found
+        """Return the type for a column of the metadata that segments have in the types `kinds`, or not at all."""
+        if name in self._kinds:
+            return self._kinds[name]
         fields = [pa.schema([(name, kind)]) for kind in kinds]
         return pa.unify_schemas(fields, promote_options="permissive").field(0).type if fields else pa.null()
+
+    def _damaged(self, error: Exception) -> CorruptTableError:
+        """Return that some segment is damaged, where only their columns put together show it."""
+        names = ", ".join(segment.path for segment in self.segments[:3])
+        return CorruptTableError(f"one of {names} .. is damaged: {str(error)[:300]}", name=names)
 
     def values(self, name: str) -> pa.Array:
         """Return one column of the metadata, a value a block, null where a segment does not have it."""
@@ -145,7 +164,10 @@ class BlockMetadata:
         )
         by_row: dict[int, Block] = {}
         for place, table in zip(wanted, tables, strict=True):
-            by_row |= dict(zip(rows[places == place].tolist(), blocks_of(table), strict=True))
+            try:
+                by_row |= dict(zip(rows[places == place].tolist(), blocks_of(table), strict=True))
+            except ARROW_ERRORS as error:
+                raise damaged(self.segments[place].path, error) from error
         found.extend(by_row[row] for row in rows.tolist())
         return tuple(found)
 

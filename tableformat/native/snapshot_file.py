@@ -76,7 +76,7 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
             msg = f"kind {kind!r}"
             raise ValueError(msg)  # noqa: TRY301
         return _decode_snapshot(document)
-    except (UnsupportedFormatError, CorruptTableError):
+    except UnsupportedFormatError:
         raise
     except (
         ValueError,
@@ -208,6 +208,10 @@ def _check_snapshot(snapshot: Snapshot) -> None:
     for key, sort in snapshot.sorts.items():
         if sort.id != key:
             msg = f"sort {key} says that its id is {sort.id}"
+            raise ValueError(msg)
+    for term in snapshot.sort.terms if snapshot.sort else ():
+        if snapshot.schema.leaf_by_id(term.column_id) is None:
+            msg = f"its cluster key needs column id {term.column_id}, which its schema does not have"
             raise ValueError(msg)
     if max((snapshot.retained_from, *snapshot.tags.values())) > snapshot.sequence:
         msg = f"retained_from {snapshot.retained_from} or a tag is above its own sequence"
