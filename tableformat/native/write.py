@@ -28,6 +28,7 @@ from tblctl.tableformat.native.dictionaries import (
     with_own_dictionaries,
     without_nested_dictionaries,
 )
+from tblctl.tableformat.native.encoding import dictionary_paths
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.native.segment_file import BlockRecord
@@ -225,9 +226,11 @@ def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
     options = layout.options
     sink = pa.BufferOutputStream()
     table = without_nested_dictionaries(pa.Table.from_arrays(rows.columns, schema=layout.schema.written))
+    table = with_own_dictionaries(table, group_rows=options.row_group_rows, share=_DICTIONARY_SHARE)
     pq.write_table(
-        with_own_dictionaries(table, group_rows=options.row_group_rows, share=_DICTIONARY_SHARE),
+        table,
         sink,
+        use_dictionary=dictionary_paths(table),
         row_group_size=options.row_group_rows,
         compression=options.compression,
         compression_level=options.compression_level,
