@@ -1,0 +1,283 @@
+"""A process that dies, or a storage that fails, at any storage call of any operation harms nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Faults, inject, kill_points
+from tables import (
+    SCHEMA,
+    Places,
+    State,
+    assert_sound,
+    ids_of,
+    named_objects,
+    objects_of,
+    places,
+    rows,
+    state_of,
+)
+
+import tblctl
+from tblctl.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from tblctl.tableformat.storage import Storage
+
+SMALL_BLOCKS = {"block_rows": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """An operation, and the table that it starts from."""
+
+    build: Callable[[str], None]
+    act: Callable[[str], Any]
+
+
+def _nothing(url: str) -> None:
+    pass
+
+
+def _table(url: str) -> None:
+    """Make a table of three blocks in two snapshots, on a clustered key."""
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options=SMALL_BLOCKS)
+    table.append(rows(*range(8)))
+    table.append(rows(20, 21, 22))
+
+
+def _long_table(url: str) -> None:
+    """Make a table with snapshots to expire, blocks that only they name, and segments to fold."""
+    _table(url)
+    table = tblctl.open(url)
+    table.tag("kept", 2)
+    table.delete("id < 6")
+    table.overwrite(rows(30, 31), where="id >= 20")
+
+
+def _four_segments(url: str) -> None:
+    _table(url)
+    tblctl.open(url).append(rows(40))
+
+
+def _open(url: str) -> tblctl.Table:
+    return tblctl.open(url)
+
+
+SCENARIOS = {
+    "create": Scenario(build=_nothing, act=lambda url: tblctl.create(url, SCHEMA, cluster_by="id")),
+    "append one block": Scenario(build=_table, act=lambda url: _open(url).append(rows(50, 51))),
+    "append several blocks": Scenario(build=_table, act=lambda url: _open(url).append(rows(*range(50, 60)))),
+    "append and fold": Scenario(build=_four_segments, act=lambda url: _open(url).append(rows(50))),
+    "delete": Scenario(build=_table, act=lambda url: _open(url).delete("id in (1, 2, 5, 21)")),
+    "delete whole blocks": Scenario(build=_table, act=lambda url: _open(url).delete("id < 5")),
+    "update": Scenario(build=_table, act=lambda url: _open(url).update({"v": "new"}, "id in (1, 21)")),
+    "overwrite": Scenario(build=_table, act=lambda url: _open(url).overwrite(rows(70), where="id > 6")),
+    "overwrite all": Scenario(build=_table, act=lambda url: _open(url).overwrite(rows(70, 71))),
+    "alter": Scenario(build=_table, act=lambda url: _open(url).add_column("w", "int32")),
+    "cluster by": Scenario(build=_table, act=lambda url: _open(url).set_cluster_key("v")),
+    "rollback": Scenario(build=_long_table, act=lambda url: _open(url).rollback(2)),
+    "tag": Scenario(build=_table, act=lambda url: _open(url).tag("v1")),
+    "delete tag": Scenario(build=_long_table, act=lambda url: _open(url).delete_tag("kept")),
+    "gc": Scenario(build=_long_table, act=lambda url: _open(url).gc(keep=1, older_than=0)),
+    "drop": Scenario(build=_table, act=tblctl.drop),
+}
+# On local disk, which is slower, one of each kind.
+LOCAL = ("create", "append several blocks", "delete", "overwrite", "alter", "rollback", "gc", "drop")
+CASES = [("memory", name) for name in SCENARIOS] + [("local", name) for name in LOCAL]
+
+
+@pytest.fixture(params=["memory", "local"])
+def at(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Places]:
+    yield from places(request.param, tmp_path)
+
+
+def _state(url: str) -> State | None:
+    try:
+        return state_of(tblctl.open(url))
+    except TableNotFoundError:
+        return None
+
+
+def _assert_usable(url: str, where: str) -> None:
+    """Assert that the next operations succeed, and that gc leaves exactly what is named."""
+    if _state(url) is None:
+        tblctl.create(url, SCHEMA)
+    table = tblctl.open(url)
+    assert_sound(table)
+    before = state_of(table).rows
+    assert table.append(_row_of(table)).rows_added == 1
+    assert len(state_of(table).rows) == len(before) + 1, where
+    table.gc(keep=1, older_than=0)
+    again = table.gc(keep=1, older_than=0)
+    assert (again.snapshots_expired, again.objects_deleted) == ((), ()), where
+    assert len(state_of(table).rows) == len(before) + 1, where
+    assert_sound(table)
+    assert set(objects_of(url)) - {"metadata/latest"} == named_objects(table), where
+
+
+def _row_of(table: tblctl.Table) -> Any:
+    data = rows(1000)
+    for name in table.schema.names[2:]:
+        data = data.append_column(name, [[None]])
+    return data.cast(table.schema)
+
+
+def _shape(url: str) -> tuple[tuple[str, int], ...]:
+    """Return which objects there are, whatever their ids: points that leave the same ones are alike."""
+    return tuple(
+        sorted((re.sub("[0-9a-f]{32}", "*", name), len(data)) for name, data in objects_of(url).items())
+    )
+
+
+@pytest.fixture
+def prepared(request: pytest.FixtureRequest, at: Places) -> tuple[Scenario, str, State | None, State | None]:
+    scenario = SCENARIOS[request.param]
+    template = at.fresh()
+    scenario.build(template)
+    done = at.copy(template)
+    scenario.act(done)
+    return scenario, template, _state(template), _state(done)
+
+
+@pytest.mark.parametrize(("at", "prepared"), CASES, indirect=True)
+def test_a_kill_at_any_storage_call_leaves_the_table_as_before_or_as_after(prepared: Any, at: Places) -> None:
+    scenario, template, before, after = prepared
+    trial = at.copy(template)
+    seen, shapes = set(), set()
+    for point in kill_points(lambda: scenario.act(trial)):
+        url = at.copy(template)
+        point.kill(lambda url=url: scenario.act(url))
+        found = _state(url)
+        assert found in (before, after), str(point)
+        seen.add(found)
+        if _shape(url) not in shapes:
+            shapes.add(_shape(url))
+            _assert_usable(url, str(point))
+    assert seen == {before, after}  # the kills came early enough, and late enough
+
+
+@pytest.mark.parametrize("prepared", SCENARIOS, indirect=True)
+@pytest.mark.parametrize("at", ["memory"], indirect=True)
+def test_an_error_at_any_storage_call_changes_nothing_or_is_not_an_error(prepared: Any, at: Places) -> None:
+    scenario, template, before, after = prepared
+    trial, shapes = at.copy(template), set()
+    for point in kill_points(lambda: scenario.act(trial)):
+        url = at.copy(template)
+        faults = Faults()
+        unsure = point.call.operation == "create" and point.at == "after"
+        error = CommitOutcomeUnknownError("injected: no reply") if unsure else None
+        faults.fail(error, nth=point.number, at=point.at)
+        raised = False
+        with inject(faults):
+            try:
+                scenario.act(url)
+            except StorageError:
+                raised = True
+        assert faults.fired, str(point)
+        dropped = point.call.operation == "delete all of" and point.at == "after"
+        assert _state(url) == (before if raised and not dropped else after), f"{point}, raised: {raised}"
+        if _shape(url) not in shapes:
+            shapes.add(_shape(url))
+            _assert_usable(url, str(point))
+
+
+def test_a_drop_that_was_cut_short_can_be_repeated(at: Places) -> None:
+    template = at.fresh()
+    _long_table(template)
+    names = sorted(objects_of(template))
+    for count in range(len(names)):  # `delete_all` deletes in the order of names
+        url = at.copy(template)
+        Storage(url).delete(names[:count])
+        assert tblctl.drop(url)
+        assert not tblctl.exists(url)
+        tblctl.create(url, SCHEMA)
+
+
+@pytest.mark.parametrize("delay_seconds", [0.02, 0.1, 0.3])
+def test_a_process_killed_in_the_middle_of_append_leaves_the_table_as_it_was(
+    tmp_path: Path, delay_seconds: float
+) -> None:
+    url = str(tmp_path / "table")
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 1000})
+    table.append(rows(1, 2, 3))
+    program = f"""
+import pyarrow as pa, tblctl
+table = tblctl.open({url!r})
+ids = pa.array(range(10, 1_000_010))
+print("ready", flush=True)
+table.append(pa.table({{"id": ids, "v": ids.cast(pa.string())}}, schema=table.schema))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(delay_seconds)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert ids_of(table) == [1, 2, 3]
+    _assert_usable(url, "killed")
+
+
+def test_leftovers_of_a_killed_create_do_not_stand_in_the_way_of_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "table" / "metadata" / "snapshots"
+    folder.mkdir(parents=True)
+    (folder / ".tmp-0123456789abcdef0123456789abcdef").write_bytes(b"{")
+    table = tblctl.create(tmp_path / "table", SCHEMA)
+    table.append(rows(1))
+    assert table.gc(keep=1, older_than=0).objects_deleted == (
+        "metadata/snapshots/.tmp-0123456789abcdef0123456789abcdef",
+    )
+
+
+def test_a_location_with_other_files_is_refused_and_left_alone(at: Places) -> None:
+    url = at.fresh()
+    Storage(url).write("data/report.csv", b"a,b")
+    with pytest.raises(TableExistsError, match="not empty"):
+        tblctl.create(url, SCHEMA)
+    assert objects_of(url) == {"data/report.csv": b"a,b"}
+
+
+def test_a_missing_table_is_an_error_that_names_it(at: Places) -> None:
+    url = at.fresh()
+    for act in (tblctl.open, tblctl.drop):
+        with pytest.raises(TableNotFoundError, match="no table at"):
+            act(url)
+    assert not tblctl.exists(url)
+    assert not tblctl.drop(url, if_exists=True)
+
+
+@pytest.mark.parametrize("operation", ["append", "delete", "alter", "gc", "tag"])
+def test_a_disk_without_space_or_permission_changes_nothing(operation: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "table")
+    _long_table(url)
+    before = objects_of(url)
+    act = {
+        "append": lambda table: table.append(rows(90)),
+        "delete": lambda table: table.delete("id = 30"),
+        "alter": lambda table: table.drop_column("v"),
+        "gc": lambda table: table.gc(keep=1, older_than=0),
+        "tag": lambda table: table.tag("v1"),
+    }[operation]
+    for error in (StorageError("the storage is full"), AccessDeniedError("read only")):
+        faults = Faults()
+        faults.fail(error, operation="write", times=10**6)
+        faults.fail(error, operation="create", times=10**6)
+        faults.fail(error, operation="delete", times=10**6)
+        with inject(faults), pytest.raises(type(error)):
+            act(tblctl.open(url))
+        assert objects_of(url) == before
+    assert_sound(tblctl.open(url))
+    act(tblctl.open(url))

@@ -1,0 +1,160 @@
+"""Small tables for tests of the native format: make, copy, look at and judge them.
+
+`State` is all that a user sees of a table; two tables in the same state hold the same rows, columns, key and tags.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+import tblctl
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.storage import Storage
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+HOURS_AGO_SECONDS = 7200.0  # how old the tables of `aged_table` are
+
+
+def rows(*ids: int, v: str = "x") -> pa.Table:
+    """Return one row for each id."""
+    return pa.table({"id": list(ids), "v": [f"{v}{item}" for item in ids]}, schema=SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a user sees of a table."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    columns: tuple[str, ...]
+    cluster_by: tuple[str, ...]
+    tags: tuple[tuple[str, int], ...]
+
+
+def state_of(table: tblctl.Table) -> State:
+    data = table.scan().to_arrow()
+    return State(
+        rows=tuple(sorted(tuple(row.values()) for row in data.to_pylist())),
+        columns=tuple(data.column_names),
+        cluster_by=table.cluster_by,
+        tags=tuple(sorted(table.tags().items())),
+    )
+
+
+def ids_of(table: tblctl.Table) -> list[int]:
+    """Return the ids in the table, ascending, each as often as it is there."""
+    return sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
+
+
+def native_of(table: tblctl.Table) -> NativeTable:
+    return table._native
+
+
+def objects_of(url: str, options: dict[str, Any] | None = None) -> dict[str, bytes]:
+    """Return every object below `url`, by name."""
+    storage = Storage(url, options)
+    return {item.name: storage.read(item.name) for item in storage.list()}
+
+
+def named_objects(table: tblctl.Table) -> set[str]:
+    """Return every object that the table needs, worked out from its snapshots alone, apart from the hint."""
+    native = native_of(table)
+    head = native.head()
+    needed = {f"metadata/snapshots/{sequence:020d}.json" for sequence in range(1, head.sequence + 1)}
+    for info in table.history():
+        if info.readable:
+            old = tblctl.open(table.location, as_of=info.sequence)
+            needed |= {block.path for block in old.files()}
+            needed |= {segment.path for segment in old._pinned.segments}  # type: ignore[union-attr]
+    return needed
+
+
+def assert_sound(table: tblctl.Table) -> None:
+    """Assert that every invariant of the format holds, data included."""
+    report = table.check(deep=True)
+    assert report.ok, report.problems
+
+
+def copy_table(url: str, fresh_url: str) -> str:
+    """Copy a table on local disk or in memory, times included; return the new URL."""
+    if url.startswith("memory://"):
+        source, target = url.removeprefix("memory:/"), fresh_url.removeprefix("memory:/")
+        for path, file in list(MemoryFileSystem.store.items()):
+            if path.startswith(f"{source}/"):
+                put_in_memory(target + path.removeprefix(source), file.getvalue(), file.modified.timestamp())
+    elif Path(url).is_dir():
+        shutil.copytree(url, fresh_url)
+    return fresh_url
+
+
+def put_in_memory(path: str, data: bytes, modified_seconds: float) -> None:
+    import datetime
+
+    file = MemoryFile(MemoryFileSystem(), path, data)
+    file.seek(0, io.SEEK_END)
+    file.modified = datetime.datetime.fromtimestamp(modified_seconds, datetime.UTC)
+    MemoryFileSystem.store[path] = file
+
+
+class Places:
+    """Fresh URLs of one kind, local or memory; `forget` empties those in memory."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self._folder = folder
+        self._root = uuid.uuid4().hex
+
+    def fresh(self) -> str:
+        name = uuid.uuid4().hex
+        return f"memory://{self._root}/{name}" if self.kind == "memory" else str(self._folder / name)
+
+    def copy(self, url: str) -> str:
+        return copy_table(url, self.fresh())
+
+    def forget(self) -> None:
+        for path in [path for path in MemoryFileSystem.store if path.startswith(f"/{self._root}/")]:
+            del MemoryFileSystem.store[path]
+
+
+def places(kind: str, folder: Path) -> Iterator[Places]:
+    found = Places(kind, folder)
+    yield found
+    found.forget()
+
+
+def open_impatient(url: str) -> tblctl.Table:
+    """Open a table that does not sleep between attempts to commit, so that tests of lost races are fast."""
+    native = NativeTable(Storage(url), Environment(sleep=lambda _seconds: None))
+    native.head()
+    return tblctl.Table(native)
+
+
+PAST = Environment(now=lambda: time.time() - HOURS_AGO_SECONDS)
+
+
+def aged_table(url: str, build: Callable[[tblctl.Table], None], **create: Any) -> tblctl.Table:
+    """Create a table hours ago and let `build` fill it; all its objects are that old too."""
+    native = NativeTable(Storage(url), PAST)
+    native.create(SCHEMA, create.get("cluster_by", ()), create.get("options", {}))
+    build(tblctl.Table(native))
+    then = time.time() - HOURS_AGO_SECONDS
+    if url.startswith("memory://"):
+        root = url.removeprefix("memory:/")
+        for path, file in list(MemoryFileSystem.store.items()):
+            if path.startswith(f"{root}/"):
+                put_in_memory(path, file.getvalue(), then)
+    else:
+        for path in Path(url).rglob("*"):
+            os.utime(path, (then, then))
+    return tblctl.open(url)
