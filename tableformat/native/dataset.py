@@ -144,7 +144,13 @@ def _readable_by_name(written: Schema, now: Schema) -> bool:
 
 
 def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
-    """Tell whether Parquet gives a type back with its dictionaries: it keeps those of text, not inside lists."""
+    """Tell whether pyarrow reads a type from Parquet as it was.
+
+    It keeps dictionaries of text only, and not inside others (we write those as plain values). Fixed-size lists inside
+    others can show nulls that their parents hide, which it refuses to view as a type that may hold none.
+    """
+    if nested and pa.types.is_fixed_size_list(kind):
+        return False
     if not pa.types.is_dictionary(kind):
         return all(_survives_parquet(child.type, nested=True) for child in child_fields(kind))
     return not nested and (is_any_string(kind.value_type) or is_any_binary(kind.value_type))

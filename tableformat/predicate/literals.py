@@ -292,8 +292,8 @@ def column_value(leaf: Leaf, value: Any) -> pa.Scalar:
         except (pa.ArrowException, TypeError, ValueError) as error:
             msg = f"column {leaf.name} of type {type_to_text(leaf.type)} cannot hold {value!r:.60}: {error}"
             raise LiteralError(msg) from error
-    if isinstance(value, float) and math.isnan(value) and pat.is_floating(kind):
-        return pa.scalar(value, kind)
+    if isinstance(value, float) and (math.isnan(value) or value == 0) and pat.is_floating(kind):
+        return pa.scalar(value, kind)  # -0.0 stays
     operand = from_python(value)
     placed = place(operand, leaf)
     if not placed.exact or placed.floor is None:
