@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class Scan:
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as a pyarrow Table."""
-        tables = list(self._scanner.tables())
+        tables = list(self._scanner.tables(window_bytes=math.inf))
         return pa.concat_tables(tables) if tables else pa.Table.from_batches([], self.schema)
 
     def to_pandas(self) -> pd.DataFrame:

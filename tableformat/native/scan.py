@@ -166,14 +166,18 @@ class Scanner:
         found = select_blocks(self._storage, self.snapshot, self.request.condition)
         return found if self.request.limit is None else _enough(found, self.request.limit)
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the answer block by block, reading ahead as far as memory and the limit allow."""
+    def tables(self, *, window_bytes: float = _WINDOW_BYTES) -> Iterator[pa.Table]:
+        """Yield the answer block by block.
+
+        Blocks of up to `window_bytes` decoded bytes are read at once, or one by one towards a limit. Between two
+        windows the processors wait for the last block, so whoever keeps all rows asks for an infinite one.
+        """
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None
         complete = False
         try:
             remaining = self.request.limit
-            for window in self._windows():
+            for window in self._windows(window_bytes):
                 for table in in_parallel(
                     lambda job: self._read(*job, tally), window, threads=self._threads(window)
                 ):
@@ -191,7 +195,7 @@ class Scanner:
             if tally and self._on_scan:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
 
-    def _windows(self) -> Iterator[list[tuple[BlockAddress, int]]]:
+    def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window, or one by one towards a limit."""
         addresses = self.selection.addresses()
         sizes = (
@@ -200,7 +204,7 @@ class Scanner:
         window: list[tuple[BlockAddress, int]] = []
         used = 0
         for address, outcome, size in zip(addresses, self.selection.outcome.tolist(), sizes, strict=True):
-            crowded = used + size > _WINDOW_BYTES or self.request.limit is not None
+            crowded = used + size > window_bytes or self.request.limit is not None
             if window and crowded:
                 yield window
                 window, used = [], 0
