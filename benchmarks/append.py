@@ -1,9 +1,10 @@
 """Append of TPC-H lineitem against a plain pyarrow sort and write of the same blocks on two processes.
 
 The baseline: two processes, started beforehand, each with half of the blocks; for every block it slices (or reads) the
-rows, sorts them by the key, and writes a Parquet file with the same codec, row groups and encodings. It keeps no
-statistics, flushes nothing to disk and commits nothing. It sorts each block alone, as `sort_scope=block` does; the
-default also sorts across blocks, which is why its limit is lower.
+rows, sorts them by the key, and writes a Parquet file with the same codec and row groups, integers for decimals, and
+pyarrow's defaults for the rest, so with a dictionary tried for every column. It keeps no statistics, flushes nothing to
+disk and commits nothing. It sorts each block alone, as `sort_scope=block` does; the default also sorts across blocks,
+which is why its limit is lower.
 """
 
 from __future__ import annotations
