@@ -199,6 +199,9 @@ def _column_bounds(table: pa.Table, leaf: Leaf) -> ColumnBounds:
     if f"{prefix}null_count" not in table.column_names:
         return ColumnBounds(min=None, max=None, null_count=pc.sum(table["row_count"]).as_py())
     counts = pc.coalesce(table[f"{prefix}null_count"], table["row_count"])
+    nothing = pa.nulls(table.num_rows, statistic_type(leaf.type))
+    if f"{prefix}min" not in table.column_names:  # the blocks are older than the column's present type: all null
+        table = table.append_column(f"{prefix}min", nothing).append_column(f"{prefix}max", nothing)
     low, high = table[f"{prefix}min"], table[f"{prefix}max"]
     some_values = pc.less(counts, table["row_count"])  # an unknown count, -1, may have values
     unknown_low = pc.any(pc.and_(some_values, low.is_null())).as_py()
