@@ -49,7 +49,8 @@ format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
 
-bench: bench-a
+bench: $(VENV)/.installed
+	$(VENV)/bin/python -m benchmarks
 
 bench-a: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks append scan metadata startup

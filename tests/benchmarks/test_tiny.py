@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SUBJECTS = ["append", "scan", "metadata", "startup", "metrics"]
 
 
-@pytest.mark.parametrize("subject", ["append", "scan", "metadata", "startup"])
+@pytest.mark.parametrize("subject", SUBJECTS)
 def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
     results = ROOT / "benchmarks" / "results"
     before = {path: path.stat().st_mtime_ns for path in results.glob("*")}
@@ -35,4 +36,4 @@ def test_every_subject_is_run_by_make_bench_and_here():
         capture_output=True,
         text=True,
     )
-    assert set(done.stdout.split()) == from_files == {"append", "scan", "metadata", "startup"}
+    assert set(done.stdout.split()) == from_files == set(SUBJECTS)
