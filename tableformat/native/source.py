@@ -9,7 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tblctl.tableformat.errors import InputError, InvalidDataError, SchemaMismatchError
+from tblctl.tableformat.errors import (
+    InputError,
+    InvalidDataError,
+    ObjectNotFoundError,
+    SchemaMismatchError,
+)
 from tblctl.tableformat.storage import Storage
 
 _BATCH_ROWS = 65_536
@@ -121,7 +126,7 @@ class _File:
         try:
             with storage.open_input(name) as source:
                 schema = _schema_of(source, name)
-        except InputError as error:
+        except (InputError, ObjectNotFoundError) as error:
             raise InvalidDataError(f"{path}: {error}") from error
         except (OSError, ValueError, pa.ArrowException) as error:
             expected = "an Arrow IPC file" if name.endswith(_ARROW_ENDINGS) else "a Parquet file"

@@ -1,0 +1,394 @@
+"""Appends: whatever brings the rows, within the memory that they may take, cut as the options say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+from arrow_rows import canonical, memory_table, multiset
+from faults import storage_calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tblctl
+from tblctl.errors import InvalidDataError, InvalidOptionError, SchemaMismatchError, TblctlError
+from tblctl.tableformat.native.commit import Draft, publish
+from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
+from tblctl.tableformat.native.segment_file import encode_segment, read_segment, segment_ref
+
+ROWS = pa.table(
+    {
+        "n": range(100),
+        "s": [None if i % 7 == 0 else f"row {i}" for i in range(100)],
+        "f": [i / 4 for i in range(100)],
+    }
+)
+
+
+@pytest.fixture
+def table():
+    with memory_table(ROWS.schema, cluster_by="n", options={"block_rows": 40}) as table:
+        yield table
+
+
+def sequence(table):
+    return table.snapshot.sequence
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Nothing but the Arrow stream protocol."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._data.__arrow_c_stream__(requested_schema)
+
+
+SOURCES = {
+    "table": lambda rows: rows,
+    "batch": lambda rows: rows.combine_chunks().to_batches()[0],
+    "reader": lambda rows: rows.to_reader(max_chunksize=7),
+    "dataset": pads.dataset,
+    "stream": Stream,
+    "polars": polars.from_arrow,
+    "pandas": lambda rows: rows.to_pandas(),
+    "duckdb": duckdb.from_arrow,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(SOURCES))
+def test_rows_come_from(table, kind):
+    outcome = table.append(SOURCES[kind](ROWS))
+    assert (outcome.rows_added, outcome.snapshot) == (100, 2)
+    assert canonical(table.scan().to_arrow()) == canonical(ROWS)
+
+
+def write_with_duckdb(rows, path):
+    duckdb.from_arrow(rows).write_parquet(str(path))
+
+
+WRITERS = {
+    "pyarrow.parquet": lambda rows, path: pq.write_table(rows, path, row_group_size=30),
+    "old.parquet": lambda rows, path: pq.write_table(rows, path, version="1.0", compression="gzip"),
+    "duckdb.parquet": write_with_duckdb,
+    "polars.parquet": lambda rows, path: polars.from_arrow(rows).write_parquet(path),
+    "pandas.parquet": lambda rows, path: rows.to_pandas().to_parquet(path),
+    "no ending": pq.write_table,
+    "file.arrow": lambda rows, path: pa.feather.write_feather(rows, str(path)),
+    "polars.ipc": lambda rows, path: polars.from_arrow(rows).write_ipc(path),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_rows_come_from_the_file(table, tmp_path, name):
+    WRITERS[name](ROWS, tmp_path / name)
+    assert table.append(tmp_path / name).rows_added == 100
+    assert table.append([str(tmp_path / name)] * 2).rows_added == 200
+    assert multiset(table.scan().to_arrow()) == multiset(pa.concat_tables([ROWS] * 3))
+    assert table.check(deep=True).ok
+
+
+def test_rows_come_from_an_arrow_stream_in_a_file(table, tmp_path):
+    with pa.ipc.new_stream(tmp_path / "s.arrow", ROWS.schema) as writer:
+        writer.write_table(ROWS, max_chunksize=9)
+    assert table.append(tmp_path / "s.arrow").rows_added == 100
+    assert canonical(table.scan().to_arrow()) == canonical(ROWS)
+
+
+def test_tpch_lineitem_of_a_rust_tool_comes_in_whole(tmp_path):
+    tool = Path(sys.executable).with_name("tpchgen-cli")
+    if not tool.exists():
+        pytest.skip("tpchgen-cli is not installed")
+    subprocess.run(
+        [tool, "parquet", "-s", "0.001", "--tables=lineitem", f"--output-dir={tmp_path}"],
+        check=True,
+        capture_output=True,
+    )
+    path = tmp_path / "lineitem.parquet"
+    schema = tblctl.read_schema(path)
+    with memory_table(
+        schema, cluster_by=["l_shipdate", "l_orderkey"], options={"block_rows": 1_000}
+    ) as table:
+        table.append(path)
+        rows = pq.read_table(path)
+        assert table.snapshot.rows == rows.num_rows > 5_000
+        assert multiset(table.scan().to_arrow()) == multiset(rows)
+        asked = "l_shipdate between '1995-01-01' and '1995-03-31' and l_shipmode in ('AIR', 'MAIL')"
+        found = table.scan(asked).to_arrow()
+        theirs = duckdb.from_arrow(rows).filter(asked).to_arrow_table()
+        assert multiset(found.select(["l_orderkey", "l_linenumber"])) == multiset(
+            theirs.select(["l_orderkey", "l_linenumber"])
+        )
+        assert table.scan(asked).explain().blocks_pruned >= 3
+        assert table.check(deep=True).ok
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def refused(table, data, error, words):
+    before = {item.name for item in table._native.storage.list("")}
+    with pytest.raises(error, match=words) as caught:
+        table.append(data)
+    assert sequence(table) == 1
+    assert {item.name for item in table._native.storage.list("")} == before, "blocks were left behind"
+    return caught.value
+
+
+def test_a_file_that_is_not_parquet_is_refused_by_name(table, tmp_path):
+    (tmp_path / "x.parquet").write_text("hello, I am text and long enough to hold a footer")
+    refused(table, tmp_path / "x.parquet", InvalidDataError, "x.parquet is not a Parquet file")
+    (tmp_path / "empty.parquet").touch()
+    refused(table, tmp_path / "empty.parquet", InvalidDataError, r"empty\.parquet")
+    (tmp_path / "x.arrow").write_bytes(b"\0" * 100)
+    refused(table, tmp_path / "x.arrow", InvalidDataError, "x.arrow is not an Arrow IPC file")
+    refused(table, tmp_path / "missing.parquet", InvalidDataError, r"missing\.parquet")
+    refused(table, tmp_path, TblctlError, tmp_path.name)
+
+
+def test_a_truncated_or_damaged_parquet_file_changes_nothing(table, tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(ROWS, path, row_group_size=20)
+    whole = path.read_bytes()
+    for size in (len(whole) - 1, len(whole) // 2, 10, 4):
+        path.write_bytes(whole[:size])
+        refused(table, path, InvalidDataError, "cut short")
+    path.write_bytes(whole[:100] + b"\xff" * 200 + whole[300:])
+    refused(table, path, InvalidDataError, "x.parquet")
+    good = tmp_path / "good.parquet"
+    pq.write_table(ROWS, good)
+    refused(table, [good, path], InvalidDataError, "x.parquet")
+
+
+def test_a_stream_that_breaks_off_changes_nothing(table):
+    def batches():
+        yield from ROWS.to_batches(max_chunksize=50)
+        raise OSError("the network is gone")
+
+    reader = pa.RecordBatchReader.from_batches(ROWS.schema, batches())
+    refused(table, reader, InvalidDataError, "the network is gone")
+
+
+def test_what_holds_no_rows_at_all_is_refused(table):
+    for thing in (5, {"n": [1]}, [], [1, 2], object(), None):
+        refused(table, thing, InvalidDataError, "cannot read rows from")
+
+
+def test_every_difference_of_schemas_is_listed_at_once(table):
+    data = pa.table({"n": ["text"], "extra": [1], "f": [None]})
+    error = refused(table, data, SchemaMismatchError, "s")
+    assert len(error.details["differences"]) == 3
+    for word in ("n", "extra", "s"):
+        assert any(word in line for line in error.details["differences"]), word
+
+
+def test_files_of_different_schemas_are_refused_together(table, tmp_path):
+    pq.write_table(ROWS, tmp_path / "a.parquet")
+    pq.write_table(ROWS.drop_columns(["f"]), tmp_path / "b.parquet")
+    refused(
+        table,
+        [tmp_path / "a.parquet", tmp_path / "b.parquet"],
+        SchemaMismatchError,
+        r"b\.parquet has another schema",
+    )
+
+
+def test_columns_are_matched_by_name_in_any_order(table):
+    table.append(ROWS.select(["f", "s", "n"]))
+    assert canonical(table.scan().to_arrow()) == canonical(ROWS)
+
+
+def test_a_null_where_none_may_be_is_refused_and_blocks_are_removed():
+    with memory_table("n: int64 not null, s: struct<a: int64 not null>", options={"block_rows": 2}) as table:
+        fine = pa.table(
+            {"n": [1, 2, 3], "s": [{"a": 1}, None, {"a": 2}]},
+            schema=pa.schema([("n", pa.int64()), ("s", pa.struct([("a", pa.int64())]))]),
+        )
+        bad = fine.set_column(0, "n", pa.array([1, None, None]))
+        refused(table, bad, InvalidDataError, "'n' may not be null, but 2")
+        inner = fine.set_column(
+            1, "s", pa.array([{"a": None}, {"a": 1}, None], pa.struct([("a", pa.int64())]))
+        )
+        refused(table, inner, InvalidDataError, "a")
+        reader = pa.RecordBatchReader.from_batches(fine.schema, [*fine.to_batches(), *bad.to_batches()])
+        refused(table, reader, InvalidDataError, "'n'")
+        assert table.append(fine).rows_added == 3
+
+
+def test_empty_input_commits_nothing_and_says_so(table, tmp_path):
+    pq.write_table(ROWS.slice(0, 0), tmp_path / "x.parquet")
+    empty = ROWS.slice(0, 0)
+    for data in (
+        empty,
+        tmp_path / "x.parquet",
+        empty.to_reader(),
+        pa.RecordBatchReader.from_batches(ROWS.schema, []),
+    ):
+        outcome = table.append(data)
+        assert (outcome.snapshot, outcome.rows_added, outcome.attempts) == (None, 0, 0)
+        assert "no rows" in outcome.note
+    assert sequence(table) == 1
+
+
+def test_empty_batches_between_others_do_no_harm(table):
+    whole = ROWS.combine_chunks().to_batches()[0]
+    batches = [whole.slice(0, 0), whole.slice(0, 3), whole.slice(0, 0), whole.slice(3)]
+    assert table.append(pa.RecordBatchReader.from_batches(ROWS.schema, batches)).rows_added == 100
+    assert canonical(table.scan().to_arrow()) == canonical(ROWS)
+
+
+def test_a_pinned_handle_only_reads(table):
+    table.append(ROWS)
+    old = tblctl.open(table.location, as_of=1)
+    assert old.scan().to_arrow().num_rows == 0
+    for change in (
+        lambda: old.append(ROWS),
+        lambda: old.delete("true"),
+        lambda: old.rollback(1),
+        old.gc,
+    ):
+        with pytest.raises(InvalidOptionError, match="pinned"):
+            change()
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from([0, 1, 10, 300, 3_000]), min_size=1, max_size=60), st.integers(1, 30))
+@settings(max_examples=40)
+def test_no_block_is_above_its_rows_or_bytes_however_uneven_the_rows(sizes, block_rows):
+    data = pa.table({"n": range(len(sizes)), "s": ["x" * size for size in sizes]})
+    options = {"block_rows": block_rows, "block_bytes": 4_000, "row_group_rows": 5}
+    for key in ((), "n"):
+        with memory_table(data.schema, cluster_by=key, options=options) as table:
+            table.append(data)
+            for block in table.files():
+                assert block.rows <= block_rows
+                assert block.decoded_bytes <= 4_000 or block.rows == 1
+            assert table.scan().to_arrow()["n"].to_pylist() == list(range(len(sizes)))
+
+
+def test_a_row_larger_than_a_block_is_a_block_of_its_own():
+    with memory_table("n: int64, s: string", cluster_by="n", options={"block_bytes": 1_000}) as table:
+        table.append(pa.table({"n": [1, 2, 3], "s": ["a", "b" * 50_000, "c"]}))
+        assert [block.rows for block in table.files()] == [1, 1, 1]
+        assert table.scan("n = 2").to_arrow()["s"].to_pylist() == ["b" * 50_000]
+
+
+def test_row_groups_have_the_rows_that_the_option_says(table):
+    table.set_options({"row_group_rows": 15})
+    table.append(ROWS)
+    storage = table._native.storage
+    for block in table.files():
+        footer = pq.read_metadata(pa.BufferReader(storage.read(block.path)))
+        sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        assert all(size == 15 for size in sizes[:-1])
+        assert sum(sizes) == block.rows
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [("zstd", 3), ("gzip", 6), ("brotli", 2), ("snappy", None), ("lz4", None), ("none", None)],
+)
+def test_blocks_are_compressed_as_the_options_say(codec, level):
+    options = {"compression": codec} | (
+        {"compression_level": level} if level else {"compression_level": None}
+    )
+    with memory_table(ROWS.schema, options=options) as table:
+        table.append(ROWS)
+        (block,) = table.files()
+        footer = pq.read_metadata(pa.BufferReader(table._native.storage.read(block.path)))
+        assert footer.row_group(0).column(0).compression.lower().replace("uncompressed", "none") == codec
+        assert canonical(table.scan().to_arrow()) == canonical(ROWS)
+
+
+def test_progress_counts_rows_up_to_all_of_them(table):
+    seen = []
+    table.append(ROWS, progress=lambda done, total, unit: seen.append((done, total, unit)))
+    assert seen[-1] == (100, 100, "rows")
+    assert [item[0] for item in seen] == sorted(item[0] for item in seen)
+
+
+MEMORY_SCRIPT = """
+import json, resource, sys
+import pyarrow as pa
+import tblctl
+
+def batches():
+    for number in range(200):
+        start = number * 20_000
+        numbers = pa.array([(i * 7919) % 4_000_000 for i in range(start, start + 20_000)], pa.int64())
+        texts = pa.array([f"{i:080d}" for i in range(start, start + 20_000)])
+        yield pa.record_batch([numbers, texts], ["n", "s"])
+
+schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+table = tblctl.create(sys.argv[1], schema, cluster_by="n", options={"block_bytes": "8MiB", "memory_bytes": "64MiB"})
+table.append(pa.table({"n": [1], "s": ["warm"]}))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+outcome = table.append(pa.RecordBatchReader.from_batches(schema, batches()))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+runs = len({block.run for block in table.files()})
+print(json.dumps({"before_kib": before, "after_kib": after, "rows": outcome.rows_added, "runs": runs}))
+"""
+
+
+def test_a_stream_of_six_times_the_budget_stays_within_it(tmp_path):
+    """368 MB of rows with 64 MiB. Beyond the budget: the batch under way, and what allocators keep: 64 MiB allowed."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path / "t")], check=True, capture_output=True, text=True
+    )
+    found = json.loads(done.stdout)
+    assert found["rows"] == 4_000_000
+    assert found["runs"] >= 10
+    grown = (found["after_kib"] - found["before_kib"]) / 1024
+    assert grown <= 64 + 64, f"{grown:.0f} MiB more than before the append"
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_append_to_a_table_of_a_hundred_full_segments_writes_one_segment_and_one_snapshot():
+    """Of a million blocks; they are made up, their data files do not exist."""
+    with memory_table("n: int64, s: string", cluster_by="n") as table:
+        table.append(pa.table({"n": [1], "s": ["a"]}))
+        native = table._native
+        head = native.head()
+        row = read_segment(native.storage, head.segments[0])
+        rows = pa.concat_tables([row] * SEGMENT_BLOCKS).combine_chunks()
+        data = encode_segment(rows)
+        segment = segment_ref(rows, "", data.size, head.schema, head.sort)
+        paths = [f"metadata/segments/{number:032x}.parquet" for number in range(100)]
+        for path in paths:
+            native.storage.write(path, data)
+        publish_segments(native, head, [dataclasses.replace(segment, path=path) for path in paths])
+        calls = storage_calls(lambda: table.append(pa.table({"n": [2], "s": ["b"]})))
+        written = [call.name for call in calls if call.operation in {"write", "create"}]
+        folders = sorted(name.rpartition("/")[0] for name in written if name != "metadata/latest")
+        assert folders == ["data", "metadata/segments", "metadata/snapshots"]
+        read = [call.name for call in calls if call.operation in {"read", "open"} and "segments" in call.name]
+        assert read == [], "an append reads no other segment"
+        assert table.snapshot.blocks == 100 * SEGMENT_BLOCKS + 1
+
+
+def publish_segments(native, head, segments):
+    snapshot = dataclasses.replace(head, segments=tuple(segments))
+    summary = dataclasses.replace(
+        head.summary, rows=snapshot.row_count, blocks=snapshot.block_count, data_bytes=snapshot.data_bytes
+    )
+    draft = Draft(snapshot=dataclasses.replace(snapshot, summary=summary))
+    publish(native.storage, native.env, lambda _: draft, head)
