@@ -92,6 +92,28 @@ def is_sorted(keys: pa.Table, sort: Sort) -> bool:
     return True
 
 
+def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of n least and n greatest keys in the order of all 2n, from 0; equal keys share one.
+
+    Args:
+        low: one row a block, columns "0", "1", .. one a term (as `key_table` gives them).
+        high: the same.
+        sort: the order.
+
+    O(n log n); about 60 bytes a block.
+    """
+    both = pa.concat_tables([low, high]).combine_chunks()
+    order = sort_indices(both, sort)
+    ordered = both.take(order)
+    fresh = np.zeros(both.num_rows, dtype=bool)
+    for term, column in zip(sort.terms, ordered.columns, strict=True):
+        before, after = _compare_neighbours(_ordered(column), term)
+        fresh[1:] |= before | after
+    ranks = np.empty(both.num_rows, dtype=np.int64)
+    ranks[order.to_numpy()] = np.cumsum(fresh)
+    return ranks[: low.num_rows], ranks[low.num_rows :]
+
+
 def _compare_neighbours(column: pa.ChunkedArray, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row but the last whether it comes before, and whether it comes after, the next one."""
     whole = column.combine_chunks()
