@@ -230,6 +230,18 @@ def test_a_null_where_none_may_be_is_refused_and_blocks_are_removed():
         assert table.append(fine).rows_added == 3
 
 
+@pytest.mark.parametrize("wrap", ["top", "struct", "dictionary"])
+def test_text_that_is_not_utf_8_is_refused(wrap):
+    offsets = pa.array([0, 2, 4], pa.int32()).buffers()[1]
+    values = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ok\xff\xfe")])
+    if wrap == "struct":
+        values = pa.StructArray.from_arrays([values], ["a"])
+    elif wrap == "dictionary":
+        values = pa.DictionaryArray.from_arrays(pa.array([0, 1]), values)
+    with memory_table(pa.schema([("c", values.type)])) as table:
+        refused(table, pa.table({"c": values}), InvalidDataError, "'c' has broken values.*UTF8")
+
+
 def test_empty_input_commits_nothing_and_says_so(table, tmp_path):
     pq.write_table(ROWS.slice(0, 0), tmp_path / "x.parquet")
     empty = ROWS.slice(0, 0)

@@ -56,7 +56,7 @@ CONDITIONS = [
     lambda field, value: ~(field <= value),
     lambda field, _: field.is_null(),
     lambda field, _: field.is_valid(),
-    lambda field, value: field.isin([value.as_py()] if value.is_valid else []),
+    lambda field, value: field.isin(pa.array([value] if value.is_valid else [], value.type)),
     lambda field, value: (field == value) | field.is_null(),
 ]
 
