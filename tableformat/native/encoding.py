@@ -42,7 +42,7 @@ def dictionary_paths(rows: pa.Table) -> list[str]:
 
 
 def _is_sampled(kind: pa.DataType) -> bool:
-    return (
+    return bool(
         pat.is_integer(kind)
         or pat.is_float32(kind)
         or pat.is_float64(kind)
@@ -57,7 +57,7 @@ def _is_sampled(kind: pa.DataType) -> bool:
 
 def _repeats(sample: pa.ChunkedArray) -> bool:
     distinct: int = pc.count_distinct(sample, mode="only_valid").as_py()
-    return distinct <= DISTINCT_SHARE * (len(sample) - sample.null_count)
+    return bool(distinct <= DISTINCT_SHARE * (len(sample) - sample.null_count))
 
 
 def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
