@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors
+    from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.results import (
         BlockInfo,
         CheckReport,
@@ -34,6 +35,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "errors": "tblctl.errors",
+    "ClusteringFigures": "tblctl.metrics.information",
+    "ClusteringInfo": "tblctl.metrics.information",
+    "DepthFigures": "tblctl.metrics.information",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
@@ -72,6 +76,9 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ScanExplanation",
     "ScanReport",
     "BlockScan",
+    "ClusteringInfo",
+    "ClusteringFigures",
+    "DepthFigures",
     "GcOutcome",
     "CheckReport",
     "TableOptions",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.metrics.information import ClusteringInfo
     from tblctl.tableformat.model.scan_report import ScanReport
 
     Where = str | BooleanExpression | None
@@ -389,6 +390,26 @@ class Table:
         )
         native = self._native
         return Scan(Scanner(native.storage, native.env, version, request, self._on_scan))
+
+    def info(
+        self,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+    ) -> ClusteringInfo:
+        """Return how well the table is clustered.
+
+        Args:
+            columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
+            where: only the blocks that may hold rows satisfying the condition.
+
+        Raises:
+            InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
+        """
+        from tblctl.info import table_info
+
+        version = self._version()
+        condition = None if where is None else _condition(where, version.schema)
+        return table_info(self._native.storage, version, columns, condition)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tblctl.cli.command import Application
-from tblctl.cli.commands import change, define, keep, read
+from tblctl.cli.commands import change, define, keep, measure, read
 
 COMMANDS = (
     define.create,
@@ -13,6 +13,7 @@ COMMANDS = (
     change.update,
     change.overwrite,
     define.alter,
+    measure.info,
     read.history,
     keep.rollback,
     keep.tag,

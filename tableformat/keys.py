@@ -103,6 +103,8 @@ def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np
     O(n log n); about 60 bytes a block.
     """
     both = pa.concat_tables([low, high]).combine_chunks()
+    if both.num_rows == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     order = sort_indices(both, sort)
     ordered = both.take(order)
     fresh = np.zeros(both.num_rows, dtype=bool)

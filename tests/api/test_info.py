@@ -1,0 +1,110 @@
+"""`Table.info` and `tblctl info` on real tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import tblctl
+from tblctl import errors
+from tblctl.cli.main import application
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "clustering_information.json").read_text())
+
+
+def table_of_blocks(location: str, blocks: list[list[Any]]) -> tblctl.Table:
+    """Make a table in which every block is one append of the two keys given."""
+    width = len(blocks[0][0]) if isinstance(blocks[0][0], list) else 1
+    names = [f"k{place}" for place in range(width)]
+    table = tblctl.create(location, pa.schema([(name, pa.int64()) for name in names]), cluster_by=names)
+    for ends in blocks:
+        keys = [end if isinstance(end, list) else [end] for end in ends]
+        table.append(pa.table({name: [key[place] for key in keys] for place, name in enumerate(names)}))
+    return table
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["name"])
+def test_golden_figures_of_real_tables(case: dict[str, Any], memory_url: str) -> None:
+    found = table_of_blocks(memory_url, case["blocks"]).info().to_dict()
+    expected = {name: value for name, value in case.items() if name not in {"name", "blocks"}}
+    assert {name: found[name] for name in expected} == expected
+
+
+# Column statistics bound composite keys and nulls wider than the keys lie.
+PLAIN = [
+    case for case in GOLDEN["cases"] if all(isinstance(end, int) for block in case["blocks"] for end in block)
+]
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=lambda case: case["name"])
+def test_measuring_by_a_column_agrees_with_clustering_by_it(case: dict[str, Any], memory_url: str) -> None:
+    by_key = table_of_blocks(memory_url, case["blocks"])
+    expected = by_key.info().to_dict()
+    by_key.drop_cluster_key()
+    assert by_key.info(columns="k0").to_dict() == expected
+
+
+def test_an_empty_table_has_zeros(memory_url: str) -> None:
+    found = tblctl.create(memory_url, "a: int64", cluster_by=["a"]).info()
+    assert (found.total_block_count, found.average_depth, found.average_overlaps, found.depth.max) == (
+        0,
+        0.0,
+        0.0,
+        0,
+    )
+    assert found.to_dict()["block_depth_histogram"] == {}
+
+
+def test_blocks_of_another_key_count_as_unclustered(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "a: int64, b: int64", cluster_by=["a"])
+    table.append(pa.table({"a": [1, 2], "b": [2, 1]}))
+    table.set_cluster_key("b")
+    table.append(pa.table({"a": [1, 2], "b": [2, 1]}))
+    found = table.info()
+    assert (found.total_block_count, found.unclustered_block_count, found.average_depth) == (2, 1, 1.0)
+    assert table.info(columns="b").unclustered_block_count == 0
+
+
+def test_a_term_that_statistics_cannot_bound_is_counted_apart(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "a: int64")
+    table.append(pa.table({"a": [1, 2]}))
+    found = table.info(columns="bucket(4, a)")
+    assert (found.unknown_block_count, found.average_depth) == (1, 0.0)
+
+
+def test_where_measures_only_blocks_that_may_match(memory_url: str) -> None:
+    table = table_of_blocks(memory_url, [[1, 5], [2, 6], [10, 12]])
+    found = table.info(where="k0 < 7")
+    assert (found.total_block_count, found.average_depth) == (2, 2.0)
+
+
+def test_nan_is_the_greatest_key(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "x: float64", cluster_by=["x"])
+    table.append(pa.table({"x": [1.0, float("nan")]}))
+    table.append(pa.table({"x": [1e300, 2e300]}))
+    assert table.info().average_depth == 2.0
+    assert table.info(columns="x").average_depth == 2.0
+
+
+def test_a_table_without_key_says_what_to_name(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "a: int64")
+    with pytest.raises(errors.InvalidKeyError, match="--columns"):
+        table.info()
+    with pytest.raises(errors.InvalidKeyError, match="zz"):
+        table.info(columns="zz")
+
+
+def test_the_command_prints_the_same_figures(tmp_path: Path) -> None:
+    location = str(tmp_path / "t")
+    table = table_of_blocks(location, [[1, 5], [2, 6], [10, 12]])
+    run = CliRunner().invoke(application, ["info", location, "--json"])
+    assert run.exit_code == 0
+    assert json.loads(run.stdout) == table.info().to_dict()
+    shown = CliRunner().invoke(application, ["info", location])
+    assert shown.exit_code == 0
+    assert "1.6667 on average" in shown.stdout
