@@ -1,0 +1,86 @@
+"""A table written by the first version of the format is read for ever, and can be written on."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tblctl
+from tblctl.errors import SnapshotNotFoundError
+
+FOLDER = Path(__file__).parents[1] / "data" / "format_v1"
+MAKE = runpy.run_path(str(FOLDER / "make.py"))
+EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Path(shutil.copytree(FOLDER / "table", tmp_path / "table"))
+
+
+def test_the_table_holds_what_it_held():
+    before = {path: path.stat().st_mtime_ns for path in (FOLDER / "table").rglob("*")}
+    found = json.loads(json.dumps(MAKE["described"](FOLDER / "table")))
+    for name, version in EXPECTED["versions"].items():
+        for part, value in version.items():
+            assert found["versions"][name][part] == value, (name, part)
+    assert found == EXPECTED
+    assert {path: path.stat().st_mtime_ns for path in (FOLDER / "table").rglob("*")} == before
+
+
+def test_the_table_is_sound_and_prunes():
+    table = tblctl.open(FOLDER / "table")
+    report = table.check(deep=True)
+    assert report.ok, report.problems
+    ids = [row[0] for row in EXPECTED["versions"]["head"]["rows"]]
+    assert sorted(table.to_dataset().to_table()["id"].to_pylist()) == ids
+    assert table.scan("id >= 16").to_arrow().num_rows == sum(number >= 16 for number in ids)
+    assert table.scan("id >= 16").explain().blocks_pruned > 0
+    assert table.scan("small = -7").to_arrow()["id"].to_pylist() == [5]
+    assert table.scan("share = 0", columns=["id"]).to_arrow().num_rows == 4  # -0.0 in blocks of both schemas
+
+
+def test_expired_snapshots_are_told_but_not_read():
+    expired = [item["sequence"] for item in EXPECTED["history"] if not item["readable"]]
+    assert expired
+    with pytest.raises(SnapshotNotFoundError, match="expired"):
+        tblctl.open(FOLDER / "table", as_of=expired[0])
+
+
+def test_the_table_can_be_written_on(copy):
+    table = tblctl.open(copy)
+    table.append(table.scan("id < 5").to_arrow())
+    assert table.delete("id >= 12").rows_removed == sum(
+        row[0] >= 12 for row in EXPECTED["versions"]["head"]["rows"]
+    )
+    assert table.update("note = NULL", "id = 5").rows_added == 1
+    table.set_cluster_key(EXPECTED["versions"]["first"]["cluster_by"])
+    table.append(table.scan("id = 0", limit=1).to_arrow())
+    assert {file.cluster_key_id for file in table.files()} == {1, 2}
+    assert table.check(deep=True).ok
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 0, 0, 1, 1, 2, 2, 4, 4, *range(5, 12)]
+    table.rollback("first")
+    assert table.scan().to_arrow().num_rows == len(EXPECTED["versions"]["first"]["rows"])
+    table.gc(keep=1, older_than=0)
+    assert table.check(deep=True).ok
+
+
+def test_the_committed_table_stays_small():
+    assert sum(path.stat().st_size for path in (FOLDER / "table").rglob("*") if path.is_file()) < 60_000
+
+
+def test_the_script_still_makes_such_a_table(tmp_path):
+    """Its values may not depend on the machine or the day, names and times aside."""
+    MAKE["make"](tmp_path / "table")
+    found = json.loads(json.dumps(MAKE["described"](tmp_path / "table")))
+    for name, version in EXPECTED["versions"].items():
+        assert {key: value for key, value in found["versions"][name].items() if key != "files"} == {
+            key: value for key, value in version.items() if key != "files"
+        }
+    assert [item["operation"] for item in found["history"]] == [
+        item["operation"] for item in EXPECTED["history"]
+    ]
