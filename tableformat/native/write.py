@@ -200,7 +200,7 @@ def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOpti
         return 0
     size_bytes = decoded_bytes(rows)
     full = is_full(rows.num_rows, size_bytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
-    if keys.constant and keys.exact and full:
+    if keys.constant and full:
         return CONSTANT_LEVEL
     return max(level, 0)
 
