@@ -207,10 +207,10 @@ def _block_depths(ends: _Ends, point_depths: Integers) -> Integers:
     """
     begins = ends.starts > 0
     start_number = np.cumsum(begins) - 1
-    return _range_maxima(point_depths[begins], start_number[ends.low], start_number[ends.high])
+    return range_maxima(point_depths[begins], start_number[ends.low], start_number[ends.high])
 
 
-def _range_maxima(values: Integers, first: Integers, last: Integers) -> Integers:
+def range_maxima(values: Integers, first: Integers, last: Integers) -> Integers:
     """Return the maximum of values[first .. last], both inclusive, for every pair.
 
     A sparse table of which only one level exists at a time: level k holds the maxima of all 2^k values in a row, and

@@ -1,1 +1,1 @@
-"""Selection (from part B): pure policies from block metadata to a plan of what to merge. No I/O."""
+"""Selection: pure policies from block metadata to a plan of what to merge. No I/O, no clock."""

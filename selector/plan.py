@@ -1,0 +1,174 @@
+"""A plan: what to merge, why, what to expect of it, and what was left out. Frozen values with a JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from tblctl.selector.options import SelectOptions
+from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
+
+PLAN_VERSION = 1
+"""Version of the JSON form; a plan of another version is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A predicted figure: `low` and `high` hold whatever the keys are, `expected` is the best guess."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.expected <= self.high:
+            raise ValueError(f"expected 0 <= low <= expected <= high, got {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out."""
+
+    average_depth_before: float
+    average_depth_after: Range
+    average_overlaps_before: float
+    average_overlaps_after: Range
+    block_count_before: int
+    block_count_after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Blocks to merge together.
+
+    Attributes:
+        number: its place in the plan, from 0.
+        blocks: their paths, in order of key where that is known.
+        sort_id: the sort of its output.
+        output_level: the level of its output (constant full blocks become -1 all the same).
+        why: for people.
+        rows, size_bytes, decoded_bytes: of all its blocks.
+        depth_before: average depth of its blocks in the table; None if that of one of them is not known.
+        depth_after: the same that is expected of what it becomes.
+    """
+
+    number: int
+    blocks: tuple[str, ...]
+    sort_id: int
+    output_level: int
+    why: str
+    rows: int
+    size_bytes: int
+    decoded_bytes: int
+    depth_before: float | None
+    depth_after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """Blocks that were not selected.
+
+    Attributes:
+        rule: the reason as one word for programs: constant, unclustered, where, max_level, too_few_blocks,
+            well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups.
+        level: theirs; None if they are of several, or of none.
+        blocks, size_bytes: how many they are, and of how many bytes.
+        why: for people.
+    """
+
+    rule: str
+    level: int | None
+    blocks: int
+    size_bytes: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a policy decided for one snapshot. Nothing to do if it has no groups; `note` then says why.
+
+    Raises:
+        ValueError: at construction: groups are not numbered from 0, one is empty, or two share a block.
+    """
+
+    table_id: str
+    snapshot: int
+    policy: str
+    groups: tuple[Group, ...]
+    rejected: tuple[Rejection, ...]
+    predicted: Prediction
+    note: str
+    options: SelectOptions
+
+    def __post_init__(self) -> None:
+        if [group.number for group in self.groups] != list(range(len(self.groups))):
+            raise ValueError("groups must be numbered from 0, in order")
+        if not all(group.blocks for group in self.groups):
+            raise ValueError("a group has no blocks")
+        paths = [path for group in self.groups for path in group.blocks]
+        if len(set(paths)) < len(paths):
+            raise ValueError("a block is named twice")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {"version": PLAN_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Plan:
+        """Return the plan that `to_json` gave.
+
+        Raises:
+            InvalidDataError: it is no such plan, or of another version.
+        """
+        if not isinstance(value, Mapping) or "version" not in value:
+            raise InvalidDataError("this is no plan of tblctl: expected a JSON object with a version")
+        if value["version"] != PLAN_VERSION:
+            raise InvalidDataError(
+                f"the plan has version {value['version']!r}, this tblctl reads version {PLAN_VERSION}; plan again"
+            )
+        rest = {name: item for name, item in value.items() if name != "version"}
+        return _read(cls, rest, "plan")
+
+
+Value = TypeVar("Value")
+
+
+def _read(kind: type[Value], value: Any, place: str) -> Value:
+    """Return a dataclass from JSON values, strictly: every field there, no other, each of its type."""
+    if not isinstance(value, Mapping):
+        raise InvalidDataError(f"{place}: expected an object, got {value!r}")
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    problems = [f"{name} is missing" for name in names if name not in value]
+    problems += [f"{name} is unknown" for name in value if name not in names]
+    if problems:
+        raise InvalidDataError(f"{place}: {'; '.join(problems)}")
+    hints = get_type_hints(kind)
+    found = {name: _item(hints[name], value[name], f"{place}.{name}") for name in names}
+    try:
+        return kind(**found)
+    except (ValueError, InvalidOptionError) as cause:
+        raise InvalidDataError(f"{place}: {cause}") from cause
+
+
+def _item(hint: Any, value: Any, place: str) -> Any:
+    choices = get_args(hint)
+    if choices and choices[-1] is Ellipsis:
+        if not isinstance(value, list | tuple):
+            raise InvalidDataError(f"{place}: expected a list, got {value!r}")
+        return tuple(_item(choices[0], item, f"{place}[{index}]") for index, item in enumerate(value))
+    kinds = choices or (hint,)
+    if value is None and type(None) in kinds:
+        return None
+    if hint in _OBJECTS:
+        return _read(hint, value, place)
+    exact = bool if isinstance(value, bool) else type(value)
+    if exact is int and float in kinds and int not in kinds:
+        return float(value)
+    if exact not in kinds:
+        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise InvalidDataError(f"{place}: expected {wanted}, got {value!r}")
+    return value
+
+
+_OBJECTS = (Range, Prediction, Group, Rejection, SelectOptions)

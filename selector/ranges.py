@@ -1,0 +1,114 @@
+"""The deepest ranges of one level: which blocks lie there, and which to leave out where they are too many.
+
+A *hot range* is a longest row of neighbouring points that are all deeper than the threshold. It is what one gets from
+its first deepest point by taking the deeper neighbour, again and again, while that is deeper than the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tblctl.metrics.intervals import DepthCurve
+from tblctl.selector.blocks import Candidates, Integers
+from tblctl.selector.draft import Limits
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HotRanges:
+    """Ranges of the points of a curve, ascending: the numbers of their first and last points, and their depths."""
+
+    first: Integers
+    last: Integers
+    depth: Integers
+
+    def by_depth(self) -> Iterator[tuple[int, HotRanges]]:
+        """Yield the ranges of each depth, the deepest ones first."""
+        for depth in np.unique(self.depth)[::-1].tolist():
+            same = self.depth == depth
+            yield depth, HotRanges(first=self.first[same], last=self.last[same], depth=self.depth[same])
+
+
+def hot_ranges(curve: DepthCurve, threshold: float) -> HotRanges:
+    """Return every range that is deeper than the threshold, with its largest depth."""
+    hot = np.concatenate(([False], curve.depths > threshold, [False]))
+    edges = np.flatnonzero(hot[1:] != hot[:-1])
+    first, last = edges[::2], edges[1::2] - 1
+    if not first.size:
+        return HotRanges(first=first, last=last, depth=first)
+    depth = np.maximum.reduceat(curve.depths, np.stack((first, last + 1), axis=1).ravel()[:-1])[::2]
+    return HotRanges(first=first, last=last, depth=depth)
+
+
+def members(low: Integers, high: Integers, curve: DepthCurve, ranges: HotRanges) -> tuple[Integers, Integers]:
+    """Return the blocks in any of the ranges, by range, and the range of each: the first that it touches.
+
+    O(n log n) for n blocks given by their bounds.
+    """
+    begins, ends = curve.points[ranges.first], curve.points[ranges.last]
+    found = np.searchsorted(ends, low)
+    inside = np.flatnonzero(found < ends.size)
+    inside = inside[begins[found[inside]] <= high[inside]]
+    order = np.argsort(found[inside], kind="stable")
+    return inside[order], found[inside][order]
+
+
+def around_deepest(
+    blocks: Candidates, chosen: Integers, curve: DepthCurve, hot: tuple[int, int], limits: Limits
+) -> tuple[Integers, Integers, str]:
+    """Return what fits of `chosen`, which lie in one hot range, what does not, and the limit that this breaks.
+
+    First those at the first deepest point, the widest ones first since they make most of the depth; then what begins
+    or ends at the deeper neighbour of what was taken, the left one of equals, until the next block does not fit.
+
+    Args:
+        blocks: the table's; none of `chosen` has an unknown range.
+        chosen: the numbers of the range's blocks.
+        curve: that of their level.
+        hot: first and last point of the range.
+        limits: what fits.
+    """
+    low, high = blocks.low[chosen], blocks.high[chosen]
+    deepest = hot[0] + int(curve.depths[hot[0] : hot[1] + 1].argmax())
+    point = curve.points[deepest]
+    turn = _turns(curve, hot, deepest)
+    place = np.searchsorted(curve.points, np.where(low > point, low, high)) - hot[0]
+    here = (low <= point) & (high >= point)
+    turns = np.where(here, 0, turn[np.clip(place, 0, turn.size - 1)])
+    early = turns <= _last_turn(blocks, chosen, turns, limits)  # sorting the few that may fit is enough
+    order = np.flatnonzero(early)
+    order = order[np.lexsort((low[order], (low - high)[order], turns[order]))]
+    count, rule = limits.fitting(blocks, chosen[order])
+    left = np.ones(chosen.size, np.bool_)
+    left[order[:count]] = False
+    return chosen[order[:count]], chosen[left], rule
+
+
+def _last_turn(blocks: Candidates, chosen: Integers, turns: Integers, limits: Limits) -> int:
+    """Return a turn by whose end some limit is passed; what comes after it does not fit."""
+    last = int(turns.max())
+    for sizes, most in (
+        (blocks.decoded_bytes, limits.decoded_bytes),
+        (blocks.size_bytes, limits.size_bytes),
+        (np.ones_like(blocks.size_bytes), limits.blocks),
+    ):
+        by_turn = np.cumsum(np.bincount(turns, sizes[chosen]))
+        last = min(last, int(np.searchsorted(by_turn, most, side="right")))
+    return last
+
+
+def _turns(curve: DepthCurve, hot: tuple[int, int], deepest: int) -> Integers:
+    """Return when each point of a hot range is reached from its deepest; that one has turn 0.
+
+    A side is taken up to its next point that is shallower than the head of the other side. So the turns are those of
+    merging the two sides by their running minima, the left one first where these are equal.
+    """
+    left = np.minimum.accumulate(curve.depths[hot[0] : deepest][::-1])
+    right = np.minimum.accumulate(curve.depths[deepest + 1 : hot[1] + 1])
+    reached = np.argsort(-np.concatenate((left, right)), kind="stable")
+    points = np.concatenate((np.arange(deepest - 1, hot[0] - 1, -1), np.arange(deepest + 1, hot[1] + 1)))
+    turn = np.zeros(hot[1] - hot[0] + 1, np.int64)
+    turn[points[reached] - hot[0]] = np.arange(1, reached.size + 1)
+    return turn

@@ -1,0 +1,173 @@
+"""`--final` stops on every table, leaves it well clustered, and keeps every rule of a plan on the way."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tblctl.selector.draft import MOST_LEVEL, output_counts
+from tblctl.selector.predict import expected_cuts
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.native.write import cut_rows
+
+from .simulate import ROW_BYTES, SimTable
+
+
+def spread(low, high, count):
+    return [low + (high - low) * number // (count - 1) for number in range(count)]
+
+
+ADVERSARIES = {  # name: block_rows, appended blocks, rounds that it may take
+    "all equal keys, full": (10, [[5] * 10] * 30, 0),
+    "all equal keys, slivers": (10, [[5]] * 95, 3),
+    "all equal keys, more than half full": (1000, [[5] * 700] * 9, 3),
+    "two alternating keys": (10, [[1, 2] * 5] * 40, 3),
+    "two keys in turn": (10, [[1] * 5, [2] * 5] * 20, 3),
+    "nested ranges": (10, [spread(n, 1000 - n, 10) for n in range(40)], 4),
+    "blocks one row over the limit": (10, [spread(n, 900 + n, 11) for n in range(30)], 4),
+    "equal keys one row over the limit": (10, [[5] * 11] * 30, 0),
+    "two keys one row over the limit": (10, [[1] * 5 + [2] * 6] * 30, 4),
+    "every block full range": (10, [[0, *range(n + 1, n + 9), 1000] for n in range(50)], 4),
+    "a run around a heavy key": (1000, [[1] + [7] * 699, [7] * 700, [7] * 699 + [9]], 0),
+    "a run around a heavy key, small middle": (4, [[1, 7, 7, 7], [7, 7], [7, 7, 7, 9]], 3),
+    "constant slivers of many keys": (10, [[n // 3] * 4 for n in range(90)], 5),
+    "touching chain": (10, [spread(9 * n, 9 * n + 9, 10) for n in range(40)], 0),
+    "stairs": (10, [spread(5 * n, 5 * n + 9, 10) for n in range(60)], 5),
+}
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+@pytest.mark.parametrize("policy", ["levels", "full"])
+def test_adversarial_tables_are_done_in_a_few_rounds(name, policy):
+    block_rows, blocks, rounds = ADVERSARIES[name]
+    table = SimTable(block_rows=block_rows).append(*blocks)
+    plans = table.final(policy, most_rounds=rounds)
+    print(f"{policy}, {name}: {len(plans)} rounds, {len(blocks)} -> {len(table.blocks)} blocks")
+    assert sorted(key for block in table.blocks for key in block.keys) == sorted(itertools.chain(*blocks))
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_adversarial_tables_are_done_within_tight_limits_of_a_group(name):
+    block_rows, blocks, _ = ADVERSARIES[name]
+    table = SimTable(block_rows=block_rows).append(*blocks)
+    plans = table.final(max_group_bytes=5 * block_rows * ROW_BYTES, most_rounds=33 * len(blocks) // 2)
+    print(f"{name}: {len(plans)} rounds of at most 5 blocks a group")
+
+
+def test_constant_blocks_of_one_key_become_full_ones_and_a_remainder():
+    table = SimTable(block_rows=10).append(*[[5] * 3] * 11)
+    table.final(most_rounds=1)
+    assert [entry[2:] for entry in table.listed()] == [[-1, 8], [-1, 8], [-1, 8], [-1, 9]]
+    table = SimTable(block_rows=1000).append(*[[5] * 300] * 4)
+    table.final(most_rounds=1)
+    assert [entry[2:] for entry in table.listed()] == [[1, 600], [1, 600]], (
+        "not full, and merging gives the same"
+    )
+
+
+keys = st.one_of(st.integers(0, 3), st.integers(0, 40), st.integers(0, 10**6))
+block_lists = st.integers(2, 12).flatmap(
+    lambda rows: st.tuples(
+        st.just(rows),
+        st.lists(
+            st.tuples(
+                st.lists(keys, min_size=1, max_size=rows + 1),
+                st.sampled_from([0, 0, 0, 1, 2, 31, 32]),
+                st.sampled_from(["clustered"] * 6 + ["unclustered", "unknown", "both"]),
+            ),
+            max_size=25,
+        ),
+    )
+)
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "threshold": st.sampled_from([1, 1.5, 2, 4]),
+        "max_group_bytes": st.integers(1, 600),
+        "max_bytes": st.integers(1, 80),
+        "max_blocks": st.integers(1, 12),
+        "max_groups": st.integers(1, 3),
+        "include_unclustered": st.booleans(),
+    },
+)
+policies = st.sampled_from(["levels", "full"])
+
+
+def table_from(rows, blocks):
+    table = SimTable(block_rows=rows)
+    for block_keys, level, kind in blocks:
+        table.append(
+            block_keys,
+            level=level,
+            unclustered=kind in {"unclustered", "both"},
+            unknown=kind in {"unknown", "both"},
+        )
+    return table
+
+
+@settings(max_examples=300, deadline=None)
+@given(block_lists, options, policies, st.data())
+def test_every_plan_keeps_the_rules(blocks, chosen_options, policy, data):
+    table = table_from(*blocks)
+    count = len(table.blocks)
+    allowed = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
+    plan = table.plan(policy, restricted=allowed, **chosen_options)
+    by_path = {block.path: (block, bool(fine)) for block, fine in zip(table.blocks, allowed, strict=True)}
+    taken = [by_path[path] for group in plan.groups for path in group.blocks]
+    assert len({block.path for block, _ in taken}) == len(taken), "no block in two groups"
+    assert all(fine for _, fine in taken), "only what `where` allows"
+    for block, _ in taken:
+        assert block.unclustered or 0 <= block.level < MOST_LEVEL
+        assert chosen_options.get("include_unclustered", policy == "full") or not block.unclustered
+    for group in plan.groups:
+        members = [by_path[path][0] for path in group.blocks]
+        assert group.output_level == max(0 if b.unclustered else b.level for b in members) + 1
+        assert group.rows == sum(len(block.keys) for block in members)
+        assert len(members) > 1 or members[0].unclustered
+        assert group.decoded_bytes <= chosen_options.get("max_group_bytes", 10**9)
+    assert len(taken) <= chosen_options.get("max_blocks", 10**9)
+    assert sum(group.size_bytes for group in plan.groups) <= chosen_options.get("max_bytes", 10**9)
+    assert len(plan.groups) <= chosen_options.get("max_groups", 10**9)
+    left = sum(item.blocks for item in plan.rejected)
+    assert policy == "levels" or left + len(taken) == count, (
+        "full: every block is taken or left out for a reason"
+    )
+    assert bool(plan.groups) != plan.note.startswith("nothing to do")
+
+
+@settings(max_examples=200, deadline=None)
+@given(block_lists, options, policies)
+def test_final_stops_within_the_bound(blocks, chosen_options, policy):
+    table = table_from(*blocks)
+    bound = table.work_left() // 2
+    plans = table.final(policy, **chosen_options)  # asserts what decreases each round
+    assert len(plans) <= bound
+
+
+@settings(max_examples=100, deadline=None)
+@given(block_lists, st.sampled_from([1, 1.5, 3]))
+def test_without_limits_final_leaves_every_level_clustered_or_unchangeable(blocks, threshold):
+    table = table_from(*blocks)
+    table.final(threshold=threshold, include_unclustered=True)
+    assert not any(block.unclustered for block in table.blocks)
+    rules = {item.rule for item in table.plan(threshold=threshold, include_unclustered=True).rejected}
+    assert rules <= {"constant", "max_level", "too_few_blocks", "well_clustered", "no_gain"}
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 12)), min_size=1, max_size=8))
+def test_cuts_are_expected_as_rows_are_cut(groups):
+    rows, most = (np.array(column, np.int64) for column in zip(*groups, strict=True))
+    counts = -(-rows // most)
+    begins = [list(np.cumsum((0, *cut_rows(*group)))[:-1]) for group in groups]
+    assert expected_cuts(rows, most, counts).tolist() == [begin for group in begins for begin in group]
+
+
+def test_outputs_are_counted_by_rows_or_by_bytes():
+    options_ = TableOptions(block_rows=1000, block_bytes=100_000)
+    counts, most = output_counts(np.array([2500, 2500]), np.array([25_000, 500_000]), options_)
+    assert counts.tolist() == [3, 5]
+    assert most.tolist() == [1000, 500]

@@ -1,0 +1,110 @@
+"""Plans, options and policies as values: JSON, validation, pickling."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from tblctl.selector.options import SelectOptions
+from tblctl.selector.plan import Plan
+from tblctl.selector.policies import POLICIES, policy_named
+from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
+
+from .simulate import SimTable
+
+
+def some_plan(**options):
+    table = SimTable(block_rows=4).append([1, 2, 5, 9], [2, 3, 4, 8], [12, 13, 14, 15], [6] * 4)
+    return table.append([3, 4], unclustered=True).plan(**options)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"threshold": 3}, {"include_unclustered": True, "max_bytes": 10}])
+def test_a_plan_survives_json_and_pickling(chosen):
+    plan = some_plan(**chosen)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: plan.update(version=2), "version 2"),
+        (lambda plan: plan.pop("version"), "no plan"),
+        (lambda plan: plan.pop("groups"), "groups is missing"),
+        (lambda plan: plan.update(extra=1), "extra is unknown"),
+        (lambda plan: plan.update(groups=7), r"plan\.groups: expected a list"),
+        (lambda plan: plan.update(snapshot="7"), r"plan\.snapshot: expected int"),
+        (lambda plan: plan.update(snapshot=True), r"plan\.snapshot: expected int"),
+        (lambda plan: plan["groups"][0].update(rows=None), r"plan\.groups\[0\]\.rows"),
+        (lambda plan: plan["groups"][0].update(number=4), "numbered"),
+        (lambda plan: plan["groups"][0].update(blocks=[]), "no blocks"),
+        (lambda plan: plan["groups"][0].update(blocks=["a", "a"]), "twice"),
+        (lambda plan: plan["options"].update(max_blocks=-1), "max_blocks"),
+        (lambda plan: plan["predicted"]["average_depth_after"].update(low=99.0), "low <= expected"),
+    ],
+)
+def test_a_damaged_plan_is_refused_by_place(change, message):
+    value = json.loads(json.dumps(some_plan().to_json()))
+    change(value)
+    with pytest.raises(InvalidDataError, match=message):
+        Plan.from_json(value)
+
+
+def test_something_else_is_no_plan():
+    for value in (None, [], "plan", 3, {}):
+        with pytest.raises(InvalidDataError):
+            Plan.from_json(value)
+
+
+def test_a_plan_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        some_plan().note = ""
+
+
+def test_every_wrong_option_is_named_at_once():
+    wrong = dict(
+        threshold=0.5,
+        ratio=2,
+        max_group_bytes=0,
+        max_bytes=-5,
+        max_blocks=1.5,
+        memory_bytes=None,
+        max_goups=3,
+    )
+    with pytest.raises(InvalidOptionError) as raised:
+        SelectOptions.from_mapping(wrong)
+    for name in (
+        "two ways",
+        "threshold:",
+        "ratio:",
+        "max_group_bytes:",
+        "max_bytes:",
+        "max_blocks:",
+        "memory_bytes:",
+    ):
+        assert name in str(raised.value)
+    assert "did you mean max_groups?" in str(raised.value)
+
+
+def test_sizes_may_be_text_with_a_unit():
+    chosen = SelectOptions.from_mapping({"max_group_bytes": "2GiB", "memory_bytes": "500MB", "max_blocks": 7})
+    assert chosen == SelectOptions(max_group_bytes=2 * 2**30, memory_bytes=500 * 10**6, max_blocks=7)
+    with pytest.raises(InvalidOptionError, match="max_bytes"):
+        SelectOptions.from_mapping({"max_bytes": "-2GiB"})
+
+
+def test_the_default_threshold_is_a_thousandth_of_the_blocks_from_1_to_64():
+    thresholds = [SelectOptions().threshold_for(count) for count in (0, 999, 2500, 10**6)]
+    assert thresholds == [1, 1, 2.5, 64]
+    assert SelectOptions(ratio=0.1).threshold_for(5) == 1
+
+
+def test_policies_are_found_by_name_and_may_be_added(monkeypatch):
+    assert policy_named("levels") is POLICIES["levels"]
+    with pytest.raises(InvalidOptionError, match="did you mean levels"):
+        policy_named("level")
+    monkeypatch.setitem(POLICIES, "mine", some_plan)
+    assert policy_named("mine") is some_plan
