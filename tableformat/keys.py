@@ -22,6 +22,7 @@ from tblctl.tableformat.model.types import statistic_type
 BOUND_LENGTH = 128
 """Strings and binary in statistics are shortened to so many characters or bytes."""
 
+_FIRST_LOOK = 1000
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -80,9 +81,11 @@ def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
 
 
 def is_sorted(keys: pa.Table, sort: Sort) -> bool:
-    """Tell whether the rows of `keys` are in key order already. O(n)."""
+    """Tell whether the rows of `keys` are in key order already. O(n); rows in no order mostly show it at once."""
     if keys.num_rows < 2:  # noqa: PLR2004
         return True
+    if keys.num_rows > 2 * _FIRST_LOOK and not is_sorted(keys.slice(0, _FIRST_LOOK), sort):
+        return False
     undecided = np.ones(keys.num_rows - 1, dtype=bool)
     for term, column in zip(sort.terms, keys.columns, strict=True):
         before, after = _compare_neighbours(_ordered(column), term)

@@ -54,8 +54,7 @@ class Run:
 
         done = in_parallel(sort_part, range(len(parts)), threads=cpu_threads())
         keys = pa.concat_tables([key for _, key in done]).combine_chunks()  # small, and sorts faster so
-        order = None if is_sorted(keys, sort) else sort_indices(keys, sort).to_numpy()
-        return cls([rows for rows, _ in done], order)
+        return cls([rows for rows, _ in done], sort_indices(keys, sort).to_numpy())
 
     @property
     def row_count(self) -> int:
