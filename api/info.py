@@ -10,9 +10,10 @@ import numpy as np
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.keys import key_ranks
+from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.key_ranges import fetch_key_ranges
+from tblctl.tableformat.native.key_ranges import KeyRanges, fetch_key_ranges
 from tblctl.tableformat.native.scan import select_blocks
 from tblctl.tableformat.storage import Storage
 
@@ -61,9 +62,17 @@ def table_info(
         level=level,
         row_count=row_count,
         size_bytes=size_bytes,
-        constant=(low == high) & ranges.exact & ~unclustered,
+        constant=_constant(low, high, level, ranges, by_key=columns is None) & ~unclustered,
         unclustered=unclustered,
         unknown=~ranges.known,
     )
     terms = [term_to_text(term, snapshot.schema) for term in sort.terms]
     return clustering_info(terms, blocks.pick(metadata.rows))
+
+
+def _constant(
+    low: np.ndarray, high: np.ndarray, level: np.ndarray, ranges: KeyRanges, *, by_key: bool
+) -> np.ndarray:
+    """Return which blocks hold one key only; where bounds were shortened, the level of a constant block still tells."""
+    equal = (low == high) & ranges.exact
+    return equal | (level == CONSTANT_LEVEL) if by_key else equal

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, "int | None", str], None]
 AsOf = int | str | datetime.datetime | None
 
+_SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -310,7 +311,7 @@ class Table:
             everything=where is None and operation in {"update", "overwrite"},
             assign=assign,
             memory_bytes=memory_bytes,
-            detail={"where": str(where)} if where is not None else {},
+            detail={} if where is None else {"where": str(where)[:_SHOWN_WHERE]},
             progress=progress,
         )
         return _outcome(operation, native.env, started, published, nothing)

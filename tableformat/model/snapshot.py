@@ -102,6 +102,7 @@ class Snapshot:
         tags: names of sequences.
         retained_from: gc may have removed snapshots below it, but for tagged ones.
         summary: what the commit did.
+        min_writer_version: a writer of a lower format version must not commit: it would drop what it does not know.
     """
 
     sequence: int
@@ -117,6 +118,7 @@ class Snapshot:
     tags: Mapping[str, int]
     retained_from: int
     summary: Summary
+    min_writer_version: int = 1
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:

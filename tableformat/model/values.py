@@ -30,7 +30,7 @@ def value_to_json(value: pa.Scalar) -> Any:
             return "NaN"
         return number if math.isfinite(number) else ("Infinity" if number > 0 else "-Infinity")
     if pa.types.is_decimal(kind):
-        return str(value.as_py())
+        return format(value.as_py(), "f")
     if _is_bytes(kind):
         return value.as_py().hex()
     return value.as_py()

@@ -24,7 +24,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.head import load_head, write_hint
 from tblctl.tableformat.native.names import snapshot_path
-from tblctl.tableformat.native.snapshot_file import decode, encode_snapshot
+from tblctl.tableformat.native.snapshot_file import check_writable, decode, encode_snapshot
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
@@ -68,6 +68,7 @@ def publish(storage: Storage, env: Environment, propose: Propose, head: Snapshot
     commit_id = env.new_id()
     attempts = 0
     while True:
+        check_writable(head)
         draft = propose(head)
         if draft is None:
             return None

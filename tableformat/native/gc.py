@@ -23,7 +23,7 @@ from tblctl.tableformat.native.commit import Draft, publish
 from tblctl.tableformat.native.head import load_head, load_version
 from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, is_leftover, snapshot_path
 from tblctl.tableformat.native.segment_file import read_segment
-from tblctl.tableformat.native.snapshot_file import encode_tombstone
+from tblctl.tableformat.native.snapshot_file import check_writable, encode_tombstone
 from tblctl.tableformat.storage import ObjectInfo, Storage
 
 _DELETE_BATCH = 1000
@@ -45,6 +45,7 @@ def collect(
     A snapshot stays while it is the head, tagged, one of the newest `keep` that changed the table, or was the head
     less than `older_than_seconds` ago.
     """
+    check_writable(head)
     horizon = env.now() - older_than_seconds
     named = _Named(storage)
     # All that will stay is read before anything is changed: a damaged table is left as it is.

@@ -65,8 +65,9 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
                 columns[side].append(pc.if_else(pa.array(own), keys, bounds[side]))
             else:
                 columns[side].append(bounds[side])
-    if len(sort.terms) == 1 and not clustered:
-        exact = known & _mask(metadata.values(f"column_{sort.terms[0].column_id}_exact"))
+    if not clustered:
+        marks = [_mask(metadata.values(f"column_{term.column_id}_exact")) for term in sort.terms]
+        exact = np.logical_and.reduce([known, *marks])
     names = [str(place) for place in terms]
     return KeyRanges(
         low=pa.table(columns[0], names=names),

@@ -7,6 +7,7 @@ Names are relative to the table's root:
     metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
     metadata/latest                         a hint of the newest sequence
     metadata/plans/, metadata/claims/       reserved for plans and claims of work
+    metadata/records/                       reserved for what commits did, where a summary is too small
 
 An id is 32 lower-case hexadecimal digits. A name from metadata that is not of these forms is refused, so nothing
 read from a table can lead a read or a delete outside its root.
@@ -24,7 +25,7 @@ METADATA = "metadata/"
 SEGMENTS = "metadata/segments/"
 SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
-RESERVED = ("metadata/plans/", "metadata/claims/")
+RESERVED = ("metadata/plans/", "metadata/claims/", "metadata/records/")
 
 _TEMPORARY = ".tmp-"
 _ID = r"[0-9a-f]{32}"

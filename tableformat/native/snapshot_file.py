@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tblctl.tableformat.errors import CorruptTableError, TblctlError, UnsupportedFormatError
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native.names import checked_segment_path, snapshot_path
@@ -35,6 +35,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return the object's content."""
     document = {
         **_head(_SNAPSHOT, snapshot),
+        "min_writer_version": snapshot.min_writer_version,
         "schema_id": snapshot.schema_id,
         "schemas": {str(key): value.to_json() for key, value in snapshot.schemas.items()},
         "sorts": {str(key): value.to_json() for key, value in snapshot.sorts.items()},
@@ -50,6 +51,20 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 def encode_tombstone(tombstone: Tombstone) -> bytes:
     """Return the object's content."""
     return _dump(_head(_TOMBSTONE, tombstone))
+
+
+def check_writable(head: Snapshot) -> None:
+    """Refuse to commit on top of a snapshot that a newer format version keeps for writers that know it.
+
+    Raises:
+        UnsupportedFormatError: its `min_writer_version` is above ours.
+    """
+    if head.min_writer_version > FORMAT_VERSION:
+        msg = (
+            f"snapshot {head.sequence} may only be changed by writers of format version {head.min_writer_version}; "
+            f"this tblctl knows {FORMAT_VERSION} and only reads it: install a newer tblctl"
+        )
+        raise UnsupportedFormatError(msg, version=head.min_writer_version)
 
 
 def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
@@ -184,19 +199,37 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
     if not isinstance(segments, list):
         msg = "segments is not a list"
         raise TypeError(msg)
+    sorts = _by_id(document["sorts"], _decode_sort)
+    known = {key: sort for key, sort in sorts.items() if sort is not None}
     snapshot = Snapshot(
         **_decode_head(document),
+        min_writer_version=_count(document, "min_writer_version", least=1),
         schema_id=_count(document, "schema_id"),
         schemas=_by_id(document["schemas"], Schema.from_json),
-        sorts=_by_id(document["sorts"], Sort.from_json),
-        cluster_key_id=None if key_id is None else _count(document, "cluster_key_id"),
-        options=TableOptions.from_mapping(document["options"]),
+        sorts=known,
+        cluster_key_id=None if key_id in sorts.keys() - known.keys() else _cluster_key_id(document),
+        options=TableOptions.from_mapping(_known_options(document["options"])),
         segments=tuple(_decode_segment(item) for item in segments),
         tags={str(tag): _count(document["tags"], tag, least=1) for tag in document["tags"]},
         retained_from=_count(document, "retained_from", least=1),
     )
     _check_snapshot(snapshot)
     return snapshot
+
+
+def _decode_sort(item: Mapping[str, Any]) -> Sort | None:
+    """Return a sort; None for one of a kind that this version does not know: blocks of it read as unordered."""
+    kind = item["kind"]
+    return Sort.from_json(item) if kind == "linear" or not isinstance(kind, str) else None
+
+
+def _cluster_key_id(document: Mapping[str, Any]) -> int | None:
+    return None if document["cluster_key_id"] is None else _count(document, "cluster_key_id")
+
+
+def _known_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that this version knows; others concern writers that know them (`min_writer_version`)."""
+    return {name: value for name, value in options.items() if name in OPTION_DOCS}
 
 
 def _check_snapshot(snapshot: Snapshot) -> None:
