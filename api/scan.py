@@ -24,6 +24,11 @@ class Scan:
         self._scanner = scanner
 
     @property
+    def snapshot(self) -> int:
+        """The sequence of the version that is read, whatever is committed meanwhile."""
+        return self._scanner.snapshot.sequence
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema of the rows, in read types."""
         return self._scanner.schema

@@ -95,7 +95,7 @@ def scan(
     as_table = not (as_json or output_path or explain)
     most = output.SHOWN_ROWS if as_table and limit is None else None
     chosen = table.scan(where=where, columns=columns, limit=limit if most is None else most + 1)
-    snapshot = table.snapshot.sequence
+    snapshot = chosen.snapshot
     if explain:
         print_explanation(chosen.explain(), as_json=as_json)
     elif output_path is not None:
