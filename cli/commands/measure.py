@@ -38,7 +38,7 @@ def info(
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Tell how well the table is clustered: overlaps and depth of its blocks' key ranges.
+    """Tell how well the table is clustered.
 
     A block's overlaps are the other blocks whose range meets its own; its depth is the most blocks that any one key of
     its range may be in. 0 and 1 are best: then a key is in one block.
