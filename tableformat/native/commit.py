@@ -16,13 +16,17 @@ from dataclasses import dataclass
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
+    AccessDeniedError,
     CommitOutcomeUnknownError,
     ConflictError,
     CorruptTableError,
     StorageError,
+    TableNotFoundError,
+    UnsupportedBackendError,
+    UnsupportedFormatError,
 )
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.head import load_head, write_hint
+from tblctl.tableformat.native.head import is_object_of, load_head, write_hint
 from tblctl.tableformat.native.names import snapshot_path
 from tblctl.tableformat.native.snapshot_file import check_writable, decode, encode_snapshot
 from tblctl.tableformat.storage import Storage
@@ -32,6 +36,9 @@ LOG = logging.getLogger("tblctl")
 _READ_BACK_TRIES = 5
 _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 1.0
+
+_NOT_CREATED = (StorageError, AccessDeniedError, UnsupportedBackendError)
+"""What `Storage.create` raises if nothing was created; after any other error the object may be there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +62,31 @@ class Published:
     attempts: int
 
 
+@dataclass(kw_only=True)
+class Fate:
+    """Whether what a commit names may be in the table, as far as is proven; nothing of it may be deleted then.
+
+    It is set before the first request that could publish, and taken back only by proof of the opposite. So whatever
+    is raised in between, be it by a driver, a logging handler or a signal, nothing published is taken for garbage.
+    """
+
+    maybe_published: bool = False
+
+
 Propose = Callable[[Snapshot], Draft | None]
 
 
-def publish(storage: Storage, env: Environment, propose: Propose, head: Snapshot) -> Published | None:
+def publish(
+    storage: Storage, env: Environment, propose: Propose, head: Snapshot, fate: Fate | None = None
+) -> Published | None:
     """Commit what `propose` makes of the head, asking again after every lost race; None if it wants nothing.
 
     Raises:
         ConflictError: `propose` found that its plan no longer fits, or gc removed an object before it was published.
+        TableNotFoundError: the table was dropped meanwhile, perhaps created again; nothing was committed.
         CommitOutcomeUnknownError: the reply was lost and the storage did not answer afterwards.
     """
+    fate = fate or Fate()
     commit_id = env.new_id()
     attempts = 0
     while True:
@@ -80,19 +102,44 @@ def publish(storage: Storage, env: Environment, propose: Propose, head: Snapshot
         )
         _check_objects(storage, head, draft.objects)
         attempts += 1
-        if create_snapshot(storage, env, snapshot):
+        if _create(storage, env, snapshot, fate):
             write_hint(storage, snapshot.sequence)
             LOG.info("committed snapshot %d (%s) after %d attempts", snapshot.sequence, commit_id, attempts)
             return Published(snapshot=snapshot, attempts=attempts)
         wait(env, attempts)
-        newer = load_head(storage, head)
-        if newer.sequence <= head.sequence or newer.table_id != head.table_id:
-            msg = (
-                f"{storage.url}: snapshot {snapshot.sequence} could not be created, yet the newest is "
-                f"{newer.sequence}: was the table dropped meanwhile? Nothing was committed"
-            )
-            raise ConflictError(msg)
+        newer = reload_head(storage, head)
+        if newer.sequence == head.sequence:
+            raise _dropped(storage)
         head = newer
+
+
+def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
+    """Return the newest snapshot of the table that `head` is of.
+
+    Raises:
+        TableNotFoundError: it was dropped meanwhile, perhaps created again.
+    """
+    newer = load_head(storage, head)
+    if newer.sequence < head.sequence or newer.table_id != head.table_id:
+        raise _dropped(storage)
+    return newer
+
+
+def _dropped(storage: Storage) -> TableNotFoundError:
+    msg = f"{storage.url}: the table was dropped meanwhile; nothing was committed"
+    return TableNotFoundError(msg)
+
+
+def _create(storage: Storage, env: Environment, snapshot: Snapshot, fate: Fate) -> bool:
+    """Create the snapshot's object as `create_snapshot` does, keeping account in `fate`."""
+    fate.maybe_published = True
+    try:
+        is_ours = create_snapshot(storage, env, snapshot)
+    except _NOT_CREATED:
+        fate.maybe_published = False
+        raise
+    fate.maybe_published = is_ours
+    return is_ours
 
 
 def wait(env: Environment, attempt: int) -> None:
@@ -105,7 +152,7 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
     """Create the snapshot's object if it is absent; tell whether the one that is there now is ours.
 
     Raises:
-        StorageError: it was surely not created.
+        StorageError, AccessDeniedError, UnsupportedBackendError: it was surely not created.
         CommitOutcomeUnknownError: nobody can tell now.
     """
     name = snapshot_path(snapshot.sequence)
@@ -121,7 +168,7 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
     for attempt in range(1, _READ_BACK_TRIES + 1):
         try:
             found = storage.try_read(name)
-        except StorageError as error:
+        except (StorageError, AccessDeniedError) as error:
             cause = error
         else:
             if found is not None:
@@ -138,18 +185,20 @@ def _commit_id(data: bytes, sequence: int) -> str | None:
     """Return whose commit an object is; None if it cannot be read (then it is not ours: creates are atomic)."""
     try:
         found: Snapshot | Tombstone = decode(data, sequence)
-    except CorruptTableError:
+    except (CorruptTableError, UnsupportedFormatError):
         return None
     return found.commit_id
 
 
 def _check_objects(storage: Storage, head: Snapshot, names: Iterable[str]) -> None:
-    """Refuse to publish what gc or a drop has meanwhile removed: a snapshot without its parent or its objects."""
-    parent = snapshot_path(head.sequence)
-    missing = storage.missing([parent, *names])
-    if parent in missing:
-        msg = f"{storage.url}: {parent} is gone: the table was dropped meanwhile. Nothing was committed"
-        raise ConflictError(msg, missing=(parent,))
+    """Refuse to publish what gc or a drop has meanwhile removed: a snapshot without its parent or its objects.
+
+    The parent's content is compared: a table that was created again has one of the same name. A drop and a create
+    between this look and the commit stay unnoticed; they would have to fit into one round trip.
+    """
+    missing = storage.missing(list(names))
+    if not is_object_of(storage.try_read(snapshot_path(head.sequence)), head):
+        raise _dropped(storage)
     if missing:
         msg = (
             f"{storage.url}: {missing[0]} and {len(missing) - 1} more were removed before they could be published; gc "

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError
+from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
-from tblctl.tableformat.native.commit import Draft, Propose, Published, publish, wait
+from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
 from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
-from tblctl.tableformat.native.head import load_head, load_version
+from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import BlockRecord, segment_table
 from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
@@ -76,21 +76,22 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
 
     Raises:
         ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times.
+        TableNotFoundError: the table was dropped meanwhile.
     """
     planner = _Planner(storage, env, write)
+    fate = Fate()
     try:
-        published = _plan_and_publish(storage, env, planner, head)
-    except CommitOutcomeUnknownError:
-        raise
+        published = _plan_and_publish(storage, env, planner, head, fate)
     except Exception:
-        planner.discard_unpublished()
+        if not fate.maybe_published:
+            planner.discard_unpublished()
         raise
     planner.discard_unpublished()
     return published
 
 
 def _plan_and_publish(
-    storage: Storage, env: Environment, planner: _Planner, head: Snapshot
+    storage: Storage, env: Environment, planner: _Planner, head: Snapshot, fate: Fate
 ) -> Published | None:
     """Plan and commit, again and again while other writers replace the blocks of the plan."""
     replans = 0
@@ -101,9 +102,9 @@ def _plan_and_publish(
             return None
         applier = EditApplier(storage, env, edit, head)
         try:
-            published = publish(storage, env, rollbacks.guard(applier.propose), head)
+            published = publish(storage, env, rollbacks.guard(applier.propose), head, fate)
         except BlocksReplacedError as lost:
-            newest = load_head(storage, head)
+            newest = reload_head(storage, head)
             rollbacks.happened(newest)
             replans += _lost_to_a_writer(storage, head, newest)
             if replans > MOST_REPLANS:
@@ -116,7 +117,6 @@ def _plan_and_publish(
             wait(env, replans)
             head = newest
             continue
-        # From here on the commit stands: whatever fails now, nothing that it names may be deleted.
         planner.note_published(edit)
         applier.discard_unused()
         return published

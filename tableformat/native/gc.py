@@ -19,8 +19,8 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
-from tblctl.tableformat.native.commit import Draft, publish
-from tblctl.tableformat.native.head import load_head, load_version
+from tblctl.tableformat.native.commit import Draft, publish, reload_head
+from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, is_leftover, snapshot_path
 from tblctl.tableformat.native.segment_file import read_segment
 from tblctl.tableformat.native.snapshot_file import check_writable, encode_tombstone
@@ -54,12 +54,12 @@ def collect(
     expired = _expired(storage, trial)
     if not dry_run:
         published = publish(storage, env, lambda newest: _expiry(storage, newest, keep, horizon), head)
-        head = published.snapshot if published else load_head(storage, head)
+        head = published.snapshot if published else reload_head(storage, head)
         expired = [version for version in expired if not head.is_retained(version.sequence)]
     # What exists is listed before what is named is read: an object published in between is then found named.
     old = _old_objects(storage, horizon)
     if not dry_run:
-        named.add_retained(load_head(storage, head))
+        named.add_retained(reload_head(storage, head))
         for (
             version
         ) in expired:  # oldest first; a name is never free again, so the tombstone takes the same one

@@ -7,6 +7,7 @@ changes from no to yes, in order: the newest one is found by doubling steps forw
 from __future__ import annotations
 
 import json
+import logging
 
 from tblctl.tableformat.errors import (
     CorruptTableError,
@@ -18,6 +19,8 @@ from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.names import LATEST, SNAPSHOTS, sequence_of, snapshot_path
 from tblctl.tableformat.native.snapshot_file import decode
 from tblctl.tableformat.storage import Storage
+
+LOG = logging.getLogger("tblctl")
 
 
 def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
@@ -34,7 +37,9 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
         if head is not None:
             sequence, data = head
             return (
-                known if sequence == known.sequence and _is(data, known) else _readable_head(data, sequence)
+                known
+                if sequence == known.sequence and is_object_of(data, known)
+                else _readable_head(data, sequence)
             )
     start = _hinted(storage)
     head = _newest_from(storage, start) if start is not None else None
@@ -47,8 +52,9 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
     return _readable_head(head[1], head[0])
 
 
-def _is(data: bytes, known: Snapshot) -> bool:
-    return f'"commit_id":"{known.commit_id}"'.encode() in data[:1000]
+def is_object_of(data: bytes | None, version: Snapshot) -> bool:
+    """Tell whether `data` is the object of `version`, or the tombstone of it; None is no object."""
+    return data is not None and f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]
 
 
 def _readable_head(data: bytes, sequence: int) -> Snapshot:
@@ -96,8 +102,10 @@ def write_hint(storage: Storage, sequence: int) -> None:
     """Leave a hint of the newest sequence; losing it costs a listing, so a failure here is not one of the commit."""
     try:
         storage.write(LATEST, json.dumps({"sequence": sequence}).encode())
-    except TblctlError:
-        return
+    except TblctlError as error:
+        LOG.warning(
+            "the hint %s could not be written; opening the table may take a listing: %s", LATEST, error
+        )
 
 
 def newest_listed(storage: Storage) -> int | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
+    InternalError,
     InvalidDataError,
     InvalidOptionError,
     InvalidSchemaError,
@@ -173,7 +174,7 @@ class NativeTable:
         published = publish(self.storage, self.env, lambda head: Draft(snapshot=change(head)), self.head())
         if published is None:
             msg = "a draft is always given"
-            raise AssertionError(msg)
+            raise InternalError(msg)
         self._known = published.snapshot
         return published
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import sys
@@ -192,6 +193,62 @@ def test_an_error_at_any_storage_call_changes_nothing_or_is_not_an_error(prepare
         if _shape(url) not in shapes:
             shapes.add(_shape(url))
             _assert_usable(url, str(point))
+
+
+def _refuse_to_log_commits(record: logging.LogRecord) -> bool:
+    if "committed snapshot" in record.msg:
+        raise RuntimeError(record.msg)
+    return True
+
+
+class _Interrupt(BaseException):
+    """What Ctrl-C or a job's time limit raises anywhere."""
+
+
+@pytest.mark.parametrize("act", ["append several blocks", "delete", "update", "overwrite"])
+@pytest.mark.parametrize("broken", ["log", "error after create", "interrupt after create", "hint"])
+def test_whatever_is_raised_once_a_commit_may_stand_deletes_nothing_of_it(
+    broken: str, act: str, at: Places
+) -> None:
+    done, url = at.fresh(), at.fresh()
+    for place in (done, url):
+        SCENARIOS[act].build(place)
+    SCENARIOS[act].act(done)
+    logger = logging.getLogger("tblctl")
+    level = logger.level
+    faults = Faults()
+    error = {"interrupt after create": _Interrupt("stop"), "hint": MemoryError()}.get(
+        broken, RuntimeError("odd")
+    )
+    if broken == "log":
+        logger.setLevel(logging.INFO)
+        logger.addFilter(_refuse_to_log_commits)
+    elif broken == "hint":
+        faults.fail(error, operation="write", name="metadata/latest")
+    else:
+        faults.fail(error, operation="create", name="metadata/snapshots/", at="after")
+    try:
+        with inject(faults), pytest.raises(type(error)):
+            SCENARIOS[act].act(url)
+    finally:
+        logger.removeFilter(_refuse_to_log_commits)
+        logger.setLevel(level)
+    assert _state(url) == _state(done)
+    _assert_usable(url, broken)
+
+
+def test_a_hint_that_cannot_be_written_is_a_warning_and_no_error(
+    at: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = at.fresh()
+    _table(url)
+    faults = Faults()
+    faults.fail(operation="write", name="metadata/latest")
+    with inject(faults):
+        tblctl.open(url).append(rows(50))
+    assert faults.fired
+    assert "metadata/latest could not be written" in caplog.text
+    _assert_usable(url, "no hint")
 
 
 def test_a_drop_that_was_cut_short_can_be_repeated(at: Places) -> None:

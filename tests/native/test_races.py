@@ -32,7 +32,7 @@ from tables import (
 from writers import expected_ids, run_writers
 
 import tblctl
-from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError
+from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError, TableNotFoundError
 from tblctl.tableformat.native.commit import publish
 from tblctl.tableformat.native.dml import MOST_REPLANS
 from tblctl.tableformat.native.edit import Edit, EditApplier, Label
@@ -232,11 +232,77 @@ def test_a_writer_whose_table_was_dropped_does_not_bring_it_back(at: Places, rec
             tblctl.create(url, SCHEMA)
 
     faults.do(drop, operation="write", name="data/")
-    with inject(faults), pytest.raises(ConflictError, match="dropped"):
+    with inject(faults), pytest.raises(TableNotFoundError, match="dropped"):
         table.append(rows(2))
     assert tblctl.exists(url) == recreate
     if recreate:
         assert ids_of(tblctl.open(url)) == []
+
+
+def _recreate(url: str, commits: int) -> None:
+    """Put another table in the place of this one, with its own snapshots of the same names."""
+    tblctl.drop(url)
+    table = tblctl.create(url, SCHEMA, options={"block_rows": 4})
+    for number in range(commits):
+        table.append(rows(1000 + number))
+
+
+RECREATED = ("append", "delete 1", "update 1 and 12", "overwrite all", "rename", "rollback", "tag", "gc")
+
+
+@pytest.mark.parametrize("commits", [0, 2, 3, 4, 9])  # the old table's head is 4
+@pytest.mark.parametrize("act", RECREATED)
+def test_a_writer_does_not_touch_the_table_that_took_the_place_of_its_own(
+    act: str, commits: int, at: Places
+) -> None:
+    url = at.fresh()
+    aged_table(url, _build, options={"block_rows": 4})
+    table = open_impatient(url)
+    before: dict[str, bytes] = {}
+
+    def recreate() -> None:
+        _recreate(url, commits)
+        before.update(objects_of(url))
+
+    faults = Faults()
+    faults.do(recreate, operation="look for")  # after all is read and written, just before the commit
+    with inject(faults), pytest.raises(TableNotFoundError, match="dropped"):
+        ACTS[act](table)
+    assert objects_of(url) == before
+    assert ids_of(tblctl.open(url)) == list(range(1000, 1000 + commits))
+
+
+@pytest.mark.parametrize("commits", [4, 9])
+def test_a_writer_whose_table_is_recreated_while_it_waits_after_a_lost_race_is_told(
+    commits: int, at: Places
+) -> None:
+    url = at.fresh()
+    aged_table(url, _build, options={"block_rows": 4})
+
+    def lose_then_recreate() -> None:
+        tblctl.open(url).delete("id = 1")
+        faults.do(lambda: _recreate(url, commits), operation="read", name="metadata/snapshots/", nth=2)
+
+    faults = Faults()
+    faults.do(lose_then_recreate, operation="create", name="metadata/snapshots/")
+    table = open_impatient(url)
+    with inject(faults), pytest.raises(TableNotFoundError, match="dropped"):
+        table.delete("id = 1")
+    assert ids_of(tblctl.open(url)) == list(range(1000, 1000 + commits))
+    assert_sound(tblctl.open(url))
+
+
+@pytest.mark.parametrize("commits", [4, 9])
+def test_gc_writes_no_tombstone_into_a_table_that_took_the_place_of_its_own(commits: int, at: Places) -> None:
+    url = at.fresh()
+    aged_table(url, _build, options={"block_rows": 4})
+    table = tblctl.open(url)
+    faults = Faults()
+    faults.do(lambda: _recreate(url, commits), operation="write", name="metadata/latest")
+    with inject(faults), pytest.raises(TableNotFoundError, match="dropped"):
+        table.gc(keep=1, older_than=0)
+    assert ids_of(tblctl.open(url)) == list(range(1000, 1000 + commits))
+    assert all(item.readable for item in tblctl.open(url).history())
 
 
 def test_an_edit_is_planned_again_as_often_as_another_writer_replaces_its_block_up_to_a_bound(
