@@ -89,7 +89,9 @@ def append(
 )
 def delete(*, location: str, where: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Delete the rows for which a condition is true. Rows for which it is NULL stay."""
-    outcome = tblctl.open(location, storage_options=storage_options).delete(where)
+    table = tblctl.open(location, storage_options=storage_options)
+    with progress("deleting") as report:
+        outcome = table.delete(where, progress=report)
     done = f"deleted {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)
 
@@ -122,7 +124,8 @@ def update(
     Changes the rows for which the condition is true, all rows without one.
     """
     table = tblctl.open(location, storage_options=storage_options)
-    outcome = table.update(", ".join(assignments), where=where)
+    with progress("updating") as report:
+        outcome = table.update(", ".join(assignments), where=where, progress=report)
     done = f"updated {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)
 
