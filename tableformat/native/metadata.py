@@ -19,7 +19,12 @@ from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.names import SNAPSHOTS
-from tblctl.tableformat.native.segment_file import blocks_of, read_segment, statistic_names
+from tblctl.tableformat.native.segment_file import (
+    BASE_COLUMNS,
+    blocks_of,
+    read_segment,
+    statistic_names,
+)
 from tblctl.tableformat.storage import Storage
 
 
@@ -116,9 +121,9 @@ class BlockMetadata:
         """Rows of each block, int64."""
         return np.asarray(self.values("row_count"), dtype=np.int64)
 
-    def fetch_statistics(self, leaves: Iterable[Leaf]) -> None:
-        """Read what `match` needs of these columns in one go."""
-        names = ["row_count"]
+    def fetch_statistics(self, leaves: Iterable[Leaf], others: Iterable[str] = ()) -> None:
+        """Read what `match` needs of these columns, and columns of the metadata beside, in one go."""
+        names = ["row_count", *others]
         for leaf in leaves:
             names += [name for name in statistic_names(leaf) if name.endswith(("_min", "_max", "_count"))]
         self.fetch(names)
@@ -150,15 +155,15 @@ class BlockMetadata:
         return self.segments[int(np.searchsorted(self._starts, row, side="right")) - 1]
 
     def blocks(self, rows: np.ndarray) -> tuple[Block, ...]:
-        """Return the blocks in these rows, reading whole only the segments that list them."""
+        """Return the blocks in these rows, reading only the segments that list them."""
         found: list[Block] = []
         rows = np.asarray(rows)
         places = np.searchsorted(self._starts, rows, side="right") - 1
         wanted = list(dict.fromkeys(places.tolist()))
         tables = in_parallel(
-            lambda place: read_segment(self._storage, self.segments[place]).take(
-                pa.array(rows[places == place] - self._starts[place])
-            ),
+            lambda place: read_segment(
+                self._storage, self.segments[place], BASE_COLUMNS.names, keys=True
+            ).take(pa.array(rows[places == place] - self._starts[place])),
             wanted,
             threads=IO_THREADS,
         )

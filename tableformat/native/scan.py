@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _WINDOW_BYTES = 256 << 20
 """Decoded bytes of the blocks that a streaming scan reads at once."""
 
+_SCAN_COLUMNS = ("path", "size_bytes", "row_count", "decoded_bytes")
+"""What every scan needs of the blocks that it reads: fetched together with the statistics, in one pass."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
@@ -53,7 +57,7 @@ class Selection:
     def addresses(self) -> list[BlockAddress]:
         """Return where the chosen blocks are."""
         metadata = self.metadata
-        metadata.fetch(["path", "size_bytes", "row_count"])
+        metadata.fetch(_SCAN_COLUMNS)
         chosen = pa.array(self.rows)
         columns = [
             metadata.values(name).take(chosen).to_pylist() for name in ("path", "size_bytes", "row_count")
@@ -68,13 +72,22 @@ class Selection:
         return int(pc.sum(self.metadata.values(column).take(pa.array(self.rows))).as_py() or 0)
 
 
-def select_blocks(storage: Storage, snapshot: Snapshot, condition: BooleanExpression | None) -> Selection:
-    """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None)."""
+def select_blocks(
+    storage: Storage,
+    snapshot: Snapshot,
+    condition: BooleanExpression | None,
+    columns: Sequence[str] = _SCAN_COLUMNS,
+) -> Selection:
+    """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None).
+
+    `columns` of the metadata are fetched in the same pass over the segments; other ones take another when asked for.
+    """
     if condition is None:
         metadata = BlockMetadata(storage, snapshot.segments, snapshot.schema)
+        metadata.fetch(columns)
         outcome = np.full(len(metadata), ALL, dtype=np.int8)
     else:
-        metadata, outcome = _match_all(storage, snapshot, condition)
+        metadata, outcome = _match_all(storage, snapshot, condition, columns)
     rows = np.flatnonzero(outcome != NONE)
     return Selection(
         metadata=metadata,
@@ -87,7 +100,7 @@ def select_blocks(storage: Storage, snapshot: Snapshot, condition: BooleanExpres
 
 
 def _match_all(
-    storage: Storage, snapshot: Snapshot, condition: BooleanExpression
+    storage: Storage, snapshot: Snapshot, condition: BooleanExpression, columns: Sequence[str]
 ) -> tuple[BlockMetadata, np.ndarray]:
     """Return the metadata of the segments that may hold matching rows, and the outcome of every block in them."""
     from tblctl.tableformat.predicate.match import (
@@ -100,7 +113,7 @@ def _match_all(
         seen = match(condition, SegmentSummaries(segments), schema).outcome
         segments = tuple(segment for segment, some in zip(segments, seen != NONE, strict=True) if some)
     metadata = BlockMetadata(storage, segments, schema)
-    metadata.fetch_statistics([schema.leaf(name) for name in condition_columns(condition, schema)])
+    metadata.fetch_statistics([schema.leaf(name) for name in condition_columns(condition, schema)], columns)
     return metadata, match(condition, metadata, schema).outcome
 
 
@@ -169,7 +182,7 @@ class Scanner:
     def tables(self, *, window_bytes: float = _WINDOW_BYTES) -> Iterator[pa.Table]:
         """Yield the answer block by block.
 
-        Blocks of up to `window_bytes` decoded bytes are read at once, or one by one towards a limit. Between two
+        Blocks of up to `window_bytes` decoded bytes are read at once, fewer towards a limit. Between two
         windows the processors wait for the last block, so whoever keeps all rows asks for an infinite one.
         """
         started = self._env.elapsed()
@@ -196,20 +209,26 @@ class Scanner:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
 
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
-        """Yield the blocks to read at once: all that fit the window, or one by one towards a limit."""
+        """Yield the blocks to read at once: all that fit the window.
+
+        Towards a limit a window also ends where its blocks have that many rows; as not all may satisfy the condition,
+        each window may then have twice the rows of the last.
+        """
         addresses = self.selection.addresses()
         sizes = (
             self.selection.metadata.values("decoded_bytes").take(pa.array(self.selection.rows)).to_pylist()
         )
         window: list[tuple[BlockAddress, int]] = []
-        used = 0
+        used = rows = 0
+        most_rows = math.inf if self.request.limit is None else self.request.limit
         for address, outcome, size in zip(addresses, self.selection.outcome.tolist(), sizes, strict=True):
-            crowded = used + size > window_bytes or self.request.limit is not None
-            if window and crowded:
+            if window and (used + size > window_bytes or rows >= most_rows):
                 yield window
-                window, used = [], 0
+                window, used, rows = [], 0, 0
+                most_rows *= 2
             window.append((address, outcome))
             used += size
+            rows += address.row_count
         if window:
             yield window
 

@@ -45,6 +45,15 @@ BASE_COLUMNS = pa.schema(
 BOUNDED_COLUMNS = 32
 """A segment's summary bounds the cluster key's columns and others up to this many: it is read by every scan."""
 
+_BLOCK_FACTS = (
+    "path",
+    "row_count",
+    "size_bytes",
+    "uncompressed_bytes",
+    "decoded_bytes",
+    "schema_id",
+    "run_id",
+)
 _COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
 _WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
 
@@ -200,7 +209,8 @@ def _column_bounds(table: pa.Table, leaf: Leaf) -> ColumnBounds:
         return ColumnBounds(min=None, max=None, null_count=pc.sum(table["row_count"]).as_py())
     counts = pc.coalesce(table[f"{prefix}null_count"], table["row_count"])
     nothing = pa.nulls(table.num_rows, statistic_type(leaf.type))
-    if f"{prefix}min" not in table.column_names:  # the blocks are older than the column's present type: all null
+    # Blocks may all be older than the column's present type: all null then.
+    if f"{prefix}min" not in table.column_names:
         table = table.append_column(f"{prefix}min", nothing).append_column(f"{prefix}max", nothing)
     low, high = table[f"{prefix}min"], table[f"{prefix}max"]
     some_values = pc.less(counts, table["row_count"])  # an unknown count, -1, may have values
@@ -213,8 +223,10 @@ def _column_bounds(table: pa.Table, leaf: Leaf) -> ColumnBounds:
     )
 
 
-def read_segment(storage: Storage, ref: SegmentRef, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a segment; of `columns`, those that it has.
+def read_segment(
+    storage: Storage, ref: SegmentRef, columns: Sequence[str] | None = None, *, keys: bool = False
+) -> pa.Table:
+    """Return the rows of a segment; of `columns`, those that it has, and with `keys` the bounds by every sort.
 
     Raises:
         CorruptTableError: the object is missing, is not Parquet, or does not say what its summary says.
@@ -223,7 +235,7 @@ def read_segment(storage: Storage, ref: SegmentRef, columns: Sequence[str] | Non
         if ref.size_bytes <= _WHOLE_FILE_BYTES:
             source = pa.BufferReader(storage.read(ref.path))
         else:
-            source = storage.open_input(ref.path)
+            source = storage.open_input(ref.path, size_bytes=ref.size_bytes)
         with source:
             size = source.size()
             if size != ref.size_bytes:
@@ -235,6 +247,8 @@ def read_segment(storage: Storage, ref: SegmentRef, columns: Sequence[str] | Non
                 raise ValueError(msg)
             present = file.schema_arrow.names
             wanted = present if columns is None else [name for name in columns if name in present]
+            if columns is not None and keys:
+                wanted = [*wanted, *(name for name in present if name.startswith("key_"))]
             table = file.read(columns=wanted, use_threads=False)
         _check_base_columns(table, present)
         _check_fact_types(table)
@@ -297,31 +311,38 @@ def _check_sums(table: pa.Table, ref: SegmentRef) -> None:
 
 
 def blocks_of(table: pa.Table) -> tuple[Block, ...]:
-    """Return rows of a segment as `Block` values; for the few that something is done with."""
-    base = table.select(BASE_COLUMNS.names).to_pylist()
-    return tuple(_block(row, table.slice(place, 1)) for place, row in enumerate(base))
-
-
-def _block(base: Mapping[str, Any], row: pa.Table) -> Block:
-    key_id = base["cluster_key_id"]
-    cluster = None
-    if key_id is not None:
-        term_count = sum(name.startswith(f"key_{key_id}_min_") for name in row.column_names)
-        lows, highs, exact = key_names(key_id, term_count)
-        cluster = ClusterStatistics(
-            cluster_key_id=key_id,
-            min=tuple(python_value(row[name][0]) for name in lows),
-            max=tuple(python_value(row[name][0]) for name in highs),
-            exact=bool(row[exact][0].as_py()),
-            level=base["level"],
-        )
-    return Block(
-        path=checked_block_path(base["path"]),
-        row_count=base["row_count"],
-        size_bytes=base["size_bytes"],
-        uncompressed_bytes=base["uncompressed_bytes"],
-        decoded_bytes=base["decoded_bytes"],
-        schema_id=base["schema_id"],
-        run_id=base["run_id"],
-        cluster=cluster,
+    """Return rows of a segment as `Block` values, from BASE_COLUMNS and the keys. About 10 s for 1,000,000."""
+    base = [table[name].to_pylist() for name in _BLOCK_FACTS]
+    return tuple(
+        Block(**dict(zip(_BLOCK_FACTS, facts, strict=True)), cluster=cluster)
+        for *facts, cluster in zip(*base, _clusters(table), strict=True)
     )
+
+
+def _clusters(table: pa.Table) -> list[ClusterStatistics | None]:
+    """Return the place in key order of every row's block; None for those in no order."""
+    found: list[ClusterStatistics | None] = [None] * table.num_rows
+    for key_id in pc.unique(table["cluster_key_id"].drop_null()).to_pylist():
+        mine = pc.indices_nonzero(pc.equal(table["cluster_key_id"], key_id))
+        term_count = sum(name.startswith(f"key_{key_id}_min_") for name in table.column_names)
+        lows, highs, exact = key_names(key_id, term_count)
+        ends = [
+            zip(*(python_values(table[name].take(mine)) for name in names), strict=True)
+            for names in (lows, highs)
+        ]
+        facts = (table[name].take(mine).to_pylist() for name in (exact, "level"))
+        for row, low, high, is_exact, level in zip(mine.to_pylist(), *ends, *facts, strict=True):
+            found[row] = ClusterStatistics(
+                cluster_key_id=key_id, min=low, max=high, exact=bool(is_exact), level=level
+            )
+    return found
+
+
+def python_values(values: pa.ChunkedArray) -> list[Any]:
+    """Return what `python_value` makes of each value."""
+    if getattr(values.type, "unit", None) != "ns":
+        try:
+            return list(values.to_pylist())
+        except (OverflowError, ValueError):
+            pass  # a moment beyond Python's years
+    return [python_value(value) for value in values]

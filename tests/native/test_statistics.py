@@ -363,7 +363,7 @@ def test_a_report_of_a_reader_that_gave_up_says_so(stairs):
     reader.read_next_batch()
     del reader
     assert [(report.complete, report.blocks_total) for report in reports] == [(False, 10)]
-    assert reports[0].blocks_read < 5
+    assert reports[0].blocks_read <= 5, "50 rows of 10 a block"
 
 
 def test_nothing_is_measured_when_nobody_listens(stairs, monkeypatch):
