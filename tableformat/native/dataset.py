@@ -101,19 +101,24 @@ def _guarantees(metadata: BlockMetadata, leaves: list[Leaf]) -> list[pc.Expressi
         kind = read_type(leaf.type)
         low, high = statistics.min.cast(kind), statistics.max.cast(kind)
         column = pc.field(leaf.name)
-        nans = statistics.nan_count
-        for row, (rows, nulls) in enumerate(zip(metadata.row_count, statistics.null_count, strict=True)):
-            if nulls == rows:
-                parts[row].append(column.is_null())
+        is_null = column.is_null()
+        all_null = (statistics.null_count == metadata.row_count).tolist()
+        some_null = (statistics.null_count != 0).tolist()
+        some_nan = [False] * len(metadata)
+        if statistics.nan_count is not None:
+            some_nan = (statistics.nan_count != 0).tolist()
+        for row, (least, greatest) in enumerate(zip(low, high, strict=True)):
+            if all_null[row]:
+                parts[row].append(is_null)
                 continue
-            if nans is not None and nans[row] != 0:
+            if some_nan[row]:
                 continue
             sides = []
-            if low[row].is_valid:
-                sides.append(column >= low[row])
-            if high[row].is_valid:
-                sides.append(column <= high[row])
-            parts[row] += [side if nulls == 0 else side | column.is_null() for side in sides]
+            if least.is_valid:
+                sides.append(column >= least)
+            if greatest.is_valid:
+                sides.append(column <= greatest)
+            parts[row] += [side | is_null for side in sides] if some_null[row] else sides
     return [_conjunction(items) for items in parts]
 
 

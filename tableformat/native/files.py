@@ -8,9 +8,9 @@ import numpy as np
 
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.key_ranges import fetch_key_ranges
 from tblctl.tableformat.native.metadata import BlockMetadata
+from tblctl.tableformat.native.segment_file import python_values
 from tblctl.tableformat.storage import Storage
 
 Bounds = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -40,7 +40,7 @@ def _bounds(metadata: BlockMetadata, snapshot: Snapshot, count: int) -> list[Bou
         return [((), ())] * count
     ranges = fetch_key_ranges(metadata, sort)
     lows, highs = (
-        [tuple(python_value(column[row]) for column in ends.columns) for row in range(count)]
+        list(zip(*(python_values(column.slice(0, count)) for column in ends.columns), strict=True))
         for ends in (ranges.low, ranges.high)
     )
     return list(zip(lows, highs, strict=True))
