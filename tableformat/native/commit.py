@@ -109,7 +109,7 @@ def publish(
         wait(env, attempts)
         newer = reload_head(storage, head)
         if newer.sequence == head.sequence:
-            raise _dropped(storage)
+            raise dropped(storage)
         head = newer
 
 
@@ -121,11 +121,12 @@ def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
     """
     newer = load_head(storage, head)
     if newer.sequence < head.sequence or newer.table_id != head.table_id:
-        raise _dropped(storage)
+        raise dropped(storage)
     return newer
 
 
-def _dropped(storage: Storage) -> TableNotFoundError:
+def dropped(storage: Storage) -> TableNotFoundError:
+    """Return the error of a writer whose table is no longer there, or another one in its place."""
     msg = f"{storage.url}: the table was dropped meanwhile; nothing was committed"
     return TableNotFoundError(msg)
 
@@ -198,7 +199,7 @@ def _check_objects(storage: Storage, head: Snapshot, names: Iterable[str]) -> No
     """
     missing = storage.missing(list(names))
     if not is_object_of(storage.try_read(snapshot_path(head.sequence)), head):
-        raise _dropped(storage)
+        raise dropped(storage)
     if missing:
         msg = (
             f"{storage.url}: {missing[0]} and {len(missing) - 1} more were removed before they could be published; gc "

@@ -7,6 +7,7 @@ that still fit are used again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,18 +18,18 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.errors import ConflictError, CorruptTableError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary
+from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary, Tombstone
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
 from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
 from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
-from tblctl.tableformat.native.segment_file import BlockRecord, segment_table
+from tblctl.tableformat.native.segment_file import BlockRecord, read_segment, segment_table
 from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -106,7 +107,7 @@ def _plan_and_publish(
         except BlocksReplacedError as lost:
             newest = reload_head(storage, head)
             rollbacks.happened(newest)
-            replans += _lost_to_a_writer(storage, head, newest)
+            replans += _lost_to_a_writer(storage, head, newest, frozenset(lost.details["paths"]))
             if replans > MOST_REPLANS:
                 msg = (
                     f"{storage.url}: other writers replaced the blocks of this {edit.operation} "
@@ -166,12 +167,40 @@ class _Rollbacks:
         return guarded
 
 
-def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot) -> bool:
-    """Tell whether anything but a recluster removed blocks after `base`."""
-    return any(
-        summary.operation == ROLLBACK or (summary.blocks_removed and summary.operation != RECLUSTER)
-        for summary in _summaries(storage, range(base.sequence + 1, head.sequence + 1))
+def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot, paths: frozenset[str]) -> bool:
+    """Tell whether anything but a recluster removed one of `paths` after `base`, or there was a rollback.
+
+    What gc made unreadable meanwhile counts: a bound too low is an error too early, one too high a loop without end.
+    """
+    versions: list[Snapshot | Tombstone] = in_parallel(
+        lambda sequence: head if sequence == head.sequence else load_version(storage, sequence),
+        range(base.sequence + 1, head.sequence + 1),
+        threads=IO_THREADS,
     )
+    for before, after in itertools.pairwise([base, *versions]):
+        summary = after.summary
+        if summary.operation == ROLLBACK:
+            return True
+        if summary.blocks_removed and summary.operation != RECLUSTER:
+            if isinstance(before, Tombstone) or isinstance(after, Tombstone):
+                return True
+            try:
+                if paths & _paths_beyond(storage, before, after) - _paths_beyond(storage, after, before):
+                    return True
+            except CorruptTableError:
+                return True
+    return False
+
+
+def _paths_beyond(storage: Storage, snapshot: Snapshot, other: Snapshot) -> set[str]:
+    """Return the blocks in those segments of `snapshot` that `other` does not have."""
+    shared = {segment.path for segment in other.segments}
+    tables = in_parallel(
+        lambda ref: read_segment(storage, ref, ["path"]),
+        [segment for segment in snapshot.segments if segment.path not in shared],
+        threads=IO_THREADS,
+    )
+    return {path for table in tables for path in table["path"].to_pylist()}
 
 
 def _summaries(storage: Storage, sequences: Iterable[int]) -> list[Summary]:

@@ -77,6 +77,15 @@ class _Piece:
     rows: pa.Table | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Edited:
+    """What the edit leaves of a segment (`rows`), and what it takes away."""
+
+    rows: pa.Table
+    blocks_removed: int
+    rows_removed: int
+
+
 class EditApplier:
     """Applies one edit to one head after another, until it is committed; keeps what it wrote for the next attempt."""
 
@@ -86,6 +95,7 @@ class EditApplier:
         self._edit = edit
         self._base_paths = frozenset(segment.path for segment in base.segments)
         self._written: dict[tuple[str, ...], SegmentRef] = {}
+        self._edited: dict[tuple[str, frozenset[str]], _Edited] = {}
         self._used: frozenset[str] = frozenset()
 
     def propose(self, head: Snapshot) -> Draft:
@@ -99,14 +109,17 @@ class EditApplier:
         touched = self._touched(head)
         pieces = [_Piece(segment.path, segment.block_count, ref=segment) for segment in head.segments]
         rows_removed = blocks_removed = 0
-        for place, piece in enumerate(pieces):
-            paths = touched.get(piece.key)
-            if paths and piece.ref:
-                before = read_segment(self._storage, piece.ref)
-                after = self._changed(before, paths)
-                pieces[place] = _Piece(f"edited {piece.key}", after.num_rows, rows=after)
-                blocks_removed += before.num_rows - after.num_rows
-                rows_removed += _sum(before, "row_count") - _sum(after, "row_count")
+        places = [place for place, piece in enumerate(pieces) if touched.get(piece.key)]
+        changes = in_parallel(
+            lambda place: self._change(head.segments[place], touched[pieces[place].key]),
+            places,
+            threads=IO_THREADS,
+        )
+        for place, change in zip(places, changes, strict=True):
+            key = f"edited {pieces[place].key}"
+            pieces[place] = _Piece(key, change.rows.num_rows, rows=change.rows)
+            blocks_removed += change.blocks_removed
+            rows_removed += change.rows_removed
         added = edit.added if edit.added is not None and edit.added.num_rows else None
         if added is not None:
             pieces += [
@@ -170,6 +183,19 @@ class EditApplier:
             msg = f"{self._storage.url}: {len(moved)} blocks were replaced by another writer, such as {min(moved)}"
             raise BlocksReplacedError(msg, paths=tuple(sorted(moved)))
         return touched
+
+    def _change(self, segment: SegmentRef, paths: frozenset[str]) -> _Edited:
+        """Return what becomes of a segment; what an earlier attempt found is used again."""
+        key = (segment.path, paths)
+        if key not in self._edited:
+            before = read_segment(self._storage, segment)
+            after = self._changed(before, paths)
+            self._edited[key] = _Edited(
+                rows=after,
+                blocks_removed=before.num_rows - after.num_rows,
+                rows_removed=_sum(before, "row_count") - _sum(after, "row_count"),
+            )
+        return self._edited[key]
 
     def _changed(self, table: pa.Table, paths: frozenset[str]) -> pa.Table:
         """Return the rows of a segment without the removed ones, the relabelled ones changed."""

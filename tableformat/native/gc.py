@@ -4,23 +4,26 @@ Expiring snapshots is a commit like any other: the new head states from which se
 (`retained_from`), and only then are older ones shrunk to tombstones and objects deleted. A rollback or a tag that
 races with gc therefore either comes first, and gc sees it, or is asked again on the new head and refused.
 
-The age of a snapshot counts from when the head stopped naming it: from its successor's timestamp. An object is deleted
-only if no retained snapshot names it and it was written longer ago than the grace period. Objects that only expired
-snapshots named stopped being named longer ago than that; the others were never named, and their age is the time since
-they were created.
+The age of a snapshot counts from when the head stopped naming it: from its successor's timestamp. A snapshot that only
+a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it fails.
+
+An object is deleted only if no retained snapshot names it and it was written longer ago than the grace period: it may
+be part of a write under way. That compares this machine's clock with the storage's, so a clock that is ahead shortens
+the grace period by as much; a write that loses objects to that is refused (`ConflictError`), not published broken.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
-from tblctl.tableformat.native.commit import Draft, publish, reload_head
-from tblctl.tableformat.native.head import load_version
+from tblctl.tableformat.native.commit import Draft, dropped, publish, reload_head
+from tblctl.tableformat.native.head import is_object_of, load_version
 from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, is_leftover, snapshot_path
 from tblctl.tableformat.native.segment_file import read_segment
 from tblctl.tableformat.native.snapshot_file import check_writable, encode_tombstone
@@ -48,22 +51,21 @@ def collect(
     check_writable(head)
     horizon = env.now() - older_than_seconds
     named = _Named(storage)
+    # Decided once: on a later head it retains more than it must, never less.
+    retained_from = _retained_from(storage, head, keep, horizon)
     # All that will stay is read before anything is changed: a damaged table is left as it is.
-    trial = dataclasses.replace(head, retained_from=_retained_from(storage, head, keep, horizon))
+    trial = dataclasses.replace(head, retained_from=retained_from)
     named.add_retained(trial)
     expired = _expired(storage, trial)
     if not dry_run:
-        published = publish(storage, env, lambda newest: _expiry(storage, newest, keep, horizon), head)
+        published = publish(storage, env, lambda newest: _expiry(newest, keep, retained_from), head)
         head = published.snapshot if published else reload_head(storage, head)
         expired = [version for version in expired if not head.is_retained(version.sequence)]
     # What exists is listed before what is named is read: an object published in between is then found named.
     old = _old_objects(storage, horizon)
     if not dry_run:
         named.add_retained(reload_head(storage, head))
-        for (
-            version
-        ) in expired:  # oldest first; a name is never free again, so the tombstone takes the same one
-            storage.write(snapshot_path(version.sequence), encode_tombstone(version.tombstone()))
+        in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
     objects = sorted(
         (item for item in old if item.name not in named.names),
         key=lambda item: (item.modified_seconds, item.name),
@@ -74,9 +76,8 @@ def collect(
     return Garbage(sequences=tuple(version.sequence for version in expired), objects=tuple(objects))
 
 
-def _expiry(storage: Storage, head: Snapshot, keep: int, horizon: float) -> Draft | None:
+def _expiry(head: Snapshot, keep: int, retained_from: int) -> Draft | None:
     """Return the commit that says which snapshots may go; None if no more may."""
-    retained_from = _retained_from(storage, head, keep, horizon)
     if retained_from <= head.retained_from:
         return None
     snapshot = dataclasses.replace(head, retained_from=retained_from)
@@ -86,36 +87,65 @@ def _expiry(storage: Storage, head: Snapshot, keep: int, horizon: float) -> Draf
 def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon: float) -> int:
     """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those younger than allowed.
 
-    Walks back from the head, O(snapshots retained) reads.
+    O(snapshots retained) reads.
     """
     kept = 0
-    sequence = head.sequence
-    replaced_ms: int | None = None  # when the head stopped being `sequence`
+    replaced_ms: int | None = None  # when the head stopped being this version
     lowest = head.sequence
-    while sequence >= head.retained_from:
-        version: Snapshot | Tombstone = head if sequence == head.sequence else load_version(storage, sequence)
+    for version in _backwards(storage, head):
         young = replaced_ms is None or replaced_ms / 1000 > horizon
         if kept >= keep and not young:
             break
-        lowest = sequence
+        lowest = version.sequence
         kept += version.summary.operation != "gc"
         replaced_ms = version.timestamp_ms
-        sequence -= 1
     return lowest
 
 
-def _expired(storage: Storage, head: Snapshot) -> list[Snapshot]:
-    """Return the snapshots that may go and are still whole, oldest first."""
+def _backwards(storage: Storage, head: Snapshot) -> Iterator[Tombstone]:
+    """Yield what a tombstone says of every retained version, newest first; tagged older ones do not count."""
+    yield head.tombstone()
+    for newest in range(head.sequence - 1, head.retained_from - 1, -IO_THREADS):
+        batch = range(newest, max(newest - IO_THREADS, head.retained_from - 1), -1)
+        for version in in_parallel(
+            lambda sequence: load_version(storage, sequence), batch, threads=IO_THREADS
+        ):
+            yield version if isinstance(version, Tombstone) else version.tombstone()
+
+
+def _expired(storage: Storage, head: Snapshot) -> list[Tombstone]:
+    """Return what will stay of the snapshots that may go and are still whole, oldest first.
+
+    Reads every version that is not retained, O(commits ever): only its object tells whether it is a tombstone by now.
+    """
+
+    def tombstone(sequence: int) -> Tombstone | None:
+        version = load_version(storage, sequence)
+        return version.tombstone() if isinstance(version, Snapshot) else None
+
     candidates = [sequence for sequence in range(1, head.sequence) if not head.is_retained(sequence)]
-    versions = in_parallel(lambda sequence: load_version(storage, sequence), candidates, threads=IO_THREADS)
-    return [version for version in versions if isinstance(version, Snapshot)]
+    found = in_parallel(tombstone, candidates, threads=IO_THREADS)
+    return [version for version in found if version is not None]
+
+
+def _bury(storage: Storage, version: Tombstone) -> None:
+    """Put the tombstone in the place of its snapshot, whose name is never free again.
+
+    Raises:
+        TableNotFoundError: the table was dropped, and perhaps another one has a snapshot of this name.
+    """
+    name = snapshot_path(version.sequence)
+    if not is_object_of(storage.try_read(name), version):
+        raise dropped(storage)
+    storage.write(name, encode_tombstone(version))
 
 
 class _Named:
-    """Collects the segments and blocks that retained snapshots name; every segment is read once."""
+    """Collects the segments and blocks that retained snapshots name; every snapshot and segment is read once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._sequences: set[int] = set()
         self._segments: set[str] = set()
         self.names: set[str] = set()
 
@@ -125,20 +155,29 @@ class _Named:
         Raises:
             CorruptTableError: one of them, or a segment, cannot be read.
         """
-        retained = [sequence for sequence in range(1, head.sequence) if head.is_retained(sequence)]
-        versions = in_parallel(
-            lambda sequence: load_version(self._storage, sequence), retained, threads=IO_THREADS
-        )
-        found: dict[str, SegmentRef] = {segment.path: segment for segment in head.segments}
-        for version in versions:
-            if isinstance(version, Snapshot):
-                found |= {segment.path: segment for segment in version.segments}
-        fresh = [segment for path, segment in found.items() if path not in self._segments]
+        self._add(head.segments)
+        self._sequences.add(head.sequence)
+        retained = [
+            sequence
+            for sequence in range(1, head.sequence)
+            if sequence not in self._sequences and head.is_retained(sequence)
+        ]
+        for start in range(0, len(retained), IO_THREADS):  # few whole snapshots are held at a time
+            batch = retained[start : start + IO_THREADS]
+            for version in in_parallel(
+                lambda sequence: load_version(self._storage, sequence), batch, threads=IO_THREADS
+            ):
+                if isinstance(version, Snapshot):
+                    self._add(version.segments)
+        self._sequences.update(retained)
+
+    def _add(self, segments: Iterable[SegmentRef]) -> None:
+        fresh = [segment for segment in segments if segment.path not in self._segments]
         tables = in_parallel(
             lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
         )
-        self._segments |= found.keys()
-        self.names |= found.keys()
+        self._segments.update(segment.path for segment in fresh)
+        self.names.update(segment.path for segment in fresh)
         for table in tables:
             self.names.update(table["path"].to_pylist())
 

@@ -52,7 +52,7 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
     return _readable_head(head[1], head[0])
 
 
-def is_object_of(data: bytes | None, version: Snapshot) -> bool:
+def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
     """Tell whether `data` is the object of `version`, or the tombstone of it; None is no object."""
     return data is not None and f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]
 

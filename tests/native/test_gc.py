@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import random
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faults import Faults, inject
 from tables import (
     HOURS_AGO_SECONDS,
     PAST,
@@ -26,6 +28,7 @@ from tables import (
 
 import tblctl
 from tblctl.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.native.names import snapshot_path
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -183,6 +186,37 @@ def test_gc_by_an_old_handle_sees_what_others_committed_since(at: Places) -> Non
     table.tag("v2")
     old.gc(keep=1, older_than=0)
     assert ids_of(table) == [20, 21, 40]
+    assert_sound(table)
+
+
+def test_a_snapshot_that_only_a_tag_kept_goes_with_its_tag(at: Places) -> None:
+    table = _aged(at)
+    table.gc(keep=1, older_than=HOUR_SECONDS)
+    assert 3 in [item.sequence for item in table.history() if item.readable]
+    table.delete_tag("v1")
+    dry = table.gc(keep=1, older_than=HOUR_SECONDS, dry_run=True)
+    assert 3 in dry.snapshots_expired
+    assert dry.objects_deleted
+    assert table.gc(keep=1, older_than=HOUR_SECONDS).objects_deleted == dry.objects_deleted
+    assert_sound(table)
+
+
+def test_gc_reads_no_old_snapshot_again_for_a_race_that_it_loses(at: Places) -> None:
+    table = _aged(at)
+    other = tblctl.open(table.location)
+    for number in range(40):
+        other.append(rows(100 + number))
+    faults = Faults()
+    for number in range(5):
+        faults.do(lambda: other.tag("t"), operation="create", name="snapshots/", nth=2 * number + 1)
+    with inject(faults):
+        table.gc(keep=20, older_than=0)
+    assert len(faults.fired) == 5
+    reads = collections.Counter(
+        call.name for call in faults.calls if call.operation == "read" and len(call.names) == 1
+    )
+    # To judge it, and to collect what it names or to bury it; twice more by the search for the head.
+    assert max(reads[snapshot_path(sequence)] for sequence in range(1, 40)) <= 4
     assert_sound(table)
 
 

@@ -369,6 +369,46 @@ def test_losing_to_a_recluster_does_not_count_towards_the_bound(at: Places, rela
     assert_sound(tblctl.open(url))
 
 
+@pytest.mark.parametrize("relabel", [False, True])
+def test_losing_to_a_recluster_while_others_delete_elsewhere_does_not_count_either(
+    at: Places, relabel: bool
+) -> None:
+    url = at.fresh()
+    tblctl.create(url, SCHEMA, cluster_by="id").append(rows(*range(20)))
+    other = tblctl.open(url)
+    rounds = MOST_REPLANS + 2
+    other.append(rows(*range(1000, 1000 + rounds)))
+    faults = Faults()
+
+    def meanwhile(number: int) -> None:
+        other.delete(f"id = {1000 + number}")
+        _recluster(url, relabel)
+
+    for number in range(rounds):
+        act = functools.partial(meanwhile, number)
+        faults.do(act, operation="create", name="snapshots/", nth=3 * number + 1)
+    with inject(faults):
+        outcome = open_impatient(url).delete("id = 7")
+    assert len(faults.fired) == rounds
+    assert outcome.rows_removed == 1
+    assert ids_of(tblctl.open(url)) == [item for item in range(20) if item != 7]
+    assert_sound(tblctl.open(url))
+
+
+def test_an_edit_reads_a_touched_segment_once_however_often_it_loses(at: Places) -> None:
+    url = at.fresh()
+    tblctl.create(url, SCHEMA, options={"block_rows": 4}).append(rows(*range(8)))
+    native = native_of(tblctl.open(url))
+    head = native.head()
+    block = next(iter(tblctl.open(url).files()))
+    edit = Edit(operation="delete", removed={head.segments[0].path: frozenset([block.path])})
+    applier = EditApplier(native.storage, native.env, edit, head)
+    with inject(Faults()) as faults:
+        drafts = [applier.propose(head) for _ in range(3)]
+    assert len([call for call in faults.calls if call.operation in {"read", "open"}]) == 1
+    assert all(draft.snapshot.segments == drafts[0].snapshot.segments for draft in drafts)
+
+
 def test_an_append_across_a_rollback_of_the_schema_is_told_and_nothing_is_published(at: Places) -> None:
     url = at.fresh()
     table = tblctl.create(url, "id: int32, v: string not null, w: string")
