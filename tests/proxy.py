@@ -7,7 +7,9 @@
         assert [e.method for e in proxy.exchanges] == ["PUT", "PUT"]
 
 Actions: "cut reply" (forward, wait for the server's reply, then close), "drop" (close without forwarding), "reply"
-(answer `status` and `code` without forwarding), "hang" (forward, never answer).
+(answer `status` and `code` without forwarding), "hang" (forward, never answer), "reset" (forward, wait for the
+server's reply, then reset the connection: the client sees ECONNRESET), "reset and leave" (the same, and connections
+are refused from then on).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import struct
 import threading
 from dataclasses import dataclass
 from typing import Self
@@ -126,7 +129,7 @@ class CuttingProxy:
         code: str = "SlowDown",
     ) -> None:
         """Do `action` to the nth to nth+times-1th request of this method ('' is any) whose path has `path` (regex)."""
-        assert action in {"cut reply", "drop", "reply", "hang"}, action
+        assert action in {"cut reply", "drop", "reply", "hang", "reset", "reset and leave"}, action
         rule = Rule(
             method=method,
             path=re.compile(path),
@@ -151,15 +154,19 @@ class CuttingProxy:
 
     def __exit__(self, *_error: object) -> None:
         self._stopped.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self.refuse()
         with self._lock:
             still_open = list(self._open)
         for connection in still_open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
+
+    def refuse(self) -> None:
+        """Take no more connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
     def _accept(self) -> None:
         while not self._stopped.is_set():
@@ -213,6 +220,12 @@ class CuttingProxy:
         reply = b"" if method == "HEAD" or status in (204, 304) else server.body(reply_headers)
         self._record(method, path, headers, action, status, len(body), len(reply))
         if action == "cut reply":
+            return False
+        if action.startswith("reset"):
+            if action == "reset and leave":
+                self.refuse()
+            # Closing with a linger time of 0 sends RST instead of FIN.
+            client.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         if action == "hang":
             self._stopped.wait()

@@ -54,6 +54,7 @@ _BY_CODE = {
     "QuotaExceeded": Failure.FULL,
     "XMinioAdminBucketQuotaExceeded": Failure.FULL,
     "InternalError": Failure.BUSY,
+    "NotImplemented": Failure.OTHER,  # 501: asking again does not help
     "ServiceUnavailable": Failure.BUSY,
     "AccessDenied": Failure.DENIED,
     "AuthorizationHeaderMalformed": Failure.DENIED,
@@ -71,7 +72,7 @@ _BY_STATUS = {
     429: Failure.BUSY,
     507: Failure.FULL,
 }
-_SERVER_ERROR = 500  # and above
+_CLIENT_ERROR, _SERVER_ERROR = 400, 500  # and above
 _BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of descent
     "NoCredentialsError": Failure.DENIED,
     "PartialCredentialsError": Failure.DENIED,
@@ -80,7 +81,6 @@ _BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of 
     "TokenRetrievalError": Failure.DENIED,
     "SSOError": Failure.DENIED,
     "SSLError": Failure.OTHER,
-    "EndpointConnectionError": Failure.NOT_SENT,
     "ConnectTimeoutError": Failure.NOT_SENT,
     "ProxyConnectionError": Failure.NOT_SENT,
     "ParamValidationError": Failure.BAD_BUCKET,
@@ -91,6 +91,20 @@ _BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of 
     "IncompleteRead": Failure.LOST,
     "FSTimeoutError": Failure.LOST,
 }
+_NO_CONNECTION = frozenset({"ClientConnectorError", "gaierror", "ConnectionRefusedError"})
+# Replies of 5xx that say by their S3 code that nothing was done; those of 4xx all do.
+_HARMLESS_CODES = frozenset({"SlowDown", "ServiceUnavailable", "XMinioStorageFull", "NotImplemented"})
+_HARMLESS_CLASSES = frozenset(  # raised before anything is sent
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "ProfileNotFound",
+        "TokenRetrievalError",
+        "SSOError",
+        "ParamValidationError",
+    }
+)
 _BY_ERRNO = {
     errno.ENOENT: Failure.MISSING,
     errno.ENOTDIR: Failure.MISSING,
@@ -113,9 +127,13 @@ def classify(error: BaseException) -> Failure:
         return Failure.NOT_S3
     if status is not None:
         return _BY_STATUS.get(status, Failure.BUSY if status >= _SERVER_ERROR else Failure.OTHER)
-    for kind in type(error).__mro__:
-        if kind.__name__ in _BY_CLASS_NAME:
-            return _BY_CLASS_NAME[kind.__name__]
+    kinds = _class_names(error)
+    if "EndpointConnectionError" in kinds:
+        # aiobotocore says this of connections that were reset after the request as well: look at what is inside.
+        return Failure.NOT_SENT if _never_connected(error) else Failure.LOST
+    for kind in kinds:
+        if kind in _BY_CLASS_NAME:
+            return _BY_CLASS_NAME[kind]
     if isinstance(error, FileExistsError):
         return Failure.EXISTS
     if isinstance(error, FileNotFoundError):
@@ -129,12 +147,47 @@ def classify(error: BaseException) -> Failure:
     return _BY_ERRNO.get(error.errno or 0, Failure.OTHER) if isinstance(error, OSError) else Failure.OTHER
 
 
+def surely_without_effect(error: BaseException) -> bool:
+    """Return whether the one request that ended with `error` certainly changed nothing on an S3 server.
+
+    So it is if no connection was made, if the request was refused here, or if an S3 server (a reply with S3's error
+    code, not a proxy's page) refused it: 4xx, or 5xx with a code that says so. Anything else, also what is not
+    recognised, may have had its effect: a 500, 502 or 504 can follow a request that was carried out.
+    """
+    code, status, _operation = _server_reply(error)
+    if status is not None or code:
+        refused = status is not None and _CLIENT_ERROR <= status < _SERVER_ERROR
+        return code in _HARMLESS_CODES or (refused and code != "" and not code.isdigit())
+    return (
+        classify(error) is Failure.NOT_SENT
+        or _never_connected(error)
+        or not _HARMLESS_CLASSES.isdisjoint(_class_names(error))
+    )
+
+
+def error_code(error: BaseException) -> str:
+    """Return S3's error code, '' if the error has none."""
+    return _server_reply(error)[0]
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Return whether botocore's `error` wraps the failure to make a connection."""
+    details: Any = getattr(error, "kwargs", None)
+    inner = details.get("error") if isinstance(details, dict) else None
+    return inner is not None and not _NO_CONNECTION.isdisjoint(_class_names(inner))
+
+
+def _class_names(error: BaseException) -> tuple[str, ...]:
+    """Return the names of the error's class and its bases, nearest first."""
+    return tuple(kind.__name__ for kind in type(error).__mro__)
+
+
 def _server_reply(error: BaseException) -> tuple[str, int | None, str]:
     """Return the server's error code, HTTP status and the operation, from the error or what it was translated from."""
     for candidate in (error, error.__cause__):
         response: Any = getattr(candidate, "response", None)
         if isinstance(response, dict):
-            code = str(response.get("Error", {}).get("Code", ""))
+            code = str(response.get("Error", {}).get("Code") or "")
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if status is None and code.isdigit():
                 status = int(code)

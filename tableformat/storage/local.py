@@ -78,15 +78,22 @@ class LocalBackend:
                     )
                     raise UnsupportedBackendError(msg, name=name, url=self._root) from error
                 raise
+        self._confirm(name, os.path.dirname(path))  # noqa: PTH120
+        return True
+
+    def _confirm(self, name: str, folder: str) -> None:
+        """Flush the folder of the new object `name`, a second time if the first fails (network disks have hiccups)."""
+        with contextlib.suppress(OSError):
+            flush_folder(folder)
+            return
         try:
-            flush_folder(os.path.dirname(path))  # noqa: PTH120
+            flush_folder(folder)
         except OSError as error:
             msg = (
-                f"created {name} in {self._root}, but the disk did not confirm it ({error}): it may be gone after a "
-                "crash; check the disk and read the object back"
+                f"created {name} in {self._root}, but the disk did not confirm it ({error}): it is there now and may "
+                "be gone after a crash; check the disk and read the object back"
             )
-            raise CommitOutcomeUnknownError(msg, name=name, url=self._root) from error
-        return True
+            raise CommitOutcomeUnknownError(msg, name=name, url=self._root, not_durable=True) from error
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:
@@ -173,7 +180,10 @@ class LocalBackend:
 
     @contextlib.contextmanager
     def _temporary_beside(self, path: str, data: bytes | pa.Buffer) -> Iterator[str]:
-        """Write `data`, flushed, to a new file in the folder of `path`; it is gone afterwards, whatever happens."""
+        """Write `data`, flushed, to a new file in the folder of `path`; it is gone afterwards, if the disk allows.
+
+        That it could not be removed is no error: the object may be published by then, and gc sweeps the file.
+        """
         folder = os.path.dirname(path)  # noqa: PTH120
         make_folder(folder)
         temporary = f"{folder}/{TEMPORARY}{SYSTEM.new_id()}"
@@ -186,7 +196,7 @@ class LocalBackend:
                 os.close(handle)
             yield temporary
         finally:
-            with contextlib.suppress(FileNotFoundError):  # os.replace took it
+            with contextlib.suppress(OSError):  # mostly FileNotFoundError: os.replace took it
                 os.unlink(temporary)  # noqa: PTH108
 
 

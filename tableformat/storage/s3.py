@@ -2,7 +2,12 @@
 
 One layer retries, this one: s3fs's and botocore's own are switched off (their products, 5 x 5 tries with waits, make
 a server that is down take minutes), unless the caller's `config_kwargs` say otherwise. Listings and file contents
-are never cached. s3fs runs its requests on fsspec's one event-loop thread, which it starts and never ends.
+are never cached. aiohttp would send a PUT again by itself when a kept connection is cut, and hide that it did: also
+switched off, since a create must know whether a request may have been carried out. s3fs runs its requests on
+fsspec's one event-loop thread, which it starts and never ends.
+
+A server may ignore that a PUT asked to create (`If-None-Match`; old MinIO and Ceph do) and replace the object: then
+two writers would both believe in their commit. So the first create of a process is preceded by a proof.
 """
 
 # ruff: noqa: SLF001 (fsspec's coroutines are its documented asynchronous interface, and start with an underscore)
@@ -10,7 +15,10 @@ are never cached. s3fs runs its requests on fsspec's one event-loop thread, whic
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import io
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +26,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError, UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
-from tblctl.tableformat.storage.failures import RETRIED, Failure, classify
+from tblctl.tableformat.storage.failures import (
+    RETRIED,
+    Failure,
+    classify,
+    error_code,
+    surely_without_effect,
+)
 from tblctl.tableformat.storage.location import scrub, secrets_in
 from tblctl.tableformat.storage.names import name_problem
 
@@ -27,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow.fs
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
 
 TRIES = 6
 RETRY_SECONDS = 8.0  # no new try after this long, so that a server that is down is reported within about 10 s
@@ -44,6 +59,8 @@ _CONFIG = {
     "max_pool_connections": _PARALLEL_REQUESTS,
     "retries": {"total_max_attempts": 1},
 }
+# Endpoint and bucket of the servers that were seen to refuse a second create, in this process.
+_PROVEN: set[tuple[str, str]] = set()
 
 
 def wait_seconds(tries_done: int, random: float) -> float:
@@ -93,6 +110,7 @@ class S3Backend:
 
         What a lost request did stays open until an object is seen: it may still be under way when nothing is seen.
         """
+        await self._prove_create()
         path, filesystem = f"{self._root}/{name}", self._filesystem()
         started, in_doubt = SYSTEM.elapsed(), False
         for tries_done in range(1, TRIES + 1):
@@ -102,14 +120,11 @@ class S3Backend:
                 failure = classify(error)
                 if failure is Failure.EXISTS:
                     return False
-                in_doubt = (
-                    in_doubt or failure is Failure.LOST or (failure is Failure.NOT_SENT and self._resends)
-                )
-                if failure in {Failure.LOST, Failure.BUSY}:
-                    present = await self._look(name)
-                    if present:
+                if self._resends or not surely_without_effect(error):
+                    in_doubt = True
+                    # Nobody to ask where no connection was made: the next try will tell.
+                    if failure is not Failure.NOT_SENT and await self._look(name):
                         return False
-                    in_doubt = in_doubt or present is None
                 if (
                     failure not in RETRIED
                     or tries_done == TRIES
@@ -123,6 +138,52 @@ class S3Backend:
                 return True
         raise AssertionError  # pragma: no cover (the last try returns or raises)
 
+    async def _prove_create(self) -> None:
+        """Make sure, once per process, endpoint and bucket, that the server refuses to create what exists.
+
+        Three small requests: create an object of a fresh name twice, delete it. Its name is that of a leftover, so
+        that gc sweeps it where the delete fails.
+
+        Raises:
+            UnsupportedBackendError: it replaced the object, or does not know the condition.
+        """
+        filesystem = self._filesystem()
+        endpoint = str(filesystem._s3.meta.endpoint_url)
+        if (endpoint, self._bucket) in _PROVEN:
+            return
+        name = f"metadata/.tmp-probe-{SYSTEM.new_id()}"
+        path = f"{self._root}/{name}"
+        try:
+            for content in (b"first", b"second"):
+                await _patiently(functools.partial(filesystem._pipe_file, path, content, mode="create"))
+        except Exception as error:
+            if error_code(error) == "NotImplemented":
+                raise self._unsafe(endpoint, "does not know conditional writes (If-None-Match)") from None
+            # A refusal of the first one is as good: the name is fresh, so it was stored by a try whose reply was lost.
+            if classify(error) is not Failure.EXISTS:
+                raise
+        else:
+            raise self._unsafe(endpoint, "replaces objects although asked to create them (If-None-Match)")
+        finally:
+            await self._sweep(name)
+        _PROVEN.add((endpoint, self._bucket))
+
+    async def _sweep(self, name: str) -> None:
+        """Delete the object if the server lets us; one try."""
+        try:
+            await self._filesystem()._call_s3("delete_object", Bucket=self._bucket, Key=self._key + name)
+        except Exception as error:  # noqa: BLE001 (gc deletes it one day)
+            text = scrub(str(error), secrets_in(self._options))[:500]
+            _logger.debug("%s stays in s3://%s: %s", name, self._root, text)
+
+    def _unsafe(self, endpoint: str, problem: str) -> UnsupportedBackendError:
+        url, server = f"s3://{self._root}", scrub(endpoint, secrets_in(self._options))
+        msg = (
+            f"cannot commit to {url}: the S3 server {server} {problem}, so of two writers one could lose its rows; "
+            "upgrade the server or put the table on another one. Nothing was changed"
+        )
+        return UnsupportedBackendError(msg, url=url, endpoint=server)
+
     async def _look(self, name: str) -> bool | None:
         """Return whether the object is there, None if the server cannot be asked right now."""
         try:
@@ -135,15 +196,17 @@ class S3Backend:
         url = f"s3://{self._root}"
         text = scrub(str(error), secrets_in(self._options))[:500]
         msg = (
-            f"cannot tell whether {name} was created in {url}: the reply was lost and the storage cannot be asked "
-            f"({text}); when it is up again, read the object back before trying again"
+            f"cannot tell whether {name} was created in {url}: no clear reply came, and the object is not to be seen "
+            f"({text}); when the storage is up again, read the object back before trying again"
         )
         return CommitOutcomeUnknownError(msg, name=name, url=url)
 
     @property
     def _resends(self) -> bool:
-        """Whether botocore was told to send again by itself: then 'no connection' may follow a lost reply."""
-        return self._config().get("retries") != _CONFIG["retries"]
+        """Whether a request may be sent again below us: then its last failure says nothing of the ones before."""
+        config = self._config()
+        own = config.get("http_session_cls")
+        return config.get("retries") != _CONFIG["retries"] or own is None or own is not _session_class()
 
     def delete(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _DELETED_AT_ONCE):
@@ -267,7 +330,9 @@ class S3Backend:
 
         configured: dict[str, Any] = conf.get("s3", {}).get("config_kwargs", {})
         own: dict[str, Any] = self._options.get("config_kwargs") or {}
-        return {**_CONFIG, **configured, **own}
+        session = _session_class()
+        quiet = {} if session is None else {"http_session_cls": session}
+        return {**_CONFIG, **quiet, **configured, **own}
 
 
 class RefusedDeleteError(OSError):
@@ -308,6 +373,31 @@ class RangeFile(io.RawIOBase):
         data = self._fetch(self._position, end)
         self._position += len(data)
         return data
+
+
+@functools.cache
+def _session_class() -> type | None:
+    """Return aiobotocore's HTTP session with aiohttp's own resending off; None for versions where it cannot be.
+
+    aiohttp sends idempotent requests (PUT is one) again on a new connection when a kept one breaks
+    (`ClientSession._retry_connection`, which has no public switch).
+    """
+    import aiohttp
+    from aiobotocore.config import AioConfig  # type: ignore[import-untyped]
+    from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+
+    takes_class = "http_session_cls" in inspect.signature(AioConfig.__init__).parameters
+    switch_known = "_retry_connection" in getattr(aiohttp.ClientSession, "ATTRS", ())
+    if not (takes_class and switch_known and hasattr(AIOHTTPSession, "_get_session")):
+        return None
+
+    class SendsOnce(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: str | None) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = False
+            return session
+
+    return SendsOnce
 
 
 def _as_bytes(data: bytes | pa.Buffer) -> bytes:

@@ -97,8 +97,10 @@ class Storage:
             be lost and the request sent again: read it back and compare before giving up the name.
 
         Raises:
-            CommitOutcomeUnknownError: the reply was lost and the storage cannot be asked.
-            UnsupportedBackendError: the backend has no atomic create.
+            CommitOutcomeUnknownError: no clear reply came, and the object is not to be seen. With
+                `details["not_durable"]` (local disk): it is there, but may be gone after a crash of the machine.
+            UnsupportedBackendError: the backend has no atomic create (S3: the server is tested before the first
+                create of a process, with an object `metadata/.tmp-probe-...`).
         """
         check_name(name)
         return self._call("create", (name,), lambda: self._backend.create(name, data))

@@ -198,9 +198,37 @@ def test_a_create_that_the_disk_did_not_confirm_has_an_unknown_outcome(storage, 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail_on_folders)
-        with pytest.raises(CommitOutcomeUnknownError, match="m/a"):
+        with pytest.raises(CommitOutcomeUnknownError, match="m/a") as caught:
             storage.create("m/a", b"mine")
+    assert caught.value.details["not_durable"] is True
     assert storage.read("m/a") == b"mine"
+
+
+def test_a_folder_that_could_not_be_flushed_is_flushed_again(storage, monkeypatch):
+    storage.write("m/other", b"")
+    real, seen = os.fsync, []
+
+    def fail_first(handle):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            seen.append(handle)
+            if len(seen) == 1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fail_first)
+    assert storage.create("m/a", b"mine") is True
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("operation", ["write", "create"])
+def test_a_temporary_file_that_cannot_be_removed_does_not_undo_what_was_published(
+    storage, monkeypatch, operation
+):
+    monkeypatch.setattr(os, "unlink", failing(errno.EIO))
+    assert getattr(storage, operation)("m/a", b"mine") in {True, None}
+    assert storage.read("m/a") == b"mine"
+    if operation == "create":
+        assert storage.create("m/a", b"other") is False
 
 
 def test_short_writes_are_continued(storage, monkeypatch):

@@ -22,7 +22,7 @@ from tblctl.tableformat.errors import (
     StorageError,
     UnsupportedBackendError,
 )
-from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage import Storage, s3
 
 SNAPSHOT = "metadata/snapshots/00000000000000000002.json"
 RETRIES_OFF = {}
@@ -80,12 +80,131 @@ def test_a_create_whose_reply_was_lost_and_that_cannot_be_looked_up_has_an_unkno
     proxy, proxied, minio
 ):
     storage = proxied.storage()
+    assert storage.create("metadata/snapshots/1.json", b"proves the server") is True
     proxy.on("PUT", SNAPSHOT, action="cut reply")
     proxy.on("", "", action="drop", times=1000, nth=2)
     with pytest.raises(CommitOutcomeUnknownError, match=SNAPSHOT) as caught:
         storage.create(SNAPSHOT, b"mine")
     assert minio.secret not in str(caught.value)
     assert Storage(proxied.url, minio.storage_options).read(SNAPSHOT) == b"mine"
+
+
+@pytest.mark.parametrize("connection", ["kept", "new"])
+def test_a_create_that_was_stored_before_the_server_reset_and_left_has_an_unknown_outcome(
+    proxy, proxied, minio, connection
+):
+    first = proxied.storage()
+    assert first.create("metadata/snapshots/1.json", b"proves the server") is True
+    storage = first if connection == "kept" else proxied.storage()
+    proxy.on("PUT", SNAPSHOT, action="reset and leave")
+    with pytest.raises(CommitOutcomeUnknownError, match=SNAPSHOT):
+        storage.create(SNAPSHOT, b"mine")
+    assert Storage(proxied.url, minio.storage_options).read(SNAPSHOT) == b"mine"
+    assert [e.action for e in proxy.exchanges if SNAPSHOT in e.path] == ["reset and leave"]
+
+
+@pytest.mark.parametrize("options", [RETRIES_OFF, RETRIES_ON], ids=["retries off", "retries on"])
+def test_a_create_whose_connection_was_reset_says_that_an_object_is_there_and_it_is_ours(
+    proxy, proxied, options
+):
+    storage = proxied.storage(**options)
+    assert storage.create("metadata/snapshots/1.json", b"connects") is True
+    proxy.on("PUT", SNAPSHOT, action="reset")
+    assert storage.create(SNAPSHOT, b"mine") is False
+    assert storage.read(SNAPSHOT) == b"mine"
+
+
+def test_a_request_that_lost_its_reply_is_not_sent_again_below_us(proxy, proxied):
+    """aiohttp would: then a refusal of the second (503) would hide that the first may have been carried out."""
+    storage = proxied.storage()
+    assert storage.create("metadata/snapshots/1.json", b"connects") is True
+    proxy.on("PUT", SNAPSHOT, action="drop")
+    proxy.on("", SNAPSHOT, action="reply", status=503, nth=2, times=1000)
+    with pytest.raises(CommitOutcomeUnknownError, match=SNAPSHOT):
+        storage.create(SNAPSHOT, b"mine")
+    assert [e.method for e in proxy.exchanges if SNAPSHOT in e.path][:2] == ["PUT", "HEAD"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(500, "InternalError"), (502, ""), (504, "GatewayTimeout"), (503, ""), (418, "")]
+)
+def test_a_create_whose_reply_does_not_say_that_nothing_was_done_has_an_unknown_outcome(
+    proxy, proxied, status, code
+):
+    storage = proxied.storage()
+    assert storage.create("metadata/snapshots/1.json", b"proves the server") is True
+    proxy.on("PUT", SNAPSHOT, action="reply", status=status, code=code, times=1000)
+    with pytest.raises(CommitOutcomeUnknownError, match=SNAPSHOT):
+        storage.create(SNAPSHOT, b"mine")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (403, "AccessDenied", AccessDeniedError),
+        (404, "NoSuchBucket", InputError),
+        (400, "EntityTooLarge", StorageError),
+        (507, "XMinioStorageFull", StorageError),
+    ],
+)
+def test_a_create_that_an_s3_server_refused_surely_did_not_happen(proxy, proxied, status, code, kind):
+    storage = proxied.storage()
+    assert storage.create("metadata/snapshots/1.json", b"proves the server") is True
+    proxy.on("PUT", SNAPSHOT, action="reply", status=status, code=code, times=1000)
+    with pytest.raises(kind, match=SNAPSHOT):
+        storage.create(SNAPSHOT, b"mine")
+
+
+def test_a_server_that_leaves_before_a_create_surely_did_not_do_it(proxy, proxied):
+    storage = proxied.storage()
+    assert storage.create("metadata/snapshots/1.json", b"proves the server") is True
+    fresh = proxied.storage()
+    proxy.refuse()
+    with pytest.raises(StorageError, match=SNAPSHOT):
+        fresh.create(SNAPSHOT, b"mine")
+
+
+def test_a_server_that_replaces_objects_although_asked_to_create_is_refused(minio, moto, monkeypatch):
+    monkeypatch.setattr(s3, "_PROVEN", set())
+    for server in (minio, moto):
+        location = server.location()
+        storage = location.storage()
+        filesystem = storage._backend._filesystem()
+        honest = filesystem._pipe_file
+
+        async def careless(path, data, *, honest=honest, **options):
+            return await honest(path, data, **(options | {"mode": "overwrite"}))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(filesystem, "_pipe_file", careless)
+            for _ in range(2):
+                with pytest.raises(UnsupportedBackendError, match="replaces objects") as caught:
+                    storage.create(SNAPSHOT, b"mine")
+            assert server.endpoint_url in str(caught.value)
+        assert storage.is_empty()
+        assert storage.create(SNAPSHOT, b"mine") is True
+
+
+def test_a_server_that_does_not_know_conditional_writes_is_refused(proxy, proxied):
+    proxy.on("PUT", action="reply", status=501, code="NotImplemented")
+    with pytest.raises(UnsupportedBackendError, match="conditional writes"):
+        proxied.storage().create(SNAPSHOT, b"mine")
+
+
+def test_a_server_is_tested_once_per_process_with_three_requests(proxy, proxied):
+    for number in range(3):
+        assert proxied.storage().create(f"metadata/snapshots/{number}.json", b"") is True
+    probes = [e for e in proxy.exchanges if ".tmp-probe-" in e.path]
+    assert [(e.method, e.status) for e in probes] == [("PUT", 200), ("PUT", 412), ("DELETE", 204)]
+    assert len(proxy.exchanges) == len(probes) + 3
+    assert not any(".tmp-" in info.name for info in proxied.storage().list("metadata/"))
+
+
+def test_a_test_of_the_server_whose_reply_was_lost_still_proves_it(proxy, proxied):
+    proxy.on("PUT", "tmp-probe", action="reset")
+    proxy.on("DELETE", "tmp-probe", action="drop")
+    assert proxied.storage().create(SNAPSHOT, b"mine") is True
+    assert [e.status for e in proxy.exchanges if e.method == "PUT"] == [200, 412, 200]
 
 
 def test_a_create_refused_by_a_busy_server_is_sent_again(proxy, proxied):
