@@ -74,5 +74,5 @@ def _constant(
     low: np.ndarray, high: np.ndarray, level: np.ndarray, ranges: KeyRanges, *, by_key: bool
 ) -> np.ndarray:
     """Return which blocks hold one key only; where bounds were shortened, the level of a constant block still tells."""
-    equal = (low == high) & ranges.exact
-    return equal | (level == CONSTANT_LEVEL) if by_key else equal
+    equal: np.ndarray = (low == high) & ranges.exact
+    return np.asarray(equal | (level == CONSTANT_LEVEL)) if by_key else equal
