@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
-from tblctl.tableformat.keys import is_sorted, key_table, sort_indices
+from tblctl.tableformat.keys import is_sorted, key_table, leaf_values, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
 
@@ -39,22 +39,29 @@ class Run:
 
     @classmethod
     def sorted(cls, waiting: list[pa.Table], sort: Sort, schema: Schema) -> Run:
-        """Return the rows in key order; empties `waiting`. O(n log n); 8 bytes a row beside the rows and their keys."""
+        """Return the rows in key order; empties `waiting`. O(n log n); takes `sorting_bytes`."""
         parts = list(_chunked(waiting, math.ceil(sum(table.nbytes for table in waiting) / _CHUNKS)))
         waiting.clear()
 
-        def sort_part(place: int) -> tuple[pa.Table, pa.Table]:
+        def sort_part(place: int) -> pa.Table:
             rows = pa.concat_tables(parts[place]).combine_chunks()
             parts[place] = []  # frees what the input no longer holds
             keys = key_table(rows, sort, schema)
             if is_sorted(keys, sort):
-                return rows, keys
-            order = sort_indices(keys, sort)
-            return rows.take(order), keys.take(order)
+                return rows
+            return rows.take(sort_indices(keys, sort))
 
-        done = in_parallel(sort_part, range(len(parts)), threads=cpu_threads())
-        keys = pa.concat_tables([key for _, key in done]).combine_chunks()  # small, and sorts faster so
-        return cls([rows for rows, _ in done], sort_indices(keys, sort).to_numpy())
+        chunks = in_parallel(sort_part, range(len(parts)), threads=cpu_threads())
+        # Made anew, keys are mostly the rows' own columns; in one chunk they sort faster.
+        keys = key_table(pa.concat_tables(chunks), sort, schema).combine_chunks()
+        return cls(chunks, sort_indices(keys, sort).to_numpy())
+
+    @staticmethod
+    def sorting_bytes(table: pa.Table, sort: Sort, schema: Schema) -> int:
+        """Return about how much memory `sorted` takes for these rows: themselves, their keys, 16 bytes a row."""
+        leaves = (schema.leaf_by_id(term.column_id) for term in sort.terms)
+        key_bytes = sum(leaf_values(table, leaf.path).nbytes for leaf in leaves if leaf)
+        return int(table.nbytes + key_bytes + 16 * table.num_rows)
 
     @property
     def row_count(self) -> int:

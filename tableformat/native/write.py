@@ -1,7 +1,7 @@
 """Rows in, blocks out: sort what fits the memory budget, cut it into blocks, write them on every processor.
 
-Of a budget of B bytes, half holds the rows that are sorted together; the other half holds the blocks under way, each
-at most 1.5 times its decoded size (its sorted rows, and its file being built).
+Of a budget of B bytes, half holds the rows that are sorted together; the other half holds first their keys and order,
+and then the blocks under way, each at most 1.5 times its decoded size (its sorted rows, and its file being built).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class BlockWriter:
         for part in _slices(tables, limit / 32):
             table = with_own_dictionaries(part, group_rows=part.num_rows, share=1)
             waiting.append(table)
-            waiting_bytes += table.nbytes
+            waiting_bytes += self._held_bytes(table)
             row_count += table.num_rows
             if waiting_bytes >= limit:
                 records += self._write_run(waiting, memory_bytes)
@@ -106,6 +106,13 @@ class BlockWriter:
         if progress:
             progress(row_count, row_count, "rows")
         return records
+
+    def _held_bytes(self, table: pa.Table) -> int:
+        """Return what rows count towards half the budget: their size, or half of what sorting them takes if more."""
+        layout = self._layout
+        if layout.sort is None or layout.options.sort_scope != "append":
+            return int(table.nbytes)
+        return max(int(table.nbytes), Run.sorting_bytes(table, layout.sort, layout.schema) // 2)
 
     def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
         """Write what `waiting` holds as one run, and empty it."""
