@@ -49,7 +49,9 @@ class BlockFile:
         try:
             self._source = storage.open_input(path, size_bytes=address.size_bytes)
             # Fetching ranges ahead pays for requests; on a local disk it is one copy more (a tenth of a full scan).
-            self._file = pq.ParquetFile(self._source, pre_buffer=not storage.is_local)
+            self._file = pq.ParquetFile(
+                self._source, pre_buffer=not storage.is_local, page_checksum_verification=True
+            )
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
         except (ObjectNotFoundError, FileNotFoundError) as error:

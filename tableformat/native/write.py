@@ -242,6 +242,7 @@ def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
         compression=options.compression,
         compression_level=options.compression_level,
         store_decimal_as_integer=True,
+        write_page_checksum=True,  # 2.3 % of encoding lineitem, 1.6 % of reading it
         sorting_columns=_sorting_columns(rows, layout.schema, sort),
     )
     return sink.getvalue()
