@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 Condition = Callable[[Snapshot], Any]
 
+_VERSIONS_AT_ONCE = 64
+"""Snapshots that `history` reads and holds at once."""
+
 
 class NativeTable:
     """One table; all reads and writes of it."""
@@ -193,10 +196,12 @@ class NativeTable:
         older = range(head.sequence - 1, lowest - 1, -1)
         if limit is None or limit > 0:
             yield head, head
-        for version in in_parallel(
-            lambda number: load_version(self.storage, number), older, threads=IO_THREADS
-        ):
-            yield version, head
+        for start in range(0, len(older), _VERSIONS_AT_ONCE):
+            part = older[start : start + _VERSIONS_AT_ONCE]
+            for version in in_parallel(
+                lambda number: load_version(self.storage, number), part, threads=IO_THREADS
+            ):
+                yield version, head
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """See `tblctl.tableformat.native.gc.collect`."""
