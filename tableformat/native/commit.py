@@ -162,6 +162,11 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
         if storage.create(name, data):
             return True
     except CommitOutcomeUnknownError as error:
+        if error.details.get("not_durable"):
+            msg = f"{error}. Readers see snapshot {snapshot.sequence}, but a crash of the machine may lose it"
+            raise CommitOutcomeUnknownError(
+                msg, commit_id=snapshot.commit_id, sequence=snapshot.sequence, not_durable=True
+            ) from error
         LOG.warning("the reply to a commit of %s was lost; reading it back", name)
         cause: Exception | None = error
     else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from faults import Faults, inject, kill_points
 from tables import (
@@ -28,6 +29,7 @@ from tables import (
 )
 
 import tblctl
+from tblctl import errors
 from tblctl.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
@@ -338,3 +340,22 @@ def test_a_disk_without_space_or_permission_changes_nothing(operation: str, tmp_
         assert objects_of(url) == before
     assert_sound(tblctl.open(url))
     act(tblctl.open(url))
+
+
+def test_a_commit_that_a_crash_could_lose_is_not_reported_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tblctl.create(str(tmp_path / "t"), "a: int64")
+    create = Storage.create
+
+    def undurable(storage: Storage, name: str, data: bytes) -> bool:
+        create(storage, name, data)
+        message = "the folder cannot be flushed"
+        raise errors.CommitOutcomeUnknownError(message, not_durable=True)
+
+    monkeypatch.setattr(Storage, "create", undurable)
+    with pytest.raises(errors.CommitOutcomeUnknownError, match="crash of the machine") as caught:
+        table.append(pa.table({"a": [1]}))
+    monkeypatch.undo()
+    assert caught.value.details["sequence"] == 2
+    assert table.scan().to_arrow()["a"].to_pylist() == [1]  # nothing of it was deleted
