@@ -320,7 +320,8 @@ class _Planner:
     ) -> list[_Replacement | None]:
         """Return for each block what replaces it; None if no row of it is concerned."""
         largest = max((block.decoded_bytes for block in blocks), default=1)
-        threads = max(1, min(cpu_threads(), layout.options.memory_bytes // (_REWRITE_SHARE * largest)))
+        budget = self._write.memory_bytes or layout.options.memory_bytes
+        threads = max(1, min(cpu_threads(), budget // (_REWRITE_SHARE * largest)))
         writer = self._writer(layout)
         done = 0
 

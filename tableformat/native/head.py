@@ -54,7 +54,14 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
 
 def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
     """Tell whether `data` is the object of `version`, or the tombstone of it; None is no object."""
-    return data is not None and f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]
+    if data is None:
+        return False
+    if f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]:  # as we write it: spares parsing
+        return True
+    try:
+        return bool(json.loads(data)["commit_id"] == version.commit_id)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _readable_head(data: bytes, sequence: int) -> Snapshot:

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.errors import CorruptTableError, InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.metadata import BlockMetadata, SegmentSummaries
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -204,9 +205,23 @@ class Scanner:
                 if remaining is not None and remaining <= 0:
                     break
             complete = True
+        except CorruptTableError as error:
+            self._blame_expiry(error)
+            raise
         finally:
             if tally and self._on_scan:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
+
+    def _blame_expiry(self, error: CorruptTableError) -> None:
+        """Raise that the snapshot has expired, if objects of it are missing for that reason."""
+        sequence = self.snapshot.sequence
+        version = load_version(self._storage, sequence)
+        if isinstance(version, Tombstone):
+            msg = (
+                f"snapshot {sequence} of {self._storage.url} expired while it was read: gc removed it. Read a newer "
+                "one, or tag snapshots that are read for longer than gc's --older-than"
+            )
+            raise SnapshotNotFoundError(msg, sequence=sequence) from error
 
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window.

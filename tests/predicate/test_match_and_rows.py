@@ -32,8 +32,8 @@ from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral
 
 from tblctl.tableformat.errors import InvalidPredicateError
-from tblctl.tableformat.model.types import read_type, statistic_type
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, ColumnStatistics
+from tblctl.tableformat.model.types import read_type, statistic_type
 from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns, row_filter
 

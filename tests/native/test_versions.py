@@ -72,3 +72,14 @@ def test_a_table_of_newer_writers_is_read_but_not_written(
         write(table)
     assert sorted(path.name for path in Path(location).rglob("*")) == before
     assert table.scan().to_arrow().num_rows == 3
+
+
+def test_a_reader_whose_snapshot_expired_is_told_so(location: str) -> None:
+    old = tblctl.open(location, as_of=2)
+    table = tblctl.open(location)
+    table.overwrite(pa.table({"a": [9]}))
+    table.gc(keep=1, older_than=0)
+    with pytest.raises(errors.SnapshotNotFoundError, match="expired while it was read"):
+        old.scan().to_arrow()
+    with pytest.raises(errors.SnapshotNotFoundError, match="expired"):
+        tblctl.open(location, as_of=2)
