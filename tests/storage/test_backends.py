@@ -125,7 +125,7 @@ CASES = [
     (ReplyError("XMinioStorageFull", 507), Failure.FULL),
     (ReplyError("SignatureDoesNotMatch", 403), Failure.DENIED),
     (named("NoCredentialsError"), Failure.DENIED),
-    (named("EndpointConnectionError"), Failure.NOT_SENT),
+    (named("EndpointConnectionError"), Failure.LOST),  # the client says it of resets in mid-request too
     (named("FSTimeoutError"), Failure.LOST),
     (ConnectionRefusedError(), Failure.NOT_SENT),
     (ConnectionResetError(), Failure.LOST),
@@ -150,7 +150,9 @@ def test_every_error_becomes_one_of_ours_that_names_object_and_table(error):
 def test_botocore_errors_are_known_by_the_names_that_this_version_has():
     botocore = pytest.importorskip("botocore.exceptions")
     request = {"endpoint_url": "http://h", "error": "x"}
-    assert classify(botocore.EndpointConnectionError(**request)) is Failure.NOT_SENT
+    refused = botocore.EndpointConnectionError(endpoint_url="http://h", error=ConnectionRefusedError())
+    assert classify(refused) is Failure.NOT_SENT
+    assert classify(botocore.EndpointConnectionError(**request)) is Failure.LOST
     assert classify(botocore.ConnectTimeoutError(**request)) is Failure.NOT_SENT
     assert classify(botocore.ReadTimeoutError(**request)) is Failure.LOST
     assert classify(botocore.ConnectionClosedError(**request)) is Failure.LOST
