@@ -1,1 +1,1 @@
-"""Merge (from part B): key ranges, merge tasks, the engines that run them, conflict rules, the commit loop."""
+"""Merge: plan a group's tasks, run them in an engine, verify and commit what they wrote, or salvage it."""

@@ -21,16 +21,18 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError, CorruptTableError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary, Tombstone
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
-from tblctl.tableformat.native.edit import BlocksReplacedError, Edit, EditApplier
+from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
-from tblctl.tableformat.native.segment_file import BlockRecord, read_segment, segment_table
+from tblctl.tableformat.native.segment_file import read_segment, segment_table
 from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
+from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 

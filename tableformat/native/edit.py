@@ -17,28 +17,17 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError, TblctlError
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Summary
 from tblctl.tableformat.native.commit import Draft
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS, fold_plan
 from tblctl.tableformat.native.names import segment_path
 from tblctl.tableformat.native.segment_file import concat_segments, encode_segment, read_segment, segment_ref
+from tblctl.tableformat.port import BlocksReplacedError, Label
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
-
-
-class BlocksReplacedError(ConflictError):
-    """Blocks of an edit have left the table since it was planned; `details["paths"]` names them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Label:
-    """What of a block may change without rewriting it."""
-
-    level: int
-    run_id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

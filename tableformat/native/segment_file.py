@@ -10,7 +10,6 @@ the table's column: every row reads as null. Unknown is -1 for counts and null f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.model.block import Block, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
 from tblctl.tableformat.model.types import is_orderable, statistic_type
@@ -56,38 +56,6 @@ _BLOCK_FACTS = (
 )
 _COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
 _WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnRecord:
-    """Statistics of one column of one block; `min` and `max` are null scalars where there are none."""
-
-    min: pa.Scalar
-    max: pa.Scalar
-    exact: bool
-    null_count: int
-    nan_count: int | None
-    compressed_bytes: int
-    uncompressed_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockRecord:
-    """One row of a segment, as the writer of the block knows it; `columns` is keyed by column id."""
-
-    path: str
-    row_count: int
-    size_bytes: int
-    uncompressed_bytes: int
-    decoded_bytes: int
-    schema_id: int
-    level: int
-    run_id: str | None
-    cluster_key_id: int | None
-    key_min: tuple[pa.Scalar, ...] = ()
-    key_max: tuple[pa.Scalar, ...] = ()
-    key_exact: bool = True
-    columns: Mapping[int, ColumnRecord] = field(default_factory=dict)
 
 
 def statistic_names(leaf: Leaf) -> dict[str, pa.DataType]:

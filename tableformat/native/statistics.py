@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.keys import leaf_values, shorten
+from tblctl.tableformat.model.record import ColumnRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.types import child_fields, is_orderable
-from tblctl.tableformat.native.segment_file import ColumnRecord
 
 
 def column_records(table: pa.Table, schema: Schema, footer: pq.FileMetaData) -> dict[int, ColumnRecord]:

@@ -21,6 +21,7 @@ from tblctl.tableformat.keys import KeyRange, is_sorted, key_range, key_table, s
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, is_full
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.dictionaries import (
@@ -31,7 +32,6 @@ from tblctl.tableformat.native.dictionaries import (
 from tblctl.tableformat.native.encoding import dictionary_paths
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
-from tblctl.tableformat.native.segment_file import BlockRecord
 from tblctl.tableformat.native.statistics import column_records, parquet_columns
 from tblctl.tableformat.storage import Storage
 

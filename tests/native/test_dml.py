@@ -316,8 +316,9 @@ def test_several_batches_of_an_overwrite_replace_the_old_rows_in_one_commit(tabl
 def relabel(native, path, level):
     """Give a block another level, as a merge would."""
     from tblctl.tableformat.native.commit import publish
-    from tblctl.tableformat.native.edit import Edit, EditApplier, Label
+    from tblctl.tableformat.native.edit import Edit, EditApplier
     from tblctl.tableformat.native.metadata import block_metadata
+    from tblctl.tableformat.port import Label
 
     head = native.head()
     metadata = block_metadata(native.storage, head)

@@ -35,7 +35,8 @@ import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError, TableNotFoundError
 from tblctl.tableformat.native.commit import publish
 from tblctl.tableformat.native.dml import MOST_REPLANS
-from tblctl.tableformat.native.edit import Edit, EditApplier, Label
+from tblctl.tableformat.native.edit import Edit, EditApplier
+from tblctl.tableformat.port import Label
 
 Act = Callable[[tblctl.Table], Any]
 

@@ -1,0 +1,83 @@
+"""The unit of work of a merge: rows of some blocks in, whole blocks out. The same values run in every engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.record import BlockRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Rows `start` to `stop` of a block, counted in key order.
+
+    That is the block's own order if it `is_ordered`; otherwise the stable order that sorting it by the key gives.
+    """
+
+    block: Block
+    start: int
+    stop: int
+    is_ordered: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """A part of a group that is merged alone.
+
+    Attributes:
+        group: its number in the plan.
+        number: of the task in the group, in key order.
+        slices: what to merge; rows with equal keys keep this order, and within a block their own.
+        cuts: rows of each block to write; their sum is that of the slices.
+        sort: the order of the output.
+        level: of the output (constant full blocks become -1 all the same).
+        run_id: of the output; all tasks of a group share it.
+        memory_bytes: budget.
+    """
+
+    group: int
+    number: int
+    slices: tuple[Slice, ...]
+    cuts: tuple[int, ...]
+    sort: Sort
+    level: int
+    run_id: str
+    memory_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """Rows that it merges."""
+        return sum(self.cuts)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of files it reads."""
+        return sum(
+            item.block.size_bytes * (item.stop - item.start) // item.block.row_count for item in self.slices
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """A task that is done: its blocks are stored and verified, not committed."""
+
+    group: int
+    number: int
+    records: tuple[BlockRecord, ...]
+    rows: int
+    bytes_read: int
+    bytes_written: int
+    wall_seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFailure:
+    """A task that failed; nothing that it wrote counts."""
+
+    group: int
+    number: int
+    error: TblctlError

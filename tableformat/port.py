@@ -1,0 +1,193 @@
+"""The small port through which planning, merging and committing see a table; every table format implements it.
+
+A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and writes blocks inside merge tasks, and
+`TablePort.replace` commits. Implementations: `native/`; an in-memory twin in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+
+class BlocksReplacedError(ConflictError):
+    """Blocks that a commit removes or relabels have left the table since; `details["paths"]` names all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """What of a block may change without rewriting it."""
+
+    level: int
+    run_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Listing:
+    """The blocks of a version as columns, one entry a block.
+
+    Attributes:
+        paths: a string array.
+        low, high: bounds of the keys by the sort asked for: columns "0", "1", .. one a term. A null may be a null key,
+            see `known`.
+        own: the block is in the sort's order, and its bounds are the keys of its first and last row.
+        known: the bounds hold; where false nothing is known of the keys.
+        exact: the bounds are keys of rows, neither shortened nor those of columns apart.
+        level, row_count, size_bytes, decoded_bytes: int64; see `Block`.
+        matched: the block may hold rows that satisfy the condition; None without one.
+    """
+
+    paths: pa.Array
+    low: pa.Table
+    high: pa.Table
+    own: np.ndarray
+    known: np.ndarray
+    exact: np.ndarray
+    level: np.ndarray
+    row_count: np.ndarray
+    size_bytes: np.ndarray
+    decoded_bytes: np.ndarray
+    matched: np.ndarray | None
+
+
+class Version(Protocol):
+    """One version of a table."""
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
+
+    @property
+    def table_id(self) -> str:
+        """Tells tables apart that had the same location one after the other."""
+
+    @property
+    def sequence(self) -> int:
+        """The snapshot's number."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+
+    @property
+    def sort(self) -> Sort | None:
+        """The cluster key; None without one."""
+
+    @property
+    def options(self) -> TableOptions:
+        """How blocks are written."""
+
+    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
+
+    def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
+        """Return those of the blocks that are in this version, by path."""
+
+    def is_ordered(self, block: Block, sort: Sort) -> bool:
+        """Tell whether the block's rows are in the order of `sort`."""
+
+
+class BlockReader(Protocol):
+    """An open block, as the version's schema has it; a context manager. Row groups are numbered from 0.
+
+    Rows come in read types, one chunk a column and call, but strings may come as dictionaries of them.
+    """
+
+    group_rows: tuple[int, ...]
+    group_bytes: tuple[int, ...]  # about what each row group's rows take in memory
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
+        """Return the keys of the rows of some row groups: columns "0", "1", .. one a term. Reads no other column."""
+
+    def rows(self, groups: Sequence[int]) -> pa.Table:
+        """Return all columns of some row groups."""
+
+    def batches(self, groups: Sequence[int], most_rows: int) -> Iterator[pa.Table]:
+        """Yield the same in pieces of at most `most_rows` rows; holds little more than a piece and its pages."""
+
+
+class BlockBuilder(Protocol):
+    """A block being written."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows that are in key order, as readers gave them."""
+
+    def finish(self) -> BlockRecord:
+        """Store the block; before, it does not exist."""
+
+
+class BlockIO(Protocol):
+    """Reads and writes the blocks of one version. Pickles into tasks, secrets included: never show or log that."""
+
+    schema: Schema
+    options: TableOptions
+    env: Environment
+
+    def open(self, block: Block) -> BlockReader:
+        """Open a block.
+
+        Raises:
+            CorruptTableError: it is missing or damaged; `details["name"]` is its path.
+        """
+
+    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> BlockBuilder:
+        """Begin a block whose rows come in the order of `sort`; constant and full it gets level -1 all the same."""
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete blocks that were written and surely never committed, as far as possible; never raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """A change of a table's blocks by a recluster: the rows stay the same.
+
+    Attributes:
+        removed: paths of blocks that leave.
+        added: blocks that join.
+        relabelled: blocks that stay with another label, by path.
+        detail: JSON for the snapshot's summary.
+    """
+
+    removed: frozenset[str]
+    added: tuple[BlockRecord, ...]
+    relabelled: Mapping[str, Label] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TablePort(Protocol):
+    """A table."""
+
+    env: Environment
+
+    def newest(self) -> Version:
+        """Return the newest version."""
+
+    def block_io(self, version: Version) -> BlockIO:
+        """Return what merge tasks for this version read and write with."""
+
+    def replace(self, base: Version, replacement: Replacement) -> Version:
+        """Commit on top of whatever the newest version is; rows that others added since `base` stay.
+
+        Raises:
+            BlocksReplacedError: a block to be removed or relabelled has left the table; nothing was committed.
+            CommitOutcomeUnknownError: nobody can tell now whether it was committed.
+        """
