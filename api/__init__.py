@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         WriteOutcome,
     )
     from tblctl.scan import Scan
+    from tblctl.statement import execute
     from tblctl.table import Table, create, drop, exists, open, read_schema
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
@@ -45,6 +46,7 @@ _HOMES = {
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
     "Scan": "tblctl.scan",
+    "execute": "tblctl.statement",
     "Table": "tblctl.table",
     "create": "tblctl.table",
     "drop": "tblctl.table",
@@ -68,6 +70,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "exists",
     "drop",
     "read_schema",
+    "execute",
     "Table",
     "Scan",
     "WriteOutcome",

@@ -30,6 +30,7 @@ WORDING_ERRORS = (
     errors.InvalidOptionError,
     errors.InvalidPredicateError,
     errors.InvalidSchemaError,
+    errors.InvalidStatementError,
 )
 
 

@@ -68,6 +68,10 @@ class InvalidPredicateError(InputError):
     """A condition cannot be understood; `details["position"]` is its 0-based offset in the text, where known."""
 
 
+class InvalidStatementError(InputError):
+    """A statement cannot be understood; `details["position"]` is its 0-based offset in the text."""
+
+
 class InvalidDataError(InputError):
     """Input data is unreadable or breaks a rule of the schema, such as a null in a non-nullable column."""
 

@@ -1,4 +1,4 @@
-"""The text of a condition: its tokens, its tree, and errors that point into it."""
+"""The text of a condition or statement: its tokens, its tree, and errors that point into it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from tblctl.tableformat.errors import InvalidPredicateError
+from tblctl.tableformat.errors import InputError, InvalidPredicateError
 
 _EXCERPT = 60  # characters of the text shown on each side of the caret
 
 
 class _Tokenizer(Tokenizer):
+    COMMANDS = set()  # noqa: RUF012 (sqlglot's own turn the rest of a text that begins with SHOW or CALL into a string)
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
 
 
@@ -27,6 +28,7 @@ class SqlText:
 
     text: str
     noun: str
+    error: type[InputError] = InvalidPredicateError
 
     def tokens(self) -> list[Token]:
         """Return the text's tokens; the tokenizer's own errors name no position, so it is found here."""
@@ -46,10 +48,10 @@ class SqlText:
         return tokens
 
     def refuse(self, problem: str, position: int | None, *, cause: Exception | None = None) -> NoReturn:
-        """Raise InvalidPredicateError with the column number and a caret under the place."""
+        """Raise the error with the column number and a caret under the place."""
         if position is None:
             msg = f"cannot read the {self.noun}: {problem}"
-            raise InvalidPredicateError(msg) from cause
+            raise self.error(msg) from cause
         start = self.text.rfind("\n", 0, position) + 1
         end = self.text.find("\n", position)
         first, last = (
@@ -63,7 +65,7 @@ class SqlText:
         )
         caret = " " * (position - first) + "^"
         msg = f"cannot read the {self.noun} at {where}: {problem}\n  {excerpt}\n  {caret}"
-        raise InvalidPredicateError(msg, position=position) from cause
+        raise self.error(msg, position=position) from cause
 
     def parse(self, tokens: Sequence[Token]) -> exp.Expr:
         """Return the one expression that `tokens` make up."""

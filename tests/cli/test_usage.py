@@ -110,6 +110,7 @@ def test_wrong_usage_exits_with_2_and_one_message(words: list[str], message: str
     ("error", "code"),
     [
         (errors.InvalidPredicateError, 2),
+        (errors.InvalidStatementError, 2),
         (errors.InvalidOptionError, 2),
         (errors.InvalidKeyError, 2),
         (errors.InvalidSchemaError, 2),

@@ -257,6 +257,14 @@ def test_condition_is_refused_with_its_position(text):
         assert f"at column {position + 1}:" in message
 
 
+@pytest.mark.parametrize("name", ["show", "call", "optimize"])
+def test_a_column_may_bear_the_name_of_a_command(name):
+    schema = Schema.create(pa.schema([(name, pa.int64())]))
+    assert parse_where(f"{name} = 1 and 2 > {name}", schema) == ice.And(
+        ice.EqualTo(name, 1), ice.LessThan(name, 2)
+    )
+
+
 def test_a_long_text_is_excerpted_around_the_caret():
     with pytest.raises(InvalidPredicateError) as caught:
         parse_where("a = 1 AND " * 1000 + "nope = 1", SCHEMA)
