@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         WriteOutcome,
     )
     from tblctl.scan import Scan
-    from tblctl.statement import execute
+    from tblctl.selector.plan import Plan
+    from tblctl.statement import Statement, execute, parse_statement
     from tblctl.table import Table, create, drop, exists, open, read_schema
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
@@ -46,7 +47,10 @@ _HOMES = {
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
     "Scan": "tblctl.scan",
+    "Plan": "tblctl.selector.plan",
+    "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
+    "parse_statement": "tblctl.statement",
     "Table": "tblctl.table",
     "create": "tblctl.table",
     "drop": "tblctl.table",
@@ -71,6 +75,8 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "drop",
     "read_schema",
     "execute",
+    "parse_statement",
+    "Statement",
     "Table",
     "Scan",
     "WriteOutcome",
@@ -82,6 +88,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ClusteringInfo",
     "ClusteringFigures",
     "DepthFigures",
+    "Plan",
     "GcOutcome",
     "CheckReport",
     "TableOptions",

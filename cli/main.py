@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tblctl.cli.command import Application
-from tblctl.cli.commands import change, define, keep, measure, read
+from tblctl.cli.commands import change, define, keep, measure, read, recluster, sql
 
 COMMANDS = (
     define.create,
@@ -14,6 +14,8 @@ COMMANDS = (
     change.overwrite,
     define.alter,
     measure.info,
+    recluster.recluster,
+    sql.sql,
     read.history,
     keep.rollback,
     keep.tag,

@@ -1,13 +1,21 @@
-"""What a change did, as one line for people or the outcome's JSON object."""
+"""What a change or a recluster did: a few lines for people, or the outcome's JSON object."""
 
 from __future__ import annotations
 
+import click
+
 import tblctl
 from tblctl.cli import render
+from tblctl.cli.command import FAILED
 
 OUTCOME_JSON = """
 object: operation, snapshot (null when nothing was committed), rows_added, rows_removed, blocks_added,
 blocks_removed, bytes_added, seconds, attempts, note
+"""
+RECLUSTER_JSON = """
+object: rounds, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
+        bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
+        nothing was committed), policy, engine, note, groups [{round, number, status, blocks, rows, why, error}]
 """
 
 
@@ -35,3 +43,59 @@ def rewrite_clause(outcome: tblctl.WriteOutcome) -> str:
         render.count(outcome.blocks_added, "block"),
     )
     return f"{removed} replaced by {added} ({render.size(outcome.bytes_added)})"
+
+
+def print_recluster(outcome: tblctl.Outcome, *, as_json: bool) -> None:
+    """Print what `outcome` says, and exit with 1 if a group failed."""
+    if as_json:
+        render.print_json(outcome.to_dict())
+    else:
+        print_recluster_lines(outcome)
+    if outcome.failed_groups:
+        click.get_current_context().exit(FAILED)
+
+
+def print_recluster_lines(outcome: tblctl.Outcome) -> None:
+    """Print the outcome for people: what happened, the table before and after, the groups that were not committed."""
+    tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
+    if not tried:
+        click.echo(render.printable(outcome.note))
+        return
+    click.echo(recluster_line(outcome))
+    if outcome.committed_groups:
+        figures = [
+            ("depth", f"{outcome.depth_before:,.4f}", f"{outcome.depth_after:,.4f}"),
+            ("overlaps", f"{outcome.overlaps_before:,.4f}", f"{outcome.overlaps_after:,.4f}"),
+            ("blocks merged", f"{outcome.blocks_in:,}", f"{outcome.blocks_out:,}"),
+            ("bytes", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
+        ]
+        click.echo()
+        render.print_table(("", "before", "after"), figures, right=(1, 2))
+    left = [group for group in outcome.to_dict()["groups"] if group["status"] != "committed"]
+    if left:
+        click.echo()
+        rows = [
+            (g["round"], g["number"], g["status"], f"{g['blocks']:,}", g["error"] or g["why"]) for g in left
+        ]
+        render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3))
+
+
+def recluster_line(outcome: tblctl.Outcome) -> str:
+    """Return the one line that tells how far a recluster came."""
+    parts = [
+        f"{number:,} {word}"
+        for number, word in (
+            (outcome.committed_groups, "committed"),
+            (outcome.conflicted_groups, "conflicted"),
+            (outcome.failed_groups, "failed"),
+        )
+        if number
+    ]
+    groups = render.count(
+        sum((outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)), "group"
+    )
+    end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
+    return (
+        f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups} "
+        f"({', '.join(parts)}) on the {outcome.engine} engine: {end}, {render.duration(outcome.seconds)}"
+    )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import click
 
 import tblctl
 
 LOCATION = click.argument("location", metavar="LOC")
+
+
+def refuse(problem: str) -> NoReturn:
+    """Raise what is wrong with the words of the command."""
+    raise click.UsageError(problem, click.get_current_context(silent=True))
 
 
 def common_options() -> list[click.Parameter]:
@@ -151,4 +157,28 @@ SETTINGS = click.option(
     callback=read_settings,
     help="A setting of the table, see below. Repeatable.",
 )
+
+
+def read_size(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """Read a size such as `2GiB` into bytes, as a callback of click's."""
+    if text is None:
+        return None
+    try:
+        size_bytes = tblctl.parse_size(text)
+    except tblctl.errors.InvalidOptionError as error:
+        raise click.BadParameter(str(error)) from error
+    if size_bytes == 0:
+        raise click.BadParameter(f"{text!r} is nothing; write bytes such as 1048576, 500MB or 2GiB")
+    return size_bytes
+
+
+def size_option(option: str, help: str, *, name: str | None = None) -> Callable[[Any], Any]:  # noqa: A002 (click's word)
+    """Return an option that takes a size."""
+    names = [option] if name is None else [option, name]
+    return click.option(*names, metavar="SIZE", callback=read_size, help=help)
+
+
 WHERE = click.option("--where", metavar="CONDITION", help="SQL: only rows for which this is true.")
+WHERE_BLOCKS = click.option(
+    "--where", metavar="CONDITION", help="SQL: only blocks that may hold rows for which this is true."
+)

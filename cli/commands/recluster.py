@@ -1,0 +1,157 @@
+"""Rewrite the blocks whose rewrite helps most."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, Any
+
+import click
+
+import tblctl
+from tblctl import errors
+from tblctl.cli import params, plans, render
+from tblctl.cli.command import command
+from tblctl.cli.engines import EngineChoice, engine_options
+from tblctl.cli.outcomes import RECLUSTER_JSON, print_recluster
+from tblctl.cli.progress import progress
+
+LIMITS = (
+    "threshold",
+    "ratio",
+    "max_group_bytes",
+    "memory_bytes",
+    "max_bytes",
+    "max_blocks",
+    "max_groups",
+    "include_unclustered",
+)
+
+
+@command(
+    "recluster",
+    example="""
+    tblctl recluster /data/lineitem --dry-run
+    tblctl recluster /data/lineitem --final
+    tblctl recluster /data/lineitem --where "l_shipdate >= '1998-01-01'" --max-bytes 10GiB --master "local[2]\"""",
+    json_shape=f"""
+    {RECLUSTER_JSON.strip()}
+    with --dry-run the plan, an object: version, table_id, snapshot, policy, groups [{{number, blocks [path], sort_id,
+            output_level, why, rows, size_bytes, decoded_bytes, depth_before, depth_after}}], rejected [{{rule, level,
+            blocks, size_bytes, why}}], predicted, note, options
+    where --if-exists finds no table an object: location, note""",
+)
+@params.LOCATION
+@click.option("--final", is_flag=True, help="Round after round, until the table is well clustered.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only tell what a round would do; --json gives a plan for --plan."
+)
+@params.WHERE_BLOCKS
+@click.option("--if-exists", is_flag=True, help="No table at LOC is no error.")
+@click.option(
+    "--policy", metavar="NAME", help="How to choose: levels (default), or full, which sorts everything."
+)
+@click.option(
+    "--threshold",
+    metavar="DEPTH",
+    type=float,
+    help="A level whose blocks have at most this average depth is left alone.",
+)
+@click.option(
+    "--ratio",
+    metavar="SHARE",
+    type=float,
+    help="The threshold as a share of the table's blocks (default: 0.001).",
+)
+@params.size_option(
+    "--max-group-bytes", "Most bytes in memory of the blocks that are merged together, such as 2GiB."
+)
+@params.size_option("--memory", "Most memory of one merge task (default: 1GiB).", name="memory_bytes")
+@params.size_option("--max-bytes", "Most bytes of files that a round rewrites.")
+@click.option(
+    "--max-blocks", metavar="N", type=click.IntRange(min=1), help="Most blocks that a round rewrites."
+)
+@click.option("--max-groups", metavar="N", type=click.IntRange(min=1), help="Most groups of a round.")
+@click.option(
+    "--include-unclustered/--no-include-unclustered",
+    default=None,
+    help="Also blocks that are not sorted by the current cluster key (default: with --final).",
+)
+@click.option(
+    "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
+)
+@engine_options
+def recluster(
+    *,
+    location: str,
+    final: bool,
+    dry_run: bool,
+    where: str | None,
+    if_exists: bool,
+    policy: str | None,
+    plan_file: IO[str] | None,
+    storage_options: dict[str, Any],
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Merge overlapping blocks, so that a key is in few of them.
+
+    One round: plan, merge, commit. Other writers are never held up; what they replace meanwhile is left to them.
+    """
+    choice = EngineChoice.of(words)
+    limits = {name: words[name] for name in LIMITS if words[name] is not None}
+    check_words(
+        limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
+    )
+    plan = None if plan_file is None else read_plan(plan_file)
+    try:
+        table = tblctl.open(location, storage_options=storage_options)
+    except errors.TableNotFoundError:
+        if not if_exists:
+            raise
+        print_missing(location, as_json=as_json)
+        return
+    if dry_run:
+        if final:
+            limits.setdefault("include_unclustered", True)
+        drafted = table.plan(policy=policy or "levels", where=where, options=limits)
+        plans.print_plan(drafted, final=final, as_json=as_json)
+        return
+    with choice.arguments() as engine, progress("reclustering") as report:
+        outcome = table.recluster(
+            plan, policy=policy, where=where, options=limits or None, final=final, progress=report, **engine
+        )
+    print_recluster(outcome, as_json=as_json)
+
+
+def check_words(
+    limits: dict[str, Any], *, planned: bool, final: bool, dry_run: bool, **selection: Any
+) -> None:
+    """Refuse options that contradict each other."""
+    if "threshold" in limits and "ratio" in limits:
+        params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
+    if not planned:
+        return
+    given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}
+    options = {"memory_bytes": "--memory"}
+    for name, value in given.items():
+        if value is not None:
+            option = options.get(name, f"--{name.replace('_', '-')}")
+            params.refuse(f"--plan and {option} exclude each other: the plan says what one round does")
+
+
+def read_plan(file: IO[str]) -> tblctl.Plan:
+    """Read what `--dry-run --json` printed."""
+    try:
+        value = json.load(file)
+    except ValueError as error:
+        raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
+    return tblctl.Plan.from_json(value)
+
+
+def print_missing(location: str, *, as_json: bool) -> None:
+    """Say that there is no table, which was no error."""
+    note = f"no table at {location}: nothing to recluster"
+    if as_json:
+        render.print_json({"location": location, "note": note})
+    else:
+        click.echo(note)

@@ -1,0 +1,45 @@
+"""The statement of SQL engines, as they pass it through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import render
+from tblctl.cli.command import command
+from tblctl.cli.engines import EngineChoice, engine_options
+from tblctl.cli.outcomes import RECLUSTER_JSON, print_recluster
+from tblctl.cli.progress import progress
+
+
+@command(
+    "sql",
+    example="""
+    tblctl sql "ALTER TABLE IF EXISTS '/data/lineitem' RECLUSTER FINAL WHERE l_shipdate >= '1998-01-01'"
+    tblctl sql "OPTIMIZE TABLE '/data/lineitem' RECLUSTER\"""",
+    json_shape=f"""
+    {RECLUSTER_JSON.strip()}
+    where IF EXISTS finds no table an object: note""",
+)
+@click.argument("statement")
+@engine_options
+def sql(*, statement: str, storage_options: dict[str, Any], as_json: bool, **words: Any) -> None:
+    """Recluster by an SQL statement.
+
+    STATEMENT is ALTER TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition]; OPTIMIZE instead of ALTER is FINAL.
+    The name is a location; quote one that is no plain word: 's3://bucket/table'.
+    """
+    choice = EngineChoice.of(words)
+    parsed = tblctl.parse_statement(statement)
+    with choice.arguments() as engine, progress("reclustering") as report:
+        outcome = tblctl.execute(statement, storage_options=storage_options, progress=report, **engine)
+    if outcome is not None:
+        print_recluster(outcome, as_json=as_json)
+        return
+    note = f"no table at {parsed.name}: nothing to recluster"
+    if as_json:
+        render.print_json({"note": note})
+    else:
+        click.echo(note)

@@ -1,0 +1,96 @@
+"""Options that say where merges run and what a conflict does, for every command that reclusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import params
+
+NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict")
+
+OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "local", "spark"]),
+        default="auto",
+        show_default=True,
+        help="Where to merge: in this process, on Spark, or on Spark if --master or --remote names one.",
+    ),
+    click.option(
+        "--master",
+        metavar="MASTER",
+        help='Start Spark with this master, such as "local[2]" or spark://host:7077.',
+    ),
+    click.option("--remote", metavar="URL", help="Use this Spark Connect server, such as sc://host:15002."),
+    click.option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=lambda _ctx, _param, pairs: params.read_pairs(pairs, option="--spark-conf"),
+        help="A setting of the Spark session. Repeatable.",
+    ),
+    click.option(
+        "--on-conflict",
+        type=click.Choice(["salvage", "fail"]),
+        default="salvage",
+        show_default=True,
+        help="When another writer replaced blocks meanwhile: commit the groups that are left, or nothing.",
+    ),
+)
+
+
+def engine_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of this module; `EngineChoice.of` reads them."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChoice:
+    """What the options say."""
+
+    engine: str
+    master: str | None
+    remote: str | None
+    spark_conf: dict[str, str]
+    on_conflict: str
+
+    @classmethod
+    def of(cls, words: dict[str, Any]) -> EngineChoice:
+        """Take the options of this module out of `words`, and refuse those that contradict each other."""
+        choice = cls(**{name: words.pop(name) for name in NAMES})
+        if choice.master is not None and choice.remote is not None:
+            params.refuse(
+                "--master and --remote exclude each other: one starts Spark, the other uses a server's"
+            )
+        asked = [
+            option
+            for option, value in (
+                ("--master", choice.master),
+                ("--remote", choice.remote),
+                ("--spark-conf", choice.spark_conf),
+            )
+            if value
+        ]
+        if choice.engine == "local" and asked:
+            params.refuse(f"--engine local runs without Spark, which {asked[0]} is for")
+        if asked == ["--spark-conf"] and choice.engine == "auto":
+            params.refuse("--spark-conf needs a session to set: add --engine spark, --master or --remote")
+        return choice
+
+    @contextmanager
+    def arguments(self) -> Iterator[dict[str, Any]]:
+        """Give what `Table.recluster` takes of this; a session that is started for it is stopped at the end."""
+        given = {"engine": self.engine, "on_conflict": self.on_conflict}
+        if self.engine != "spark" and self.master is None and self.remote is None:
+            yield {**given, "spark": None}
+            return
+        with tblctl.spark_session(master=self.master, remote=self.remote, conf=self.spark_conf) as spark:
+            yield {**given, "spark": spark}

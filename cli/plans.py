@@ -1,0 +1,81 @@
+"""A plan for people, or as the JSON that `recluster --plan` reads."""
+
+from __future__ import annotations
+
+import click
+
+import tblctl
+from tblctl.cli import render
+
+
+def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:
+    """Print what a round would do, why, and what it leaves out."""
+    if as_json:
+        render.print_json(plan.to_json())
+        return
+    if not plan.groups:
+        click.echo(render.printable(plan.note))
+        return
+    click.echo(f"policy {plan.policy} on snapshot {plan.snapshot}:\n")
+    print_groups(plan)
+    if plan.rejected:
+        print_rejected(plan)
+    print_prediction(plan)
+    rounds = "This is the first round; the next ones are planned on what it makes. " if final else ""
+    click.echo(f"\n{rounds}Nothing was changed.")
+
+
+def print_groups(plan: tblctl.Plan) -> None:
+    """Print a line for every group, and their sum."""
+    rows = [
+        (
+            group.number,
+            group.output_level,
+            f"{len(group.blocks):,}",
+            f"{group.rows:,}",
+            render.size(group.size_bytes),
+            "?" if group.depth_before is None else f"{group.depth_before:,.2f}",
+            f"{group.depth_after:,.2f}",
+            group.why,
+        )
+        for group in plan.groups
+    ]
+    names = ("group", "to level", "blocks", "rows", "size", "depth", "after", "why")
+    render.print_table(names, rows, right=range(7))
+    blocks = sum(len(group.blocks) for group in plan.groups)
+    click.echo(
+        f"({render.count(len(plan.groups), 'group')}: {render.count(blocks, 'block')}, "
+        f"{render.count(sum(group.rows for group in plan.groups), 'row')}, "
+        f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)"
+    )
+
+
+def print_rejected(plan: tblctl.Plan) -> None:
+    """Print what was left out, and why."""
+    rows = [
+        (
+            item.rule,
+            "" if item.level is None else item.level,
+            f"{item.blocks:,}",
+            render.size(item.size_bytes),
+            item.why,
+        )
+        for item in plan.rejected
+    ]
+    click.echo()
+    render.print_table(("left out", "level", "blocks", "size", "why"), rows, right=(1, 2, 3))
+
+
+def print_prediction(plan: tblctl.Plan) -> None:
+    """Print the figures of the table now and after the round."""
+    found = plan.predicted
+    rows = [
+        (name, f"{before:,.4f}", f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
+        for name, before, after in (
+            ("depth", found.average_depth_before, found.average_depth_after),
+            ("overlaps", found.average_overlaps_before, found.average_overlaps_after),
+        )
+    ]
+    rows.append(("blocks", f"{found.block_count_before:,}", f"{found.block_count_after:,}", ""))
+    click.echo()
+    render.print_table(("table", "now", "expected", "for certain"), rows, right=(1, 2))

@@ -1,0 +1,458 @@
+"""`recluster`, `sql` and `append --recluster`: what their words ask of the library, and what they print.
+
+The library's part is a recorded stand-in here, so that every outcome can be told; test_recluster_tables.py runs the
+same commands on real tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tblctl
+from tblctl import errors
+from tblctl.cli.main import application
+from tblctl.selector.options import SelectOptions
+from tblctl.selector.plan import Group, Plan, Prediction, Range, Rejection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """Stands for `tblctl.Outcome`."""
+
+    rounds: int = 2
+    committed_groups: int = 3
+    conflicted_groups: int = 0
+    failed_groups: int = 0
+    blocks_in: int = 61
+    blocks_out: int = 31
+    rows: int = 600_572
+    bytes_read: int = 2**24
+    bytes_written: int = 2**23
+    depth_before: float = 60.5
+    depth_after: float = 1.0
+    overlaps_before: float = 59.5
+    overlaps_after: float = 0.0
+    seconds: float = 1.25
+    snapshot: int | None = 64
+    policy: str = "levels"
+    engine: str = "local"
+    note: str = ""
+    groups: tuple[dict[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "groups": list(self.groups)}
+
+
+def group(number: int, status: str, **rest: Any) -> dict[str, Any]:
+    return {
+        "round": 1, "number": number, "status": status, "blocks": 7, "rows": 100, "why": "deepest range",
+        "error": None, **rest,
+    }  # fmt: skip
+
+
+NOTHING = Done(
+    rounds=0, committed_groups=0, blocks_in=0, blocks_out=0, rows=0, snapshot=None,
+    note="nothing to do: level 0 is well clustered",
+)  # fmt: skip
+SALVAGED = Done(
+    committed_groups=2,
+    conflicted_groups=1,
+    groups=(
+        group(0, "committed"),
+        group(1, "conflicted", error="data/a.parquet left the table"),
+        group(2, "committed"),
+    ),
+)
+FAILED = Done(
+    committed_groups=2, failed_groups=1, groups=(group(1, "failed", error="data/b.parquet is missing"),)
+)
+PLAN = Plan(
+    table_id="t",
+    snapshot=61,
+    policy="levels",
+    groups=(
+        Group(
+            number=0, blocks=("data/a.parquet", "data/b.parquet"), sort_id=1, output_level=1,
+            why="deepest range of level 0", rows=2_000, size_bytes=2**20, decoded_bytes=2**21, depth_before=2.0,
+            depth_after=1.0,
+        ),
+        Group(
+            number=1, blocks=("data/c.parquet",), sort_id=1, output_level=1, why="not sorted: sorted in", rows=500,
+            size_bytes=2**19, decoded_bytes=2**20, depth_before=None, depth_after=1.0,
+        ),
+    ),
+    rejected=(Rejection(rule="constant", level=None, blocks=4, size_bytes=2**30, why="one key only, and full"),),
+    predicted=Prediction(
+        average_depth_before=2.5,
+        average_depth_after=Range(low=1.0, expected=1.25, high=1.5),
+        average_overlaps_before=1.5,
+        average_overlaps_after=Range(low=0.0, expected=0.25, high=0.5),
+        block_count_before=7,
+        block_count_after=6,
+    ),
+    note="2 groups",
+    options=SelectOptions(),
+)  # fmt: skip
+
+
+@dataclass
+class Library:
+    """Stands for the tables of the library, and for Spark sessions."""
+
+    outcome: Done = field(default_factory=Done)
+    plan_made: Plan = PLAN
+    error: Exception | None = None
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    open_sessions: int = 0
+
+    def open(self, location: str, **_: Any) -> Library:
+        if "missing" in location:
+            raise errors.TableNotFoundError(f"there is no table at {location}")
+        return self
+
+    def plan(self, **arguments: Any) -> Plan:
+        self.calls.append(("plan", arguments))
+        return self.plan_made
+
+    def recluster(self, plan: Plan | None = None, **arguments: Any) -> Done:
+        self.calls.append(("recluster", {"plan": plan, **arguments}))
+        if self.error is not None:
+            raise self.error
+        return self.outcome
+
+    @contextlib.contextmanager
+    def spark_session(self, **arguments: Any) -> Iterator[str]:
+        self.sessions.append(arguments)
+        self.open_sessions += 1
+        yield "session"
+        self.open_sessions -= 1
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the one call asked for, beyond the defaults."""
+        [(name, arguments)] = self.calls
+        plain = {
+            "plan": None, "policy": None, "where": None, "options": None, "final": False, "engine": "auto",
+            "spark": None, "on_conflict": "salvage", "progress": None,
+        }  # fmt: skip
+        assert name == "recluster"
+        return {key: value for key, value in arguments.items() if value != plain[key]}
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    made = Library()
+    monkeypatch.setattr(tblctl, "open", made.open, raising=False)
+    monkeypatch.setattr("tblctl.table.open", made.open)
+    monkeypatch.setattr(tblctl, "spark_session", made.spark_session, raising=False)
+    return made
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(application, words, input=stdin)
+
+
+def done(*words: str) -> str:
+    result = run(*words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], {}),
+        (["--final"], {"final": True}),
+        (["--where", "a = 1"], {"where": "a = 1"}),
+        (["--policy", "full"], {"policy": "full"}),
+        (["--threshold", "4"], {"options": {"threshold": 4.0}}),
+        (["--ratio", "0.001"], {"options": {"ratio": 0.001}}),
+        (["--max-group-bytes", "2GiB"], {"options": {"max_group_bytes": 2**31}}),
+        (["--memory", "500MB"], {"options": {"memory_bytes": 500_000_000}}),
+        (["--max-bytes", "1048576"], {"options": {"max_bytes": 2**20}}),
+        (["--max-blocks", "500", "--max-groups", "3"], {"options": {"max_blocks": 500, "max_groups": 3}}),
+        (["--include-unclustered"], {"options": {"include_unclustered": True}}),
+        (["--no-include-unclustered"], {"options": {"include_unclustered": False}}),
+        (["--engine", "local"], {"engine": "local"}),
+        (["--on-conflict", "fail"], {"on_conflict": "fail"}),
+        (["--if-exists"], {}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_every_option_reaches_the_library(library: Library, words: list[str], asked: dict[str, Any]) -> None:
+    done("recluster", "t", *words)
+    assert library.asked() == asked
+    assert library.sessions == []
+
+
+@pytest.mark.parametrize(
+    ("words", "session", "engine"),
+    [
+        (["--engine", "spark"], {"master": None, "remote": None, "conf": {}}, "spark"),
+        (["--master", "local[2]"], {"master": "local[2]", "remote": None, "conf": {}}, "auto"),
+        (
+            ["--remote", "sc://h:1", "--engine", "spark", "--spark-conf", "a.b=c", "--spark-conf", "d=e=f"],
+            {"master": None, "remote": "sc://h:1", "conf": {"a.b": "c", "d": "e=f"}},
+            "spark",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize(
+    "command", [("recluster", "t"), ("sql", "ALTER TABLE t RECLUSTER")], ids=lambda c: c[0]
+)
+def test_a_session_is_opened_as_asked_and_closed(
+    library: Library, command: tuple[str, ...], words: list[str], session: dict[str, Any], engine: str
+) -> None:
+    done(*command, *words)
+    assert library.sessions == [session]
+    assert library.open_sessions == 0
+    arguments = library.calls[0][1]
+    assert (arguments["engine"], arguments["spark"]) == (engine, "session")
+
+
+def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
+    assert run("recluster", "missing", "--master", "local[2]").exit_code == 1
+    assert library.sessions == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--threshold", "2", "--ratio", "0.1"], "--threshold and --ratio exclude each other"),
+        (["--threshold", "deep"], "'--threshold': 'deep'"),
+        (["--master", "local", "--remote", "sc://h"], "--master and --remote exclude each other"),
+        (
+            ["--engine", "local", "--master", "local"],
+            "--engine local runs without Spark, which --master is for",
+        ),
+        (["--engine", "local", "--remote", "sc://h"], "which --remote is for"),
+        (["--engine", "local", "--spark-conf", "a=b"], "which --spark-conf is for"),
+        (["--spark-conf", "a=b"], "--spark-conf needs a session to set"),
+        (["--master", "local", "--spark-conf", "ab"], "--spark-conf: 'ab' is not KEY=VALUE"),
+        (["--engine", "flink"], "'flink' is not one of 'auto', 'local', 'spark'"),
+        (["--on-conflict", "wait"], "'wait' is not one of 'salvage', 'fail'"),
+        (["--memory", "-1"], "'--memory': '-1' is no size"),
+        (["--memory", "0"], "'--memory': '0' is nothing"),
+        (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is no size"),
+        (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is no size"),
+        (["--max-bytes", "0.3"], "'--max-bytes': '0.3' is no whole number of bytes"),
+        (["--max-blocks", "0"], "'--max-blocks': 0 is not in the range x>=1"),
+        (["--max-groups", "-3"], "'--max-groups': -3 is not in the range x>=1"),
+        (["--plan", "missing.json"], "'--plan': 'missing.json': No such file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_words_are_named_before_anything_is_opened(
+    library: Library, words: list[str], message: str
+) -> None:
+    result = run("recluster", "missing", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--where", ["a = 1"]),
+        ("--policy", ["full"]),
+        ("--threshold", ["2"]),
+        ("--ratio", ["0.5"]),
+        ("--memory", ["1GiB"]),
+        ("--max-group-bytes", ["1GiB"]),
+        ("--max-bytes", ["1GiB"]),
+        ("--max-blocks", ["5"]),
+        ("--max-groups", ["5"]),
+        ("--include-unclustered", []),
+        ("--final", []),
+        ("--dry-run", []),
+    ],
+)
+def test_a_plan_excludes_options_that_plan(
+    library: Library, tmp_path: Path, option: str, words: list[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text("{}")
+    result = run("recluster", "t", "--plan", str(file), option, *words)
+    assert result.exit_code == 2
+    assert f"--plan and {option} exclude each other" in result.stderr
+    assert library.calls == []
+
+
+def test_a_dry_run_as_json_is_a_plan_that_plan_takes(library: Library, tmp_path: Path) -> None:
+    text = done("recluster", "t", "--dry-run", "--json")
+    file = tmp_path / "plan.json"
+    file.write_text(text)
+    library.calls.clear()
+    done("recluster", "t", "--plan", str(file), "--engine", "local")
+    assert library.asked() == {"plan": PLAN, "engine": "local"}
+    library.calls.clear()
+    assert run("recluster", "t", "--plan", "-", stdin=text).exit_code == 0
+    assert library.asked() == {"plan": PLAN}
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "is no plan of tblctl")])
+def test_a_file_that_is_no_plan_is_refused(library: Library, text: str, message: str) -> None:
+    result = run("recluster", "t", "--plan", "-", stdin=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert library.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], {"policy": "levels", "where": None, "options": {}}),
+        (
+            ["--policy", "full", "--where", "a = 1", "--max-groups", "1"],
+            {"policy": "full", "where": "a = 1", "options": {"max_groups": 1}},
+        ),
+        (["--final"], {"policy": "levels", "where": None, "options": {"include_unclustered": True}}),
+        (
+            ["--final", "--no-include-unclustered"],
+            {"policy": "levels", "where": None, "options": {"include_unclustered": False}},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_dry_run_only_plans(library: Library, words: list[str], asked: dict[str, Any]) -> None:
+    done("recluster", "t", "--dry-run", "--master", "local[2]", *words)
+    assert library.calls == [("plan", asked)]
+    assert library.sessions == []
+
+
+def test_a_dry_run_shows_groups_what_is_left_out_and_what_to_expect(library: Library) -> None:
+    lines = done("recluster", "t", "--dry-run").splitlines()
+    cells = [" ".join(line.split()) for line in lines]
+    assert cells[0] == "policy levels on snapshot 61:"
+    assert "0 1 2 2,000 1.0 MiB 2.00 1.00 deepest range of level 0" in cells
+    assert "1 1 1 500 512.0 KiB ? 1.00 not sorted: sorted in" in cells
+    assert "(2 groups: 3 blocks, 2,500 rows, 1.5 MiB to rewrite)" in cells
+    assert "constant 4 1.0 GiB one key only, and full" in cells
+    assert "depth 2.5000 1.2500 1.0000 to 1.5000" in cells
+    assert "overlaps 1.5000 0.2500 0.0000 to 0.5000" in cells
+    assert "blocks 7 6" in cells
+    assert lines[-1] == "Nothing was changed."
+    final = done("recluster", "t", "--dry-run", "--final").splitlines()
+    assert final[-1].startswith("This is the first round;")
+
+
+def test_a_dry_run_with_nothing_to_do_says_why(library: Library) -> None:
+    library.plan_made = replace(PLAN, groups=(), note="nothing to do: level 0 is well clustered")
+    assert done("recluster", "t", "--dry-run") == "nothing to do: level 0 is well clustered\n"
+
+
+def test_a_run_tells_before_and_after(library: Library) -> None:
+    text = done("recluster", "t")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == (
+        "reclustered 600,572 rows in 2 rounds, 3 groups (3 committed) on the local engine: snapshot 64, 1.25 s"
+    )
+    assert lines[4:] == [
+        "depth 60.5000 1.0000",
+        "overlaps 59.5000 0.0000",
+        "blocks merged 61 31",
+        "bytes 16.0 MiB 8.0 MiB",
+    ]
+
+
+def test_nothing_to_do_prints_why_and_is_no_failure(library: Library) -> None:
+    library.outcome = NOTHING
+    assert done("recluster", "t") == "nothing to do: level 0 is well clustered\n"
+
+
+def test_conflicts_that_were_salvaged_are_told_and_are_no_failure(library: Library) -> None:
+    library.outcome = SALVAGED
+    text = done("recluster", "t")
+    assert "3 groups (2 committed, 1 conflicted)" in text
+    assert text.splitlines()[-1].split() == [
+        "1",
+        "1",
+        "conflicted",
+        "7",
+        "data/a.parquet",
+        "left",
+        "the",
+        "table",
+    ]
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_failed_group_is_told_and_exits_with_1(library: Library, words: list[str]) -> None:
+    library.outcome = FAILED
+    result = run("recluster", "t", *words)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "data/b.parquet is missing" in result.stdout
+
+
+def test_when_every_group_failed_nothing_is_said_to_be_better(library: Library) -> None:
+    library.outcome = replace(FAILED, committed_groups=0, snapshot=None)
+    result = run("recluster", "t")
+    assert result.exit_code == 1
+    assert "nothing was committed" in result.stdout
+    assert "after" not in result.stdout
+
+
+def test_a_conflict_that_fails_exits_with_1(library: Library) -> None:
+    library.error = errors.ConflictError("2 groups lost blocks; plan again")
+    result = run("recluster", "t", "--on-conflict", "fail")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "tblctl: error: 2 groups lost blocks; plan again\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("recluster", "t"), ("sql", "OPTIMIZE TABLE t RECLUSTER")], ids=lambda c: c[0]
+)
+@pytest.mark.parametrize("outcome", [Done(), NOTHING, SALVAGED], ids=["done", "nothing", "salvaged"])
+def test_json_is_the_whole_outcome_and_nothing_else(
+    library: Library, command: tuple[str, ...], outcome: Done
+) -> None:
+    library.outcome = outcome
+    assert json.loads(done(*command, "--json")) == outcome.to_dict()
+
+
+def test_if_exists_makes_a_missing_table_no_error(library: Library) -> None:
+    assert run("recluster", "missing").exit_code == 1
+    assert done("recluster", "missing", "--if-exists") == "no table at missing: nothing to recluster\n"
+    assert json.loads(done("recluster", "missing", "--if-exists", "--json"))["location"] == "missing"
+    assert run("sql", "ALTER TABLE missing RECLUSTER").exit_code == 1
+    assert (
+        done("sql", "ALTER TABLE IF EXISTS missing RECLUSTER")
+        == "no table at missing: nothing to recluster\n"
+    )
+    assert json.loads(done("sql", "ALTER TABLE IF EXISTS missing RECLUSTER", "--json"))["note"].startswith(
+        "no table"
+    )
+    assert library.calls == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "asked"),
+    [
+        ("ALTER TABLE 'lake/t' RECLUSTER", {}),
+        ("alter table if exists t recluster final where a > 'x';", {"final": True, "where": "a > 'x'"}),
+        ("OPTIMIZE TABLE t RECLUSTER", {"final": True}),
+    ],
+)
+def test_sql_asks_what_the_statement_says(library: Library, statement: str, asked: dict[str, Any]) -> None:
+    assert done("sql", statement).startswith("reclustered 600,572 rows")
+    assert library.asked() == asked
+
+
+def test_sql_that_is_not_understood_is_wrong_usage_with_a_caret(library: Library) -> None:
+    result = run("sql", "ALTER TABLE t RECLUSTER FULL")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "tblctl: error: cannot read the statement at column 25: expected FINAL, WHERE or the end, not 'FULL'",
+        "  ALTER TABLE t RECLUSTER FULL",
+        "                          ^",
+    ]
+    assert library.calls == []
