@@ -8,17 +8,18 @@ from typing import Any
 import click
 
 import tblctl
+from tblctl import errors
 from tblctl.cli import params, render
-from tblctl.cli.command import command
-from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
+from tblctl.cli.command import FAILED, command
+from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, print_recluster_lines, rewrite_clause
 from tblctl.cli.progress import progress
 
 FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
-MEMORY = click.option(
+MEMORY = params.size_option(
     "--memory",
-    metavar="SIZE",
-    help="Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). What fits is sorted "
+    "Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). What fits is sorted "
     "together.",
+    name="memory_bytes",
 )
 
 
@@ -40,26 +41,25 @@ def read_files(files: tuple[str, ...]) -> Any:
         raise click.ClickException(f"standard input is not an Arrow IPC stream: {error}") from error
 
 
-def memory_settings(memory: str | None) -> dict[str, int]:
-    """Return the argument for a budget, where one was given."""
-    return {} if memory is None else {"memory_bytes": tblctl.parse_size(memory)}
-
-
 @command(
     "append",
     example="""
     tblctl append /data/lineitem part-*.parquet
     tblctl scan /data/old --output - | tblctl append /data/new -""",
-    json_shape=OUTCOME_JSON,
+    json_shape=f"""
+    {OUTCOME_JSON.strip()};
+    with --recluster also recluster: the object of `tblctl recluster`, or {{error}}""",
 )
 @params.LOCATION
 @FILES
 @MEMORY
+@click.option("--recluster", is_flag=True, help="Then one round of `tblctl recluster`.")
 def append(
     *,
     location: str,
     files: tuple[str, ...],
-    memory: str | None,
+    memory_bytes: int | None,
+    recluster: bool,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -69,13 +69,37 @@ def append(
     commit: either all their rows are in the table, or none. Columns are matched by name.
     """
     data = read_files(files)
-    budget = memory_settings(memory)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("appending") as report:
-        outcome = table.append(data, progress=report, **budget)
+        outcome = table.append(data, memory_bytes=memory_bytes, progress=report)
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
-    print_outcome(outcome, done=done, as_json=as_json)
+    if recluster:
+        recluster_after(table, outcome, done=done, as_json=as_json)
+    else:
+        print_outcome(outcome, done=done, as_json=as_json)
+
+
+def recluster_after(table: tblctl.Table, outcome: tblctl.WriteOutcome, *, done: str, as_json: bool) -> None:
+    """Run one round, and print both outcomes.
+
+    The rows are in the table whatever becomes of the round: that is told first, lest they are appended again.
+    """
+    if not as_json:
+        print_outcome(outcome, done=done, as_json=False)
+    try:
+        with progress("reclustering") as report:
+            round_done = table.recluster(progress=report)
+    except errors.TblctlError as error:
+        if as_json:
+            render.print_json({**outcome.to_dict(), "recluster": {"error": str(error)}})
+        raise
+    if as_json:
+        render.print_json({**outcome.to_dict(), "recluster": round_done.to_dict()})
+    else:
+        print_recluster_lines(round_done)
+    if round_done.failed_groups:
+        click.get_current_context().exit(FAILED)
 
 
 @command(
@@ -146,7 +170,7 @@ def overwrite(
     location: str,
     files: tuple[str, ...],
     where: str | None,
-    memory: str | None,
+    memory_bytes: int | None,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -156,10 +180,9 @@ def overwrite(
     commit. FILE is as for `tblctl append`.
     """
     data = read_files(files)
-    budget = memory_settings(memory)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("overwriting") as report:
-        outcome = table.overwrite(data, where=where, progress=report, **budget)
+        outcome = table.overwrite(data, where=where, memory_bytes=memory_bytes, progress=report)
     removed, added = render.count(outcome.rows_removed, "row"), render.count(outcome.rows_added, "row")
     done = f"replaced {removed} by {added}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)

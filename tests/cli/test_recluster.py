@@ -123,6 +123,13 @@ class Library:
         self.calls.append(("plan", arguments))
         return self.plan_made
 
+    def append(self, files: list[str], **_: Any) -> tblctl.WriteOutcome:
+        self.calls.append(("append", {"files": files}))
+        return tblctl.WriteOutcome(
+            operation="append", snapshot=3, rows_added=5, rows_removed=0, blocks_added=1, blocks_removed=0,
+            bytes_added=100, seconds=0.5, attempts=1,
+        )  # fmt: skip
+
     def recluster(self, plan: Plan | None = None, **arguments: Any) -> Done:
         self.calls.append(("recluster", {"plan": plan, **arguments}))
         if self.error is not None:
@@ -456,3 +463,31 @@ def test_sql_that_is_not_understood_is_wrong_usage_with_a_caret(library: Library
         "                          ^",
     ]
     assert library.calls == []
+
+
+APPENDED = "appended 5 rows in 1 block (100 B): snapshot 3, 0.50 s"
+
+
+def test_append_recluster_does_a_round_afterwards_and_tells_both(library: Library) -> None:
+    lines = done("append", "t", "x.parquet", "--recluster").splitlines()
+    assert [name for name, _ in library.calls] == ["append", "recluster"]
+    assert library.calls[1][1] == {"plan": None, "progress": None}
+    assert lines[0] == APPENDED
+    assert lines[1].startswith("reclustered 600,572 rows")
+    found = json.loads(done("append", "t", "x.parquet", "--recluster", "--json"))
+    assert (found["operation"], found["rows_added"]) == ("append", 5)
+    assert found["recluster"] == library.outcome.to_dict()
+    assert done("append", "t", "x.parquet").splitlines() == [APPENDED]
+
+
+def test_append_recluster_tells_that_the_rows_are_in_even_if_the_round_fails(library: Library) -> None:
+    library.error = errors.StorageError("the disk is full")
+    result = run("append", "t", "x.parquet", "--recluster")
+    assert (result.exit_code, result.stdout) == (1, APPENDED + "\n")
+    assert result.stderr == "tblctl: error: the disk is full\n"
+    result = run("append", "t", "x.parquet", "--recluster", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert (found["snapshot"], found["recluster"]) == (3, {"error": "the disk is full"})
+    library.error, library.outcome = None, FAILED
+    assert run("append", "t", "x.parquet", "--recluster").exit_code == 1
