@@ -1,5 +1,5 @@
 # Every target makes the environment that it needs from tests/constraints.txt: python3 >= 3.11 with venv and pip is enough.
-#   make demo      a table through its life, on real TPC-H rows
+#   make demo      a table before and after a recluster, on real TPC-H rows (SF=1 for 6 million)
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
@@ -9,6 +9,7 @@
 PYTHON ?= python3
 INSTALL ?= editable
 PYTEST_ARGS ?= -n auto
+SF ?= 0.1
 CONSTRAINTS := tests/constraints.txt
 LAYERS := api cli merger metrics selector tableformat
 SOURCES := $(shell find $(LAYERS) -name '*.py' 2>/dev/null)
@@ -28,7 +29,7 @@ endif
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/demo.sh
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" SF=$(SF) bash scripts/demo.sh
 
 # The folders of the checkout are not called tblctl, so `import tblctl` can only find what is installed in the
 # environment: the editable one, or the wheel.

@@ -1,52 +1,55 @@
 #!/usr/bin/env bash
-# A table through its life, on real rows: TPC-H lineitem (6,001,215 rows; DEMO_SCALE=0.1 for a tenth of them).
-# Every line that starts with `$` is typed as shown. Everything is made below demo-data/.
+# What tblctl is for, on real rows: a table of TPC-H lineitem that grew by 60 batches, before and after a recluster.
+# Every line that starts with `$` is typed as shown, in demo-data/. SF is TPC-H's scale factor: 0.1 is 600,572 rows.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-scale="${DEMO_SCALE:-1}"
-mkdir -p demo-data
-input="demo-data/tpch-$scale"
-table=demo-data/lineitem
-if [ ! -f "$input/lineitem.parquet" ]; then
+scripts="$(cd "$(dirname "$0")" && pwd)"
+mkdir -p "$scripts/../demo-data"
+cd "$scripts/../demo-data"
+scale="${SF:-0.1}"
+input="tpch-$scale/lineitem.parquet"
+block_rows="$(awk -v scale="$scale" 'BEGIN { printf "%d", 200000 * scale }')"
+first_day=1995-03-01 last_day=1995-03-07
+week="l_shipdate between '$first_day' and '$last_day'"
+if [ ! -f "$input" ]; then
   echo "making TPC-H lineitem at scale $scale (once)"
-  tpchgen-cli parquet -s "$scale" --tables=lineitem --output-dir="$input" >/dev/null 2>&1
+  tpchgen-cli parquet -s "$scale" --tables=lineitem --output-dir="tpch-$scale" >/dev/null 2>&1
 fi
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$1"; }
 show() {
-  printf '$ tblctl'
+  printf '$'
   for word in "$@"; do
     if [[ "$word" =~ ^[A-Za-z0-9_./:=,-]+$ ]]; then printf ' %s' "$word"; else printf ' "%s"' "$word"; fi
   done
   printf '\n'
-  tblctl "$@"
+  "$@"
+}
+keep() { # what the commands say as JSON, for the comparison at the end
+  mkdir -p "$1"
+  tblctl info lineitem --json >"$1/info.json"
+  tblctl scan lineitem --where "$week" --explain --json >"$1/scan.json"
+  tblctl files lineitem --json >"$1/files.json"
 }
 
-tblctl drop "$table" --yes --if-exists >/dev/null
+tblctl drop lineitem --yes --if-exists >/dev/null
 
-say "A table with lineitem's columns, clustered by ship date"
-show create "$table" --like "$input/lineitem.parquet" --cluster-by "l_shipdate, l_orderkey" --set block_rows=100000
-show append "$table" "$input/lineitem.parquet"
-show files "$table" --limit 5
+say "A table clustered by ship date, which grows by 60 batches in the order of orders"
+show tblctl create lineitem --like "$input" --cluster-by l_shipdate --set "block_rows=$block_rows"
+show python ../scripts/demo_ingest.py "$input" lineitem 60
 
-say "Statistics prune: a week of ship dates reads a few of the blocks"
-show scan "$table" --where "l_shipdate between '1995-03-01' and '1995-03-07'" --explain
-show scan "$table" --where "l_shipdate between '1995-03-01' and '1995-03-07' and l_shipmode in ('AIR', 'MAIL')" \
-  --columns l_orderkey,l_shipdate,l_shipmode,l_extendedprice --limit 5
+say "Every batch holds every ship date, so a query for one week reads every block"
+show tblctl info lineitem
+show tblctl scan lineitem --where "$week" --explain
+keep before
 
-say "Change rows: blocks are replaced, rows never lost"
-show tag "$table" loaded
-show delete "$table" --where "l_shipdate < '1992-06-01'"
-show update "$table" --set "l_tax = 0" --where "l_shipdate between '1995-03-01' and '1995-03-07'"
-show alter "$table" --add-column "note: string"
-show history "$table"
+say "What a recluster would do, and doing it"
+show tblctl recluster lineitem --dry-run
+show tblctl recluster lineitem --final
 
-say "Time travel: the deleted rows, as of the tag"
-show scan "$table" --as-of loaded --where "l_shipdate < '1992-01-05'" --columns l_orderkey,l_shipdate --limit 3
-show scan "$table" --where "l_shipdate < '1992-01-05'" --columns l_orderkey,l_shipdate --limit 3
+say "Now the same query reads what it needs"
+show tblctl info lineitem
+show tblctl scan lineitem --where "$week" --explain
+keep after
 
-say "Collect what no kept snapshot needs, and check every rule of the format"
-show tag "$table" loaded --delete
-show gc "$table" --keep 1 --older-than 0
-show history "$table"
-show check "$table" --deep
+say "Side by side"
+python "$scripts/demo_report.py" . l_shipdate "$first_day" "$last_day"
