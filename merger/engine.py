@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
+from tblctl.tableformat.errors import InternalError, TblctlError
 from tblctl.tableformat.port import BlockIO
 
 Done = Callable[[TaskResult | TaskFailure], None]
+Advance = Callable[[int], None]
 
 
 class Engine(Protocol):
@@ -20,9 +22,28 @@ class Engine(Protocol):
     def parallelism(self) -> int:
         """How many tasks it runs at once."""
 
-    def run(self, io: BlockIO, tasks: Sequence[MergeTask], done: Done, *, title: str) -> None:
+    def run(
+        self,
+        io: BlockIO,
+        tasks: Sequence[MergeTask],
+        done: Done,
+        *,
+        title: str,
+        advance: Advance | None = None,
+    ) -> None:
         """Run all tasks, largest first; call `done` once for each, from the calling thread, as it ends.
+
+        Where it can, `advance` is called from the same thread with numbers of rows merged, which add up to all rows
+        of the tasks that succeed.
 
         A task that fails is reported, not raised, and the others go on. Raised is only what concerns them all: the
         session is gone, workers lack a library, the user interrupts. `title` names the work for people.
         """
+
+
+def failure(task: MergeTask, error: Exception) -> TaskFailure:
+    """Return what an engine reports of a task that raised `error`."""
+    if not isinstance(error, TblctlError):
+        text = f"{type(error).__name__}: {error}"[:500]
+        error = InternalError(f"group {task.group}, task {task.number} failed: {text}")
+    return TaskFailure(group=task.group, number=task.number, error=error)

@@ -105,11 +105,20 @@ class Version(Protocol):
 class BlockReader(Protocol):
     """An open block, as the version's schema has it; a context manager. Row groups are numbered from 0.
 
-    Rows come in read types, one chunk a column and call, but strings may come as dictionaries of them.
+    Rows come in read types. Calls for one reader must not overlap.
     """
 
-    group_rows: tuple[int, ...]
-    group_bytes: tuple[int, ...]  # about what each row group's rows take in memory
+    @property
+    def group_rows(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+
+    @property
+    def group_bytes(self) -> tuple[int, ...]:
+        """About what each row group's rows take in memory."""
+
+    @property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each row group in the file; what reading it piece by piece holds beside the piece."""
 
     def __enter__(self) -> Self: ...
 
@@ -121,26 +130,37 @@ class BlockReader(Protocol):
     def rows(self, groups: Sequence[int]) -> pa.Table:
         """Return all columns of some row groups."""
 
-    def batches(self, groups: Sequence[int], most_rows: int) -> Iterator[pa.Table]:
-        """Yield the same in pieces of at most `most_rows` rows; holds little more than a piece and its pages."""
+    def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
+        """Yield the rows of one row group in pieces of at most `most_rows`."""
 
 
 class BlockBuilder(Protocol):
-    """A block being written."""
+    """Rows on their way into a block, or into several where one would be larger than `block_bytes`."""
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows that are in key order, as readers gave them."""
+        """Append rows (read types, the schema's columns) that are in key order."""
 
-    def finish(self) -> BlockRecord:
-        """Store the block; before, it does not exist."""
+    def finish(self) -> tuple[BlockRecord, ...]:
+        """Store what was added; return what was stored."""
+
+    def discard(self) -> None:
+        """Delete what was stored, as far as possible; never raises."""
 
 
 class BlockIO(Protocol):
     """Reads and writes the blocks of one version. Pickles into tasks, secrets included: never show or log that."""
 
-    schema: Schema
-    options: TableOptions
-    env: Environment
+    @property
+    def env(self) -> Environment:
+        """Clocks and names."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of what is read and written."""
+
+    @property
+    def options(self) -> TableOptions:
+        """How blocks are written."""
 
     def open(self, block: Block) -> BlockReader:
         """Open a block.
@@ -164,13 +184,15 @@ class Replacement:
         removed: paths of blocks that leave.
         added: blocks that join.
         relabelled: blocks that stay with another label, by path.
-        detail: JSON for the snapshot's summary.
+        detail: JSON for the snapshot's summary: short, since every reader of the table reads it.
+        record: JSON of any length that is kept beside the snapshot, and for a while longer; None for none.
     """
 
     removed: frozenset[str]
     added: tuple[BlockRecord, ...]
     relabelled: Mapping[str, Label] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    record: Mapping[str, Any] | None = None
 
 
 class TablePort(Protocol):
@@ -188,6 +210,8 @@ class TablePort(Protocol):
         """Commit on top of whatever the newest version is; rows that others added since `base` stay.
 
         Raises:
-            BlocksReplacedError: a block to be removed or relabelled has left the table; nothing was committed.
             CommitOutcomeUnknownError: nobody can tell now whether it was committed.
+            BlocksReplacedError: a block to be removed or relabelled has left the table.
+            ConflictError: what others did since, such as a rollback to another schema, stands against it.
+            TblctlError: anything else. As with all but the first, nothing was committed.
         """

@@ -105,6 +105,22 @@ class BlockFile:
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
 
+    def batches(self, group: int, projection: Projection, most_rows: int) -> Iterator[pa.Table]:
+        """Yield the columns of `projection` of one row group in pieces of at most `most_rows` rows."""
+        if not projection.file_columns:
+            rows = self.metadata.row_group(group).num_rows
+            for start in range(0, rows, most_rows):
+                size = min(most_rows, rows - start)
+                yield projection.apply(pa.table({"": pa.nulls(size)}).select([]), row_count=size)
+            return
+        try:
+            for batch in self._file.iter_batches(
+                most_rows, [group], columns=projection.file_columns, use_threads=False
+            ):
+                yield projection.apply(pa.Table.from_batches([batch]))
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
+
     def column_bytes(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[str, int]:
         """Return the compressed bytes of each leaf in some row groups, by name."""
         sizes: dict[str, int] = {}

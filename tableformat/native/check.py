@@ -27,7 +27,7 @@ from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.head import load_version
-from tblctl.tableformat.native.names import DATA, SEGMENTS
+from tblctl.tableformat.native.names import DATA, RECORDS, SEGMENTS, record_of
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     key_names,
@@ -35,7 +35,7 @@ from tblctl.tableformat.native.segment_file import (
     segment_ref,
     statistic_names,
 )
-from tblctl.tableformat.native.statistics import column_records
+from tblctl.tableformat.native.statistics import column_records, measure
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
@@ -66,7 +66,9 @@ def check_table(
     Takes about 300 bytes a block and 4 a segment of each version; of a segment only its blocks' names are kept.
     """
     problems: list[str] = []
-    sizes = {item.name: item.size_bytes for prefix in (DATA, SEGMENTS) for item in storage.list(prefix)}
+    sizes = {
+        item.name: item.size_bytes for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)
+    }
     shallow = _Shallow(storage, sizes)
     for versions in _retained(storage, head, problems):
         shallow.add(versions)
@@ -145,7 +147,7 @@ class _Shallow:
                     fresh[segment.path] = segment, version
             places = [self._places[segment.path] for segment in version.segments]
             self.versions[version.sequence] = np.array(places, dtype=np.int32)
-            self.problems += _summary_problems(version)
+            self.problems += [*_summary_problems(version), *_record_problems(version, self._sizes)]
         found = in_parallel(lambda item: self._segment(*item), fresh.values(), threads=IO_THREADS)
         for (segment, _), (paths, problems) in zip(fresh.values(), found, strict=True):
             self.segments[segment.path] = segment
@@ -210,6 +212,16 @@ def _summary_problems(version: Snapshot) -> Iterator[str]:
     for tag, sequence in version.tags.items():
         if sequence > version.sequence:
             yield f"snapshot {version.sequence}: tag {tag} names the later snapshot {sequence}"
+
+
+def _record_problems(version: Snapshot, sizes: Mapping[str, int]) -> Iterator[str]:
+    try:
+        name = record_of(version.summary.detail)
+    except CorruptTableError as error:
+        yield f"snapshot {version.sequence}: {error}"
+        return
+    if name is not None and name not in sizes:
+        yield f"{name}: missing, although snapshot {version.sequence} names it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,7 +346,7 @@ class _BlockCheck:
         yield from self._order_problems(rows, schema)
 
     def _statistics_problems(self, rows: pa.Table, schema: Schema, footer: pq.FileMetaData) -> Iterator[str]:
-        records = column_records(rows, schema, footer)
+        records = column_records(measure(rows, schema), schema, footer)
         for leaf in schema.leaves:
             for name, kind in statistic_names(leaf).items():
                 if name not in self._row.column_names or self._row[name].null_count > _is_bound(name):

@@ -23,15 +23,16 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Summary, Tombstone
+from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
 from tblctl.tableformat.native.edit import Edit, EditApplier
-from tblctl.tableformat.native.head import load_version
+from tblctl.tableformat.native.encode import Layout
+from tblctl.tableformat.native.head import load_version, summaries_since
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import read_segment, segment_table
-from tblctl.tableformat.native.write import BlockWriter, Layout, Progress
+from tblctl.tableformat.native.write import BlockWriter, Progress
 from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -145,7 +146,7 @@ class _Rollbacks:
         """
         if head.sequence == self._seen:
             return False
-        summaries = [head.summary, *_summaries(self._storage, range(self._seen + 1, head.sequence))]
+        summaries = summaries_since(self._storage, self._seen, head)
         self._seen = head.sequence
         if not any(summary.operation == ROLLBACK for summary in summaries):
             return False
@@ -203,12 +204,6 @@ def _paths_beyond(storage: Storage, snapshot: Snapshot, other: Snapshot) -> set[
         threads=IO_THREADS,
     )
     return {path for table in tables for path in table["path"].to_pylist()}
-
-
-def _summaries(storage: Storage, sequences: Iterable[int]) -> list[Summary]:
-    return in_parallel(
-        lambda sequence: load_version(storage, sequence).summary, sequences, threads=IO_THREADS
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""Statistics of one block: from its rows, and from the footer of the Parquet file that they became."""
+"""Statistics of one block: measured on its rows, window by window, or taken from the Parquet file they became."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,24 +12,35 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.keys import leaf_values, shorten
 from tblctl.tableformat.model.record import ColumnRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.types import child_fields, is_orderable
+from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_string, is_orderable
+
+_FOOTER_BYTES = 4_000
+"""Parquet's footer has the least and greatest text of a column if they have at most so many bytes (pyarrow 26)."""
 
 
-def column_records(table: pa.Table, schema: Schema, footer: pq.FileMetaData) -> dict[int, ColumnRecord]:
-    """Return the statistics of every column by its id.
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Figures of one column in some rows; `min` and `max` are null scalars where there are none.
 
-    Args:
-        table: the block's rows in read types, columns as `schema` has them.
-        schema: the schema that the block was written with.
-        footer: of the Parquet file that holds `table`.
+    `in_footer`: they were left out, since the footer will have them; measuring text twice is a tenth of a write.
     """
-    sizes = dict(zip((leaf.id for leaf in schema.leaves), _column_bytes(schema, footer), strict=True))
-    return {leaf.id: _column_record(table, leaf, *sizes[leaf.id]) for leaf in schema.leaves}
+
+    min: pa.Scalar
+    max: pa.Scalar
+    null_count: int
+    nan_count: int | None
+    in_footer: bool = False
 
 
-def _column_record(
-    table: pa.Table, leaf: Leaf, compressed_bytes: int, uncompressed_bytes: int
-) -> ColumnRecord:
+def measure(table: pa.Table, schema: Schema, *, before_writing: bool = False) -> dict[int, Measured]:
+    """Return the figures of every column of `table` (read types, columns as `schema` has them) by column id.
+
+    `before_writing`: the rows are about to become a file, whose footer `column_records` is given.
+    """
+    return {leaf.id: _measured(table, leaf, before_writing=before_writing) for leaf in schema.leaves}
+
+
+def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
     values = leaf_values(table, leaf.path)
     null_count = values.null_count
     nan_count = None
@@ -37,39 +49,111 @@ def _column_record(
         nan_count = pc.sum(nans).as_py() or 0
         if nan_count:
             values = values.filter(pc.invert(nans))
-    low = high = pa.nulls(1, values.type)[0]
-    exact = True
-    if is_orderable(leaf.type) and null_count < table.num_rows:
+    low = high = _null(values.type)
+    in_footer = before_writing and _is_short_text(values, leaf)
+    if is_orderable(leaf.type) and null_count < table.num_rows and not in_footer:
         ends = pc.min_max(values)
-        bounds = shorten(ends["min"], up=False), shorten(ends["max"], up=True)
-        low, high = bounds[0].value, bounds[1].value
-        exact = bounds[0].exact and bounds[1].exact
-    return ColumnRecord(
+        low, high = ends["min"], ends["max"]
+    return Measured(min=low, max=high, null_count=null_count, nan_count=nan_count, in_footer=in_footer)
+
+
+def _is_short_text(values: pa.ChunkedArray, leaf: Leaf) -> bool:
+    if not (is_any_string(leaf.type) or is_any_binary(leaf.type)):
+        return False
+    longest = pc.max(pc.binary_length(values)).as_py()
+    return longest is None or longest <= _FOOTER_BYTES
+
+
+def joined(one: Mapping[int, Measured], other: Mapping[int, Measured]) -> dict[int, Measured]:
+    """Return the figures of the rows of both."""
+    return {key: _joined(one[key], other[key]) for key in one}
+
+
+def _joined(one: Measured, other: Measured) -> Measured:
+    low, high = _ends([one.min, one.max, other.min, other.max])
+    counted = one.nan_count is not None and other.nan_count is not None
+    return Measured(
         min=low,
         max=high,
-        exact=exact,
-        null_count=null_count,
-        nan_count=nan_count,
-        compressed_bytes=compressed_bytes,
-        uncompressed_bytes=uncompressed_bytes,
+        null_count=one.null_count + other.null_count,
+        nan_count=(one.nan_count or 0) + (other.nan_count or 0) if counted else None,
+        in_footer=one.in_footer or other.in_footer,
     )
 
 
-def _column_bytes(schema: Schema, footer: pq.FileMetaData) -> Iterator[tuple[int, int]]:
-    """Yield for every leaf the bytes of its column chunks, compressed and not; Parquet's columns are depth first."""
-    count = footer.num_columns
-    compressed, uncompressed = [0] * count, [0] * count
-    for group in range(footer.num_row_groups):
-        chunks = footer.row_group(group)
-        for place in range(count):
-            chunk = chunks.column(place)
-            compressed[place] += chunk.total_compressed_size
-            uncompressed[place] += chunk.total_uncompressed_size
-    start = 0
+def _ends(values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar]:
+    """Return the least and greatest of some values, without nulls; nulls if there is none, or the type has no order."""
+    kind = values[0].type
+    if not is_orderable(kind):
+        return _null(kind), _null(kind)
+    ends = pc.min_max(pa.array(values, kind))
+    return ends["min"], ends["max"]
+
+
+def column_records(
+    measured: Mapping[int, Measured], schema: Schema, footer: pq.FileMetaData
+) -> dict[int, ColumnRecord]:
+    """Return the statistics of every column by its id.
+
+    Args:
+        measured: of all of the block's rows.
+        schema: the schema that the block was written with.
+        footer: of its Parquet file.
+    """
+    records, start = {}, 0
     for leaf in schema.leaves:
         stop = start + parquet_columns(leaf.type)
-        yield sum(compressed[start:stop]), sum(uncompressed[start:stop])
+        records[leaf.id] = _column_record(measured[leaf.id], _Chunks(footer, range(start, stop)))
         start = stop
+    return records
+
+
+def _column_record(measured: Measured, chunks: _Chunks) -> ColumnRecord:
+    low, high = measured.min, measured.max
+    if measured.in_footer:  # so are the figures of some windows; long text of others may be missing there
+        low, high = _ends([low, high, *chunks.ends(low.type)])
+    bounds = shorten(low, up=False), shorten(high, up=True)
+    return ColumnRecord(
+        min=bounds[0].value,
+        max=bounds[1].value,
+        exact=bounds[0].exact and bounds[1].exact,
+        null_count=measured.null_count,
+        nan_count=measured.nan_count,
+        compressed_bytes=chunks.total("total_compressed_size"),
+        uncompressed_bytes=chunks.total("total_uncompressed_size"),
+    )
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """The column chunks of one leaf; Parquet's columns are depth first."""
+
+    footer: pq.FileMetaData
+    places: range
+
+    def _all(self) -> Iterator[pq.ColumnChunkMetaData]:
+        for group in range(self.footer.num_row_groups):
+            chunks = self.footer.row_group(group)
+            yield from (chunks.column(place) for place in self.places)
+
+    def total(self, name: str) -> int:
+        return sum(getattr(chunk, name) for chunk in self._all())
+
+    def ends(self, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+        """Return the least and greatest text; nulls if there is none."""
+        found = [chunk.statistics for chunk in self._all()]
+        known = [item for item in found if item is not None and item.has_min_max]
+        if not known:
+            return _null(kind), _null(kind)
+        # Text compares by bytes, which in UTF-8 is the order of code points, as Python's.
+        return (
+            pa.scalar(min(item.min for item in known), kind),
+            pa.scalar(max(item.max for item in known), kind),
+        )
+
+
+def _null(kind: pa.DataType) -> pa.Scalar:
+    return pa.nulls(1, kind)[0]  # (pa.scalar has no null of a dictionary)
 
 
 def parquet_columns(kind: pa.DataType) -> int:

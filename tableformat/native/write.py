@@ -9,70 +9,30 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.keys import KeyRange, is_sorted, key_range, key_table, sort_indices
-from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, is_full
+from tblctl.tableformat.keys import is_sorted, key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.dictionaries import (
     decoded_bytes,
     with_own_dictionaries,
-    without_nested_dictionaries,
 )
-from tblctl.tableformat.native.encoding import dictionary_paths
+from tblctl.tableformat.native.encode import BlockEncoder, Layout
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
-from tblctl.tableformat.native.statistics import column_records, parquet_columns
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
 
 _WORKING_SHARE = 1.5
 
-_DICTIONARY_SHARE = 1 / 16
-"""A dictionary is written whole into every row group: longer ones, per row of the group, are made anew for each."""
-
 Progress = Callable[[int, "int | None", str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How rows become blocks: everything that a write needs to know of the table."""
-
-    schema_id: int
-    schema: Schema
-    sort: Sort | None
-    options: TableOptions
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Layout:
-        """Return the layout of what is written on top of `snapshot`."""
-        return cls(
-            schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
-        )
-
-
-def cut_rows(row_count: int, block_rows: int) -> tuple[int, ...]:
-    """Return the sizes of the blocks that `row_count` rows are cut into, each at most `block_rows`.
-
-    A last block under 0.8 x `block_rows` is not left as a sliver: the rows are then spread evenly.
-    """
-    full, rest = divmod(row_count, block_rows)
-    if full == 0 or rest == 0 or rest >= FULL_SHARE * block_rows:
-        return (block_rows,) * full + ((rest,) if rest else ())
-    count = full + 1
-    size, more = divmod(row_count, count)
-    return (size + 1,) * more + (size,) * (count - more)
 
 
 class BlockWriter:
@@ -123,7 +83,7 @@ class BlockWriter:
         run = Run.sorted(waiting, sort, self._layout.schema) if sort and whole else Run.arrived(waiting)
         run_id = self._env.new_run_id() if whole else None
         row_bytes = max(run.nbytes / run.row_count, 1)
-        block_rows = max(1, min(options.block_rows, math.floor(options.block_bytes / row_bytes)))
+        block_rows = most_rows(options, row_bytes)
 
         def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
             rows = run.rows(*cut)
@@ -169,30 +129,11 @@ class BlockWriter:
 
         `level` holds unless the block is constant and full; -1 is kept only while it is.
         """
-        layout = self._layout
+        file = BlockEncoder(self._layout, sort)
+        file.add(rows)
         path = block_path(self._env.new_id())
-        data = _encoded(rows, layout, sort)
         self.paths.append(path)
-        self._storage.write(path, data)
-        footer = pq.read_metadata(pa.BufferReader(data))
-        keys = None if sort is None else key_range(key_table(rows, sort, layout.schema), sort)
-        return BlockRecord(
-            path=path,
-            row_count=rows.num_rows,
-            size_bytes=data.size,
-            uncompressed_bytes=sum(
-                footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
-            ),
-            decoded_bytes=decoded_bytes(rows),
-            schema_id=layout.schema_id,
-            level=_level(keys, rows, level, layout.options),
-            run_id=run_id,
-            cluster_key_id=None if sort is None else sort.id,
-            key_min=keys.min if keys else (),
-            key_max=keys.max if keys else (),
-            key_exact=keys.exact if keys else True,
-            columns=column_records(rows, layout.schema, footer),
-        )
+        return file.store(self._storage, path, level=level, run_id=run_id)
 
     def discard(self) -> None:
         """Delete what was written, as far as possible. Only if it is certain that nothing of it was published."""
@@ -200,16 +141,6 @@ class BlockWriter:
             self._storage.delete(self.paths)
         except TblctlError as error:
             LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
-
-
-def _level(keys: KeyRange | None, rows: pa.Table, level: int, options: TableOptions) -> int:
-    if keys is None:
-        return 0
-    size_bytes = decoded_bytes(rows)
-    full = is_full(rows.num_rows, size_bytes, block_rows=options.block_rows, block_bytes=options.block_bytes)
-    if keys.constant and full:
-        return CONSTANT_LEVEL
-    return max(level, 0)
 
 
 def _slices(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
@@ -226,42 +157,3 @@ def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
         ranges.append((start, size))
         start += size
     return ranges
-
-
-def _encoded(rows: pa.Table, layout: Layout, sort: Sort | None) -> pa.Buffer:
-    """Return `rows` as a Parquet file. Decimals of up to 18 digits become integers, smaller and faster to read."""
-    options = layout.options
-    sink = pa.BufferOutputStream()
-    table = without_nested_dictionaries(pa.Table.from_arrays(rows.columns, schema=layout.schema.written))
-    table = with_own_dictionaries(table, group_rows=options.row_group_rows, share=_DICTIONARY_SHARE)
-    pq.write_table(
-        table,
-        sink,
-        use_dictionary=dictionary_paths(table),
-        row_group_size=options.row_group_rows,
-        compression=options.compression,
-        compression_level=options.compression_level,
-        store_decimal_as_integer=True,
-        write_page_checksum=True,  # 2.3 % of encoding lineitem, 1.6 % of reading it
-        sorting_columns=_sorting_columns(rows, layout.schema, sort),
-    )
-    return sink.getvalue()
-
-
-def _sorting_columns(rows: pa.Table, schema: Schema, sort: Sort | None) -> list[pq.SortingColumn] | None:
-    """Return the leading terms that are top-level columns as they are, for other readers of the file."""
-    columns: list[pq.SortingColumn] = []
-    for term in sort.terms if sort else ():
-        leaf = schema.leaf_by_id(term.column_id)
-        if (
-            leaf is None
-            or term.transform != "identity"
-            or len(leaf.path) > 1
-            or pa.types.is_floating(leaf.type)
-        ):
-            break  # (Parquet leaves the place of NaN open)
-        place = sum(
-            parquet_columns(item.type) for item in list(rows.schema)[: rows.schema.names.index(leaf.path[0])]
-        )
-        columns.append(pq.SortingColumn(place, descending=term.descending, nulls_first=term.nulls_first))
-    return columns or None

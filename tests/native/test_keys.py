@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tblctl.tableformat.keys import BOUND_LENGTH, is_sorted, key_range, key_table, shorten, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, Term, transform_array
+from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.types import read_type
-from tblctl.tableformat.native.write import cut_rows
 
 from ..model.strategies import DICTIONARY_TYPES, FLAT_TYPES
 

@@ -13,8 +13,8 @@ from tblctl.selector.blocks import Candidates, Context
 from tblctl.selector.draft import MOST_LEVEL
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.policies import policy_named
+from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.native.write import cut_rows
 
 ROW_BYTES = 8
 

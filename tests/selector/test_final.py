@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tblctl.selector.draft import MOST_LEVEL, output_counts
 from tblctl.selector.predict import expected_cuts
+from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.native.write import cut_rows
 
 from .simulate import ROW_BYTES, SimTable
 

@@ -1,0 +1,72 @@
+"""The engine in this process: threads, since nearly all of a task runs outside the interpreter's lock."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+from tblctl.merger.engine import Advance, Done, failure
+from tblctl.merger.run import Cancelled, Hooks, run_task
+from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
+from tblctl.tableformat.concurrency import cpu_threads
+from tblctl.tableformat.port import BlockIO
+
+_TASK_THREADS = 4
+"""More do not make one task faster: one thread gathers, and the others read and write beside it."""
+
+
+class LocalEngine:
+    """Runs tasks in threads of this process; `tblctl.merger.engine.Engine`."""
+
+    name = "local"
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks keep all processors busy; one keeps two."""
+        return max(1, cpu_threads() // 2)
+
+    def run(
+        self,
+        io: BlockIO,
+        tasks: Sequence[MergeTask],
+        done: Done,
+        *,
+        title: str,  # noqa: ARG002
+        advance: Advance | None = None,
+    ) -> None:
+        """See `Engine.run`. At most as many tasks as there are processors are in memory at once."""
+        news: queue.SimpleQueue[TaskResult | TaskFailure | int | BaseException] = queue.SimpleQueue()
+        stop = Event()
+        hooks = Hooks(advance=news.put, cancelled=stop.is_set)
+        threads = min(cpu_threads(), _TASK_THREADS)
+
+        def work(task: MergeTask) -> None:
+            try:
+                news.put(run_task(io, task, threads=threads, hooks=hooks))
+            except Cancelled:
+                pass
+            except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
+                news.put(failure(task, error))
+            except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
+                news.put(error)
+
+        with ThreadPoolExecutor(min(cpu_threads(), max(len(tasks), 1)), thread_name_prefix="tblctl") as pool:
+            try:
+                for task in sorted(tasks, key=lambda task: -task.size_bytes):
+                    pool.submit(work, task)
+                left = len(tasks)
+                while left:
+                    item = news.get()
+                    if isinstance(item, BaseException):
+                        raise item  # noqa: TRY301
+                    if not isinstance(item, int):
+                        left -= 1
+                        done(item)
+                    elif advance:
+                        advance(item)
+            except BaseException:
+                stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise

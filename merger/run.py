@@ -1,0 +1,284 @@
+"""The one task function, the same in every engine: rows of some blocks in, merged blocks out.
+
+First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
+in windows that fit the budget, gathered, verified and written. Of a budget of B bytes, a quarter is for keys and order
+(`split.py` cuts tasks so that they fit), a quarter for rows and pages read ahead, and half for windows: three times
+one that is read, joined and gathered, and 1.5 times each that is being written. Beyond B a task holds the files under
+way, one for each thread.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.merger.inputs import Input, Part, look_at, open_inputs
+from tblctl.merger.scratch import Scratch
+from tblctl.merger.task import MergeTask, TaskResult
+from tblctl.merger.verify import require_equal
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys import sort_indices
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.port import BlockBuilder, BlockIO
+
+_READ_AHEAD_SHARE = 4
+
+
+def _window_bytes(memory_bytes: int, threads: int) -> int:
+    return max(1, int(memory_bytes / 2 / (3 + 1.5 * threads)))
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
+    """The task was told to stop; what it wrote is deleted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What an engine wants to be asked and told while a task runs, from whatever thread.
+
+    Attributes:
+        advance: is told numbers of rows as they are merged.
+        cancelled: is asked whether to stop.
+    """
+
+    advance: Callable[[int], None]
+    cancelled: Callable[[], bool]
+
+
+_NO_HOOKS = Hooks(advance=lambda _: None, cancelled=lambda: False)
+
+
+def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _NO_HOOKS) -> TaskResult:
+    """Merge the task's rows and store them as blocks; nothing is committed. What a failed task stored is deleted.
+
+    Args:
+        io: of the version that the task was planned for.
+        task: what to do.
+        threads: how many to use for reading and writing; one more window is in memory for each.
+        hooks: of the engine.
+
+    Raises:
+        VerificationError: what would be written is not what was read.
+        CorruptTableError: a block is missing, damaged or not in order; named.
+        StorageError: of the table, or of the local disk.
+        Cancelled: as asked.
+    """
+    clock = _Clock(io)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(Scratch())
+        workers = stack.enter_context(_Workers(threads, clock))
+        parts = [
+            part
+            for found in workers.map(lambda item: look_at(io, item, task.sort), task.slices)
+            for part in found
+        ]
+        order = _order(parts, task.sort)
+        if len(order) != task.rows:
+            msg = f"task {task.group}.{task.number} has slices of {len(order)} rows for cuts of {task.rows}"
+            raise InternalError(msg)
+        inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
+        for one in inputs:
+            stack.callback(one.close)
+        records = _Merge(_Job(io, task, hooks), inputs, order, workers).run()
+    return TaskResult(
+        group=task.group,
+        number=task.number,
+        records=records,
+        rows=task.rows,
+        bytes_read=sum(part.bytes_read for part in parts),
+        bytes_written=sum(record.size_bytes for record in records),
+        wall_seconds=clock.wall(),
+        cpu_seconds=clock.cpu(),
+    )
+
+
+def _order(parts: Sequence[Part], sort: Sort) -> np.ndarray:
+    """Return the places of all rows, counted through the parts one after the other, in key order.
+
+    Equal keys keep their order. Takes 4 bytes a row, and 8 more while it sorts.
+    """
+    keys = pa.concat_tables([part.keys for part in parts]).combine_chunks()
+    places = sort_indices(keys, sort).to_numpy()
+    return np.asarray(places.astype(np.uint32) if len(places) < 1 << 32 else places)
+
+
+@dataclass(frozen=True)
+class _Job:
+    io: BlockIO
+    task: MergeTask
+    hooks: Hooks
+
+
+class _Merge:
+    """The windows of one task, from inputs to builders."""
+
+    def __init__(self, job: _Job, inputs: Sequence[Input], order: np.ndarray, workers: _Workers) -> None:
+        self._io = job.io
+        self._task = job.task
+        self._hooks = job.hooks
+        self._inputs = inputs
+        self._order = order
+        self._workers = workers
+        self._starts = np.cumsum([0] + [one.rows for one in inputs])
+        self._taken = np.zeros(len(inputs), dtype=np.int64)
+
+    def run(self) -> tuple[BlockRecord, ...]:
+        task = self._task
+        builders: list[BlockBuilder] = []
+        finished: list[Future[tuple[BlockRecord, ...]]] = []
+        try:
+            start = 0
+            for count in task.cuts:
+                builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
+                builders.append(builder)
+                line = self._workers.line()
+                for numbers, source in self._windows(start, start + count):
+                    rows = self._gathered(numbers, source)
+                    line.submit(functools.partial(builder.add, rows))
+                    del rows
+                finished.append(line.submit(builder.finish))
+                start += count
+            return tuple(record for future in finished for record in future.result())
+        except BaseException:
+            self._workers.settle()
+            for builder in builders:
+                builder.discard()
+            raise
+
+    def _windows(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the places of the rows of one block in windows, each with the numbers of the inputs they are of.
+
+        Windows end where row groups do, if they hold one: then the file does not depend on the budget.
+        """
+        numbers = self._order[start:stop]
+        source = np.searchsorted(self._starts, numbers, side="right") - 1
+        most = _window_bytes(self._task.memory_bytes, self._workers.threads)
+        sizes = np.cumsum(np.array([one.row_bytes for one in self._inputs])[source])
+        first = 0
+        while first < len(numbers):
+            done = sizes[first - 1] if first else 0.0
+            count = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
+            group = self._io.options.row_group_rows
+            if first + count < len(numbers) and count > group:
+                count -= count % group
+            yield numbers[first : first + count], source[first : first + count]
+            first += count
+
+    def _gathered(self, numbers: np.ndarray, source: np.ndarray) -> pa.Table:
+        """Return the rows in these places, in this order; each input gives a stretch of its own."""
+        if self._hooks.cancelled():
+            raise Cancelled
+        counts = np.bincount(source, minlength=len(self._inputs))
+        active = np.flatnonzero(counts).tolist()
+        pieces = self._workers.map(lambda number: self._inputs[number].take(int(counts[number])), active)
+        read = pa.concat_tables([table for tables in pieces for table in tables]).combine_chunks()
+        del pieces
+        # A row lies behind those of earlier inputs, at its place in its own input's stretch.
+        shift = np.cumsum(counts) - counts - self._taken - self._starts[:-1]
+        places = numbers + shift[source]
+        self._taken += counts
+        in_order = bool((places == np.arange(len(places))).all())
+        rows = read if in_order else read.take(pa.array(places))
+        require_equal(read, rows, f"group {self._task.group}, task {self._task.number}")
+        self._hooks.advance(rows.num_rows)
+        return rows
+
+
+class _Workers:
+    """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits."""
+
+    def __init__(self, threads: int, clock: _Clock) -> None:
+        self.threads = threads
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
+        self._writing: list[Future[Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+
+    def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+        """Return `work` of every item."""
+        waiting = list(items)
+        if self._pool is None or len(waiting) <= 1:
+            return [work(item) for item in waiting]
+        return list(self._pool.map(lambda item: self._clock.counted(work, item), waiting))
+
+    def line(self) -> _Line:
+        """Return a line of jobs that run one after the other, beside the caller."""
+        return _Line(self)
+
+    def start(self, work: Callable[[], _R]) -> Future[_R]:
+        """Run `work`, once fewer than all threads are writing."""
+        if self._pool is None:
+            done: Future[_R] = Future()
+            done.set_result(work())
+            return done
+        self._writing = [future for future in self._writing if not future.done()]
+        while len(self._writing) >= self.threads:
+            self._writing.pop(0).result()
+        future = self._pool.submit(lambda: self._clock.counted(lambda _: work(), None))
+        self._writing.append(future)
+        return future
+
+    def settle(self) -> None:
+        """Wait until nothing is being written, whatever came of it."""
+        for future in self._writing:
+            future.exception()
+
+
+class _Line:
+    def __init__(self, workers: _Workers) -> None:
+        self._workers = workers
+        self._last: Future[Any] | None = None
+
+    def submit(self, work: Callable[[], _R]) -> Future[_R]:
+        before = self._last
+
+        def in_turn() -> _R:
+            if before:
+                before.result()
+            return work()
+
+        future = self._workers.start(in_turn)
+        self._last = future
+        return future
+
+
+class _Clock:
+    """Wall and processor seconds of one task, over all its threads."""
+
+    def __init__(self, io: BlockIO) -> None:
+        self._env = io.env
+        self._wall = self._env.elapsed()
+        self._cpu = self._env.cpu()
+        self._others: list[float] = []
+
+    def counted(self, work: Callable[[_T], _R], item: _T) -> _R:
+        """Do work in another thread, counting its time."""
+        started = self._env.cpu()
+        try:
+            return work(item)
+        finally:
+            self._others.append(self._env.cpu() - started)
+
+    def wall(self) -> float:
+        return self._env.elapsed() - self._wall
+
+    def cpu(self) -> float:
+        return self._env.cpu() - self._cpu + sum(self._others)

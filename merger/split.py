@@ -1,0 +1,169 @@
+"""Cut a group into tasks: each writes whole blocks, and together they write what one task would.
+
+All rows of a group have one order: by key, then by the place of their block in the group, then by their place in the
+block. A task is a stretch of it that starts where a block of the output does. Where that is in each input is found
+exactly, from the keys alone: a sample of them gives a bracket for every cut, and the keys in it decide.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.merger.inputs import slice_keys
+from tblctl.merger.task import MergeTask, Slice
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.keys import sort_indices
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cut import cut_rows, most_rows
+from tblctl.tableformat.port import BlockIO
+
+KEY_SHARE = 4
+"""A task's keys and order take at most this part of its memory."""
+
+_ORDER_BYTES = 24
+"""What ordering takes a row beside its key: see `run.py`."""
+
+_SAMPLES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the blocks that a group becomes are like, and what merging them may take."""
+
+    sort: Sort
+    level: int
+    run_id: str
+    memory_bytes: int
+
+
+def split_group(
+    io: BlockIO, group: int, slices: Sequence[Slice], output: Output, *, tasks: int
+) -> tuple[MergeTask, ...]:
+    """Return the tasks that merge some whole blocks.
+
+    Args:
+        io: of the version that has them.
+        group: their number in the plan.
+        slices: all rows of each block.
+        output: what they become.
+        tasks: how many are wished for; there are fewer if fewer blocks come out, and more if memory asks for it.
+
+    Keys are read only if there is more than one task: 12 bytes a sample, and the keys of one block a thread.
+    """
+    rows = sum(item.stop - item.start for item in slices)
+    decoded = sum(item.block.decoded_bytes for item in slices)
+    sizes = cut_rows(rows, most_rows(io.options, decoded / rows))
+    most = output.memory_bytes // KEY_SHARE // (_ORDER_BYTES + _key_bytes(io, slices, output.sort))
+    cuts = _shared_out(sizes, max(tasks, -(-rows // max(most, 1))))
+    ranks = list(itertools.accumulate(sum(part) for part in cuts[:-1]))
+    ends = _Cutter(io, slices, output.sort).positions(ranks) if ranks else []
+    bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
+    found = []
+    for number, part in enumerate(cuts):
+        low, high = bounds[number], bounds[number + 1]
+        found.append(
+            MergeTask(
+                group=group,
+                number=number,
+                slices=tuple(
+                    replace(item, start=int(low[place]), stop=int(high[place]))
+                    for place, item in enumerate(slices)
+                    if low[place] < high[place]
+                ),
+                cuts=part,
+                sort=output.sort,
+                level=output.level,
+                run_id=output.run_id,
+                memory_bytes=output.memory_bytes,
+            )
+        )
+    return tuple(found)
+
+
+def _shared_out(sizes: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
+    """Return the blocks' sizes in `tasks` stretches of about equally many blocks, one each if there are fewer."""
+    count = min(tasks, len(sizes))
+    ends = [len(sizes) * number // count for number in range(count + 1)]
+    return [tuple(sizes[start:stop]) for start, stop in itertools.pairwise(ends)]
+
+
+def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> int:
+    """Return about how many bytes one key takes, as the first row group of the largest block has them."""
+    largest = max((item.block for item in slices), key=lambda block: block.row_count)
+    with io.open(largest) as reader:
+        keys = reader.keys([0], sort)
+    return int(-(-keys.nbytes // keys.num_rows))
+
+
+@dataclass(frozen=True)
+class _Cutter:
+    """Finds where cuts through the order of some whole blocks are in each."""
+
+    io: BlockIO
+    slices: Sequence[Slice]
+    sort: Sort
+
+    def positions(self, ranks: Sequence[int]) -> list[np.ndarray]:
+        """Return for each rank how many rows of each block are among the first so many of all."""
+        brackets = self._brackets()
+        return [self._exact(rank, *brackets.of(rank)) for rank in ranks]
+
+    def _brackets(self) -> _Brackets:
+        stride = max(1, sum(item.stop for item in self.slices) // _SAMPLES)
+
+        def sample(item: Slice) -> tuple[pa.Table, np.ndarray]:
+            keys = slice_keys(self.io, item, self.sort)
+            places = np.unique(np.append(np.arange(stride - 1, keys.num_rows, stride), keys.num_rows - 1))
+            return keys.take(pa.array(places)).combine_chunks(), places
+
+        samples = in_parallel(sample, self.slices, threads=cpu_threads())
+        return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.sort)
+
+    def _exact(self, rank: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Return where the cut behind `rank` rows is, which is between `low` and `high`."""
+        missing = rank - int(low.sum())
+        if not missing:
+            return low
+        open_ = np.flatnonzero(low < high).tolist()
+
+        def keys_of(place: int) -> pa.Table:
+            part = replace(self.slices[place], start=int(low[place]), stop=int(high[place]))
+            return slice_keys(self.io, part, self.sort)
+
+        keys = in_parallel(keys_of, open_, threads=cpu_threads())
+        order = sort_indices(pa.concat_tables(keys).combine_chunks(), self.sort).to_numpy()
+        source = np.repeat(open_, [item.num_rows for item in keys])[order[:missing]]
+        return np.asarray(low + np.bincount(source, minlength=len(low)))
+
+
+class _Brackets:
+    """Bounds for where a cut is in each input, from sorted samples of their keys."""
+
+    def __init__(self, keys: Sequence[pa.Table], places: Sequence[np.ndarray], sort: Sort) -> None:
+        self._totals = np.array([item[-1] + 1 for item in places])  # the last row of each input is a sample
+        place = np.concatenate(places)
+        source = np.repeat(np.arange(len(places)), [len(item) for item in places])
+        before = np.concatenate([np.append(-1, item[:-1]) for item in places])
+        after = np.concatenate([np.append(item[1:], item[-1] + 1) for item in places])
+        # Equal keys stay in the order of inputs and places: that is the order of the group.
+        order = sort_indices(pa.concat_tables(keys).combine_chunks(), sort).to_numpy()
+        self._source, self._place, self._after = source[order], place[order], after[order]
+        # At least, and at most, so many rows of the group are not behind each sample.
+        self._least = np.cumsum(place[order] - before[order])
+        self._most = sum(int(item[0]) for item in places) + np.cumsum(after[order] - place[order])
+
+    def of(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each input two numbers of rows, between which the cut behind `rank` rows is."""
+        low = np.zeros(len(self._totals), dtype=np.int64)
+        last = int(np.searchsorted(self._most, rank, side="right"))
+        np.maximum.at(low, self._source[:last], self._place[:last] + 1)
+        high = self._totals.copy()
+        stop = int(np.searchsorted(self._least, rank, side="left")) + 1
+        later = slice(stop, None)
+        np.minimum.at(high, self._source[later], self._place[later])
+        return low, high

@@ -1,0 +1,162 @@
+"""What merge tasks read and write with: blocks of a native table, a row group or less at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import pyarrow as pa
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.keys import key_table
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.dictionaries import decoded_bytes
+from tblctl.tableformat.native.encode import BlockEncoder, Layout
+from tblctl.tableformat.native.names import block_path
+from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.storage import Storage
+
+LOG = logging.getLogger("tblctl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeBlockIO:
+    """`tblctl.tableformat.port.BlockIO` of one snapshot; `layout` is the snapshot's."""
+
+    storage: Storage
+    env: Environment
+    layout: Layout
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of what is read and written."""
+        return self.layout.schema
+
+    @property
+    def options(self) -> TableOptions:
+        """How blocks are written."""
+        return self.layout.options
+
+    def open(self, block: Block) -> NativeBlockReader:
+        """Open a block."""
+        return NativeBlockReader(self.storage, block, self.layout.schema)
+
+    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> NativeBlockBuilder:
+        """Begin a block; its rows may become several, where one would be larger than `block_bytes`."""
+        return NativeBlockBuilder(self, sort=sort, level=level, run_id=run_id)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete blocks, as far as possible."""
+        try:
+            self.storage.delete(list(paths))
+        except TblctlError as error:
+            LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
+
+
+class NativeBlockReader:
+    """`tblctl.tableformat.port.BlockReader` of one Parquet file."""
+
+    def __init__(self, storage: Storage, block: Block, schema: Schema) -> None:
+        self._schema = schema
+        self._block = block
+        address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
+        self._file = BlockFile(storage, address)
+        self._every = Projection.plan(self._file.schema, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.__exit__(*exc)
+
+    @cached_property
+    def group_rows(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+        footer = self._file.metadata
+        return tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+
+    @cached_property
+    def group_bytes(self) -> tuple[int, ...]:
+        """About what each row group's rows take in memory: the block's size, shared out as its pages are."""
+        footer = self._file.metadata
+        sizes = [footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)]
+        share = self._block.decoded_bytes / max(sum(sizes), 1)
+        return tuple(int(size * share) for size in sizes)
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each row group in the file."""
+        footer = self._file.metadata
+        chunks = range(footer.num_columns)
+        return tuple(
+            sum(footer.row_group(group).column(chunk).total_compressed_size for chunk in chunks)
+            for group in range(footer.num_row_groups)
+        )
+
+    def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
+        """Return the keys of the rows of some row groups."""
+        leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
+        names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
+        projection = Projection.plan(self._file.schema, self._schema, names)
+        return key_table(self._file.read(groups, projection, use_threads=False), sort, self._schema)
+
+    def rows(self, groups: Sequence[int]) -> pa.Table:
+        """Return all columns of some row groups."""
+        return self._file.read(groups, self._every, use_threads=False)
+
+    def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
+        """Yield a row group in pieces of at most `most_rows` rows."""
+        return self._file.batches(group, self._every, most_rows)
+
+
+class NativeBlockBuilder:
+    """`tblctl.tableformat.port.BlockBuilder`."""
+
+    def __init__(self, io: NativeBlockIO, *, sort: Sort | None, level: int, run_id: str | None) -> None:
+        self._io = io
+        self._sort = sort
+        self._level = level
+        self._run_id = run_id
+        self._open: BlockEncoder | None = None
+        self._written: list[BlockRecord] = []
+        self._paths: list[str] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows that are in key order."""
+        most = self._io.options.block_bytes
+        size = decoded_bytes(rows)
+        if rows.num_rows > 1 and size > most:
+            half = rows.num_rows // 2
+            self.add(rows.slice(0, half))
+            self.add(rows.slice(half))
+            return
+        if self._open and self._open.decoded_bytes + size > most:
+            self._store(self._open)
+        self._open = self._open or BlockEncoder(self._io.layout, self._sort)
+        self._open.add(rows)
+
+    def finish(self) -> tuple[BlockRecord, ...]:
+        """Store what was added."""
+        if self._open:
+            self._store(self._open)
+        return tuple(self._written)
+
+    def _store(self, file: BlockEncoder) -> None:
+        path = block_path(self._io.env.new_id())
+        self._paths.append(path)
+        record = file.store(self._io.storage, path, level=self._level, run_id=self._run_id)
+        self._written.append(record)
+        self._open = None
+
+    def discard(self) -> None:
+        """Delete what was stored of it, as far as possible."""
+        self._io.discard(self._paths)

@@ -1,0 +1,158 @@
+"""One block from sorted rows: encoded window by window, measured on the way, stored when complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys import KeyRange, key_range, key_table
+from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.dictionaries import (
+    decoded_bytes,
+    with_own_dictionaries,
+    without_nested_dictionaries,
+)
+from tblctl.tableformat.native.encoding import dictionary_paths
+from tblctl.tableformat.native.statistics import Measured, column_records, joined, measure, parquet_columns
+from tblctl.tableformat.storage import Storage
+
+_DICTIONARY_SHARE = 1 / 16
+"""A dictionary is written whole into every row group: longer ones, per row of the group, are made anew for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How rows become blocks: everything that a write needs to know of the table."""
+
+    schema_id: int
+    schema: Schema
+    sort: Sort | None
+    options: TableOptions
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Layout:
+        """Return the layout of what is written on top of `snapshot`."""
+        return cls(
+            schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
+        )
+
+
+class BlockEncoder:
+    """A block on its way to the storage; its file grows in memory.
+
+    Row groups end where windows end. The first window decides which columns get a dictionary.
+    """
+
+    def __init__(self, layout: Layout, sort: Sort | None) -> None:
+        self._layout = layout
+        self._sort = sort
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._measured: Mapping[int, Measured] = {}
+        self._ends: list[pa.Table] = []  # the keys of the first row and the last
+        self.row_count = 0
+        self.decoded_bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows (read types, the schema's columns, at least one) that are in the order of the sort."""
+        layout = self._layout
+        table = without_nested_dictionaries(pa.Table.from_arrays(rows.columns, schema=layout.schema.written))
+        table = with_own_dictionaries(
+            table, group_rows=layout.options.row_group_rows, share=_DICTIONARY_SHARE
+        )
+        if self._writer is None:
+            self._writer = self._opened(table, rows)
+        self._writer.write_table(table, row_group_size=layout.options.row_group_rows)
+        measured = measure(rows, layout.schema, before_writing=True)
+        self._measured = joined(self._measured, measured) if self._measured else measured
+        self.row_count += rows.num_rows
+        self.decoded_bytes += decoded_bytes(rows)
+        if self._sort:
+            ends = pa.concat_tables([rows.slice(0, 1), rows.slice(rows.num_rows - 1)])
+            keys = key_table(ends, self._sort, layout.schema)
+            self._ends = [self._ends[0] if self._ends else keys.slice(0, 1), keys.slice(1)]
+
+    def store(self, storage: Storage, path: str, *, level: int, run_id: str | None) -> BlockRecord:
+        """Write the file, and return the block's row for a segment.
+
+        `level` holds unless the block is constant and full; -1 is kept only while it is.
+        """
+        if self._writer is None:
+            msg = f"block {path} has no rows"
+            raise InternalError(msg)
+        self._writer.close()
+        data = self._sink.getvalue()
+        storage.write(path, data)
+        footer = pq.read_metadata(pa.BufferReader(data))
+        keys = key_range(pa.concat_tables(self._ends), self._sort) if self._sort else None
+        return BlockRecord(
+            path=path,
+            row_count=self.row_count,
+            size_bytes=data.size,
+            uncompressed_bytes=sum(
+                footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
+            ),
+            decoded_bytes=self.decoded_bytes,
+            schema_id=self._layout.schema_id,
+            level=self._level(keys, level),
+            run_id=run_id,
+            cluster_key_id=None if self._sort is None else self._sort.id,
+            key_min=keys.min if keys else (),
+            key_max=keys.max if keys else (),
+            key_exact=keys.exact if keys else True,
+            columns=column_records(self._measured, self._layout.schema, footer),
+        )
+
+    def _level(self, keys: KeyRange | None, level: int) -> int:
+        if keys is None:
+            return 0
+        options = self._layout.options
+        full = is_full(
+            self.row_count,
+            self.decoded_bytes,
+            block_rows=options.block_rows,
+            block_bytes=options.block_bytes,
+        )
+        return CONSTANT_LEVEL if keys.constant and full else max(level, 0)
+
+    def _opened(self, table: pa.Table, rows: pa.Table) -> pq.ParquetWriter:
+        """Return a Parquet writer. Decimals of up to 18 digits become integers, smaller and faster to read."""
+        options = self._layout.options
+        return pq.ParquetWriter(
+            self._sink,
+            table.schema,
+            use_dictionary=dictionary_paths(table),
+            compression=options.compression,
+            compression_level=options.compression_level,
+            store_decimal_as_integer=True,
+            write_page_checksum=True,  # 2.3 % of encoding lineitem, 1.6 % of reading it
+            sorting_columns=_sorting_columns(rows, self._layout.schema, self._sort),
+        )
+
+
+def _sorting_columns(rows: pa.Table, schema: Schema, sort: Sort | None) -> list[pq.SortingColumn] | None:
+    """Return the leading terms that are top-level columns as they are, for other readers of the file."""
+    columns: list[pq.SortingColumn] = []
+    for term in sort.terms if sort else ():
+        leaf = schema.leaf_by_id(term.column_id)
+        if (
+            leaf is None
+            or term.transform != "identity"
+            or len(leaf.path) > 1
+            or pa.types.is_floating(leaf.type)
+        ):
+            break  # (Parquet leaves the place of NaN open)
+        place = sum(
+            parquet_columns(item.type) for item in list(rows.schema)[: rows.schema.names.index(leaf.path[0])]
+        )
+        columns.append(pq.SortingColumn(place, descending=term.descending, nulls_first=term.nulls_first))
+    return columns or None
