@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 import tblctl
@@ -98,4 +101,12 @@ def recluster_line(outcome: tblctl.Outcome) -> str:
     return (
         f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups} "
         f"({', '.join(parts)}) on the {outcome.engine} engine: {end}, {render.duration(outcome.seconds)}"
+    )
+
+
+def recluster_clause(detail: Mapping[str, Any]) -> str:
+    """Return what the summary of a recluster's snapshot says, for a line of a table."""
+    return (
+        f"{detail['policy']}: {render.count(len(detail['groups']), 'group')}, "
+        f"depth {detail['depth_before']:,.2f} to {detail['depth_after']:,.2f}"
     )

@@ -9,8 +9,11 @@ import click
 import tblctl
 from tblctl.cli import params, render
 from tblctl.cli.command import command
+from tblctl.cli.outcomes import recluster_clause
 
 BAR_WIDTH = 40
+RUNS_SHOWN = 3
+RUNS_WITHIN = 50  # snapshots looked at for the last runs: each is an object to read
 
 
 @command(
@@ -21,7 +24,8 @@ BAR_WIDTH = 40
     json_shape="""
     object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
     unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
-    depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes""",
+    depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
+    last_runs [{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}]""",
 )
 @params.LOCATION
 @params.WHERE
@@ -43,11 +47,40 @@ def info(
     A block's overlaps are the other blocks whose range meets its own; its depth is the most blocks that any one key of
     its range may be in. 0 and 1 are best: then a key is in one block.
     """
-    found = tblctl.open(location, storage_options=storage_options).info(columns=columns, where=where)
+    table = tblctl.open(location, storage_options=storage_options)
+    found = table.info(columns=columns, where=where)
+    runs = [item for item in table.history(limit=RUNS_WITHIN) if item.operation == "recluster"][:RUNS_SHOWN]
     if as_json:
-        render.print_json(found.to_dict())
-    else:
-        print_info(found)
+        render.print_json({**found.to_dict(), "last_runs": [run_to_json(run) for run in runs]})
+        return
+    print_info(found)
+    if runs:
+        print_runs(runs)
+
+
+def run_to_json(run: tblctl.SnapshotInfo) -> dict[str, Any]:
+    """Return what a round did, as JSON values."""
+    names = ("timestamp", "blocks_removed", "blocks_added", "bytes_added", "detail")
+    values = run.to_dict()
+    return {"snapshot": run.sequence, **{name: values[name] for name in names}}
+
+
+def print_runs(runs: list[tblctl.SnapshotInfo]) -> None:
+    """Print a line for every round, newest first."""
+    click.echo()
+    rows = [
+        (
+            run.sequence,
+            run.timestamp,
+            f"{run.blocks_removed:,}",
+            f"{run.blocks_added:,}",
+            render.size(run.bytes_added),
+            recluster_clause(run.detail),
+        )
+        for run in runs
+    ]
+    names = ("last runs", "time (UTC)", "blocks in", "out", "written", "what it did")
+    render.print_table(names, rows, right=(0, 2, 3, 4))
 
 
 def print_info(found: tblctl.ClusteringInfo) -> None:
@@ -102,9 +135,9 @@ def print_levels(found: tblctl.ClusteringInfo) -> None:
             render.size(figures.bytes),
             f"{figures.average_overlaps:,.4f}",
             f"{figures.average_depth:,.4f}",
-            f"{figures.depth.max:,}",
+            *(f"{figure:,}" for figure in figures.depth.to_dict().values()),
         )
         for level, figures in found.levels
     ]
-    names = ("level", "blocks", "rows", "size", "overlaps", "depth", "max")
+    names = ("level", "blocks", "rows", "size", "overlaps", "depth", "p50", "p95", "p99", "max")
     render.print_table(names, rows, right=tuple(range(len(names))))
