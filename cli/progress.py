@@ -19,13 +19,13 @@ Report = Callable[[int, "int | None", str], None]
 
 
 class Bar:
-    """Takes `(done, total, unit)` and draws once `QUIET_SECONDS` have passed."""
+    """Takes `(done, total, unit)` and draws once `QUIET_SECONDS` have passed, a line for each unit reported."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.started_seconds = time.monotonic()
         self.drawing: Progress | None = None
-        self.task: TaskID | None = None
+        self.lines: dict[str, TaskID] = {}
 
     def __call__(self, done: int, total: int | None, unit: str) -> None:
         if self.drawing is None:
@@ -33,9 +33,9 @@ class Bar:
                 return
             self.drawing = new_drawing()
             self.drawing.start()
-        if self.task is None:
-            self.task = self.drawing.add_task(self.title, total=None, unit=unit)
-        self.drawing.update(self.task, completed=done, total=total, unit=unit)
+        if unit not in self.lines:
+            self.lines[unit] = self.drawing.add_task(self.title, total=None, unit=unit)
+        self.drawing.update(self.lines[unit], completed=done, total=total)
 
     def close(self) -> None:
         """Take the bar away; what it told is told again by the command's last line."""

@@ -21,6 +21,7 @@ with progress.progress("appending") as report:
     else:
         for done in (1, 2000, 3000):
             report(done, 4000, "rows")
+            report(done // 1000, 4, "groups")
             time.sleep(0.15)
 print("rich" in sys.modules)
 """
@@ -56,6 +57,7 @@ def test_long_work_shows_counts_on_the_terminal_and_nothing_on_stdout() -> None:
     assert stdout == "True\n"
     assert "appending" in terminal
     assert "3,000 of 4,000 rows" in terminal
+    assert "3 of 4 groups" in terminal
 
 
 def test_short_work_shows_nothing_and_does_not_load_rich() -> None:
