@@ -407,10 +407,10 @@ class Table:
             InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
         """
         from tblctl.info import table_info
+        from tblctl.tableformat.native.port import NativeVersion
 
-        version = self._version()
-        condition = None if where is None else _condition(where, version.schema)
-        return table_info(self._native.storage, version, columns, condition)
+        version = NativeVersion(self._native.storage, self._version())
+        return table_info(version, columns, _condition(where, version.schema))
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""
@@ -499,7 +499,7 @@ class Table:
 
 
 def _condition(where: Any, schema: Schema) -> Any:
-    if not isinstance(where, str):
+    if not isinstance(where, str):  # an expression, or None
         return where
     from tblctl.tableformat.predicate.sql import parse_where
 

@@ -77,9 +77,17 @@ Propose = Callable[[Snapshot], Draft | None]
 
 
 def publish(
-    storage: Storage, env: Environment, propose: Propose, head: Snapshot, fate: Fate | None = None
+    storage: Storage,
+    env: Environment,
+    propose: Propose,
+    head: Snapshot,
+    fate: Fate | None = None,
+    *,
+    patience: float = 1.0,
 ) -> Published | None:
     """Commit what `propose` makes of the head, asking again after every lost race; None if it wants nothing.
+
+    Who has more `patience` waits so many times longer after a loss.
 
     Raises:
         ConflictError: `propose` found that its plan no longer fits, or gc removed an object before it was published.
@@ -106,7 +114,7 @@ def publish(
             write_hint(storage, snapshot.sequence)
             LOG.info("committed snapshot %d (%s) after %d attempts", snapshot.sequence, commit_id, attempts)
             return Published(snapshot=snapshot, attempts=attempts)
-        wait(env, attempts)
+        wait(env, attempts, patience=patience)
         newer = reload_head(storage, head)
         if newer.sequence == head.sequence:
             raise dropped(storage)
@@ -143,10 +151,10 @@ def _create(storage: Storage, env: Environment, snapshot: Snapshot, fate: Fate) 
     return is_ours
 
 
-def wait(env: Environment, attempt: int) -> None:
+def wait(env: Environment, attempt: int, *, patience: float = 1.0) -> None:
     """Sleep before the next attempt: longer each time, and by chance, so that losers do not meet again."""
     longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 20))
-    env.sleep(longest * (0.5 + env.random() / 2))
+    env.sleep(patience * longest * (0.5 + env.random() / 2))
 
 
 def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> bool:

@@ -145,6 +145,11 @@ class EditApplier:
         except TblctlError as error:
             LOG.warning("segments that are not needed could not be deleted, gc will: %s", error)
 
+    def discard_all(self) -> None:
+        """Delete every segment that was written, as far as possible. Only if nothing was published."""
+        self._used = frozenset()
+        self.discard_unused()
+
     def _touched(self, head: Snapshot) -> dict[str, frozenset[str]]:
         """Return the blocks to remove or relabel by the segment of `head` that lists them."""
         wanted: dict[str, frozenset[str]] = {}

@@ -15,19 +15,30 @@ the grace period by as much; a write that loses objects to that is refused (`Con
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
 from tblctl.tableformat.native.commit import Draft, dropped, publish, reload_head
 from tblctl.tableformat.native.head import is_object_of, load_version
-from tblctl.tableformat.native.names import DATA, METADATA, SEGMENTS, is_leftover, snapshot_path
+from tblctl.tableformat.native.names import (
+    DATA,
+    METADATA,
+    RECORDS,
+    SEGMENTS,
+    is_leftover,
+    record_of,
+    snapshot_path,
+)
 from tblctl.tableformat.native.segment_file import read_segment
 from tblctl.tableformat.native.snapshot_file import check_writable, encode_tombstone
 from tblctl.tableformat.storage import ObjectInfo, Storage
+
+RECORD_SECONDS = 90 * 86400.0
+"""The record of a recluster is kept so long after its commit, even if the snapshot expires before."""
 
 _DELETE_BATCH = 1000
 
@@ -50,13 +61,13 @@ def collect(
     """
     check_writable(head)
     horizon = env.now() - older_than_seconds
-    named = _Named(storage)
+    named = _Named(storage, env.now() - RECORD_SECONDS)
     # Decided once: on a later head it retains more than it must, never less.
     retained_from = _retained_from(storage, head, keep, horizon)
     # All that will stay is read before anything is changed: a damaged table is left as it is.
     trial = dataclasses.replace(head, retained_from=retained_from)
     named.add_retained(trial)
-    expired = _expired(storage, trial)
+    expired = _expired(storage, trial, named)
     if not dry_run:
         published = publish(storage, env, lambda newest: _expiry(newest, keep, retained_from), head)
         head = published.snapshot if published else reload_head(storage, head)
@@ -113,14 +124,15 @@ def _backwards(storage: Storage, head: Snapshot) -> Iterator[Tombstone]:
             yield version if isinstance(version, Tombstone) else version.tombstone()
 
 
-def _expired(storage: Storage, head: Snapshot) -> list[Tombstone]:
-    """Return what will stay of the snapshots that may go and are still whole, oldest first.
+def _expired(storage: Storage, head: Snapshot, named: _Named) -> list[Tombstone]:
+    """Return what will stay of the snapshots that may go and are still whole, oldest first; note records to keep.
 
     Reads every version that is not retained, O(commits ever): only its object tells whether it is a tombstone by now.
     """
 
     def tombstone(sequence: int) -> Tombstone | None:
         version = load_version(storage, sequence)
+        named.add_record(version)
         return version.tombstone() if isinstance(version, Snapshot) else None
 
     candidates = [sequence for sequence in range(1, head.sequence) if not head.is_retained(sequence)]
@@ -141,10 +153,11 @@ def _bury(storage: Storage, version: Tombstone) -> None:
 
 
 class _Named:
-    """Collects the segments and blocks that retained snapshots name; every snapshot and segment is read once."""
+    """Collects what retained snapshots name, and young records of others; every snapshot and segment is read once."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, records_since: float) -> None:
         self._storage = storage
+        self._records_since = records_since
         self._sequences: set[int] = set()
         self._segments: set[str] = set()
         self.names: set[str] = set()
@@ -155,7 +168,7 @@ class _Named:
         Raises:
             CorruptTableError: one of them, or a segment, cannot be read.
         """
-        self._add(head.segments)
+        self._add(head)
         self._sequences.add(head.sequence)
         retained = [
             sequence
@@ -168,11 +181,20 @@ class _Named:
                 lambda sequence: load_version(self._storage, sequence), batch, threads=IO_THREADS
             ):
                 if isinstance(version, Snapshot):
-                    self._add(version.segments)
+                    self._add(version)
         self._sequences.update(retained)
 
-    def _add(self, segments: Iterable[SegmentRef]) -> None:
-        fresh = [segment for segment in segments if segment.path not in self._segments]
+    def add_record(self, expired: Snapshot | Tombstone) -> None:
+        """Add the record of a version that is not retained, while that is young enough."""
+        record = record_of(expired.summary.detail)
+        if record is not None and expired.timestamp_ms / 1000 > self._records_since:
+            self.names.add(record)
+
+    def _add(self, version: Snapshot) -> None:
+        record = record_of(version.summary.detail)
+        if record is not None:
+            self.names.add(record)
+        fresh = [segment for segment in version.segments if segment.path not in self._segments]
         tables = in_parallel(
             lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
         )
@@ -183,11 +205,11 @@ class _Named:
 
 
 def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
-    """Return the blocks, segments and leftovers of killed writers that were written before the horizon."""
-    found = [item for prefix in (DATA, SEGMENTS) for item in storage.list(prefix)]
+    """Return the blocks, segments, records and leftovers of killed writers that were written before the horizon."""
+    found = [item for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)]
     found += [
         item
         for item in storage.list(METADATA)
-        if is_leftover(item.name) and not item.name.startswith(SEGMENTS)
+        if is_leftover(item.name) and not item.name.startswith((SEGMENTS, RECORDS))
     ]
     return [item for item in found if item.modified_seconds <= horizon]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import (
     CorruptTableError,
     SnapshotNotFoundError,
     TableNotFoundError,
     TblctlError,
 )
-from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
+from tblctl.tableformat.model.snapshot import Snapshot, Summary, Tombstone
 from tblctl.tableformat.native.names import LATEST, SNAPSHOTS, sequence_of, snapshot_path
 from tblctl.tableformat.native.snapshot_file import decode
 from tblctl.tableformat.storage import Storage
@@ -132,6 +133,16 @@ def load_version(storage: Storage, sequence: int) -> Snapshot | Tombstone:
         msg = f"{storage.url} has no snapshot {sequence}; `tblctl history` lists those it has"
         raise SnapshotNotFoundError(msg, sequence=sequence)
     return decode(data, sequence)
+
+
+def summaries_since(storage: Storage, sequence: int, head: Snapshot) -> list[Summary]:
+    """Return what the commits after `sequence` did, up to `head`, oldest first."""
+    between = in_parallel(
+        lambda number: load_version(storage, number).summary,
+        range(sequence + 1, head.sequence),
+        threads=IO_THREADS,
+    )
+    return [*between, head.summary] if head.sequence > sequence else []
 
 
 def load_readable(storage: Storage, head: Snapshot, sequence: int) -> Snapshot:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.model.cluster_key import Sort, Term, monotonic, term_type, transform_array
+from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native.metadata import BlockMetadata
 from tblctl.tableformat.native.segment_file import key_names, statistic_names
 
@@ -32,6 +33,16 @@ class KeyRanges:
     exact: np.ndarray
 
 
+def range_columns(schema: Schema, sort: Sort, *, clustered: bool = True) -> list[str]:
+    """Return the columns of the metadata that `fetch_key_ranges` needs."""
+    lows, highs, exact_name = key_names(sort.id, len(sort.terms))
+    leaves = [schema.leaf_by_id(term.column_id) for term in sort.terms]
+    statistics = [
+        name for leaf in leaves if leaf for name in statistic_names(leaf) if not name.endswith("_bytes")
+    ]
+    return ["row_count", "cluster_key_id", *statistics, *((*lows, *highs, exact_name) if clustered else ())]
+
+
 def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = True) -> KeyRanges:
     """Return the key ranges of all blocks of `metadata` by `sort`.
 
@@ -42,13 +53,7 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
     """
     terms = range(len(sort.terms))
     lows, highs, exact_name = key_names(sort.id, len(sort.terms))
-    leaves = [metadata.schema.leaf_by_id(term.column_id) for term in sort.terms]
-    statistics = [
-        name for leaf in leaves if leaf for name in statistic_names(leaf) if not name.endswith("_bytes")
-    ]
-    metadata.fetch(
-        ["row_count", "cluster_key_id", *statistics, *((*lows, *highs, exact_name) if clustered else ())]
-    )
+    metadata.fetch(range_columns(metadata.schema, sort, clustered=clustered))
     own = np.zeros(len(metadata), dtype=bool)
     exact = np.zeros(len(metadata), dtype=bool)
     if clustered:

@@ -6,8 +6,8 @@ Names are relative to the table's root:
     metadata/segments/<id>.parquet          a segment
     metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
     metadata/latest                         a hint of the newest sequence
+    metadata/records/<id>.json              what a recluster did, block by block
     metadata/plans/, metadata/claims/       reserved for plans and claims of work
-    metadata/records/                       reserved for what commits did, where a summary is too small
 
 An id is 32 lower-case hexadecimal digits. A name from metadata that is not of these forms is refused, so nothing
 read from a table can lead a read or a delete outside its root.
@@ -16,6 +16,7 @@ read from a table can lead a read or a delete outside its root.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tblctl.tableformat.errors import CorruptTableError
@@ -25,12 +26,15 @@ METADATA = "metadata/"
 SEGMENTS = "metadata/segments/"
 SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
-RESERVED = ("metadata/plans/", "metadata/claims/", "metadata/records/")
+RECORDS = "metadata/records/"
+RECORD = "record"  # the key of a summary's detail that names one
+RESERVED = ("metadata/plans/", "metadata/claims/")
 
 _TEMPORARY = ".tmp-"
 _ID = r"[0-9a-f]{32}"
 _BLOCK = re.compile(rf"data/{_ID}\.parquet")
 _SEGMENT = re.compile(rf"metadata/segments/{_ID}\.parquet")
+_RECORD = re.compile(rf"metadata/records/{_ID}\.json")
 _SNAPSHOT = re.compile(r"metadata/snapshots/([0-9]{20})\.json")
 
 
@@ -42,6 +46,11 @@ def block_path(block_id: str) -> str:
 def segment_path(segment_id: str) -> str:
     """Return the name of the segment `segment_id`."""
     return checked_segment_path(f"{SEGMENTS}{segment_id}.parquet")
+
+
+def record_path(record_id: str) -> str:
+    """Return the name of the record `record_id`."""
+    return checked_record_path(f"{RECORDS}{record_id}.json")
 
 
 def snapshot_path(sequence: int) -> str:
@@ -79,6 +88,16 @@ def are_block_paths(names: Any) -> Any:
 def checked_segment_path(name: object) -> str:
     """Return `name` if it is a segment's name; raise `CorruptTableError` otherwise."""
     return _checked(name, _SEGMENT, "a segment's name (metadata/segments/<id>.parquet)")
+
+
+def record_of(detail: Mapping[str, Any]) -> str | None:
+    """Return the record that a summary's detail names, None for none; raise `CorruptTableError` for another name."""
+    return None if RECORD not in detail else checked_record_path(detail[RECORD])
+
+
+def checked_record_path(name: object) -> str:
+    """Return `name` if it is a record's name; raise `CorruptTableError` otherwise."""
+    return _checked(name, _RECORD, "a record's name (metadata/records/<id>.json)")
 
 
 def _checked(name: object, form: re.Pattern[str], expected: str) -> str:

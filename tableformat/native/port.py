@@ -1,0 +1,241 @@
+"""`tblctl.tableformat.port` over tables of the native format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, InternalError, TblctlError
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
+from tblctl.tableformat.model.statistics import NONE
+from tblctl.tableformat.native.commit import Draft, Fate, Published, publish, reload_head
+from tblctl.tableformat.native.edit import Edit, EditApplier
+from tblctl.tableformat.native.encode import Layout
+from tblctl.tableformat.native.head import summaries_since
+from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
+from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
+from tblctl.tableformat.native.names import RECORD, record_path
+from tblctl.tableformat.native.scan import condition_columns
+from tblctl.tableformat.native.segment_file import segment_table
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.tableformat.native.block_io import NativeBlockIO
+
+LOG = logging.getLogger("tblctl")
+
+_PATIENCE = 8.0
+"""A recluster that lost the race for a snapshot waits so many times longer than a writer: it gives way."""
+
+_FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
+
+
+class NativeVersion:
+    """`tblctl.tableformat.port.Version` of a snapshot; metadata that was read once is kept."""
+
+    def __init__(self, storage: Storage, snapshot: Snapshot) -> None:
+        self._storage = storage
+        self.snapshot = snapshot
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
+        return self._storage.url
+
+    @property
+    def table_id(self) -> str:
+        """Tells tables apart that had the same location one after the other."""
+        return self.snapshot.table_id
+
+    @property
+    def sequence(self) -> int:
+        """The snapshot's number."""
+        return self.snapshot.sequence
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.snapshot.schema
+
+    @property
+    def sort(self) -> Sort | None:
+        """The cluster key; None without one."""
+        return self.snapshot.sort
+
+    @property
+    def options(self) -> TableOptions:
+        """How blocks are written."""
+        return self.snapshot.options
+
+    @cached_property
+    def _metadata(self) -> BlockMetadata:
+        return block_metadata(self._storage, self.snapshot)
+
+    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+        """Return the blocks with their bounds by `sort`. Reads each segment once."""
+        metadata = self._metadata
+        leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
+        others = ["path", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
+        metadata.fetch_statistics(leaves, others)
+        matched = None
+        if condition is not None:
+            from tblctl.tableformat.predicate.match import match  # needs PyIceberg: 0.3 s that others save
+
+            matched = np.asarray(match(condition, metadata, self.schema).outcome != NONE)
+        ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
+        figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
+        return Listing(
+            paths=metadata.values("path"),
+            low=ranges.low,
+            high=ranges.high,
+            own=ranges.own,
+            known=ranges.known,
+            exact=ranges.exact,
+            matched=matched,
+            **figures,
+        )
+
+    def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
+        """Return those of the blocks that are in this version, by path."""
+        return {block.path: block for block in self._metadata.blocks(self._rows_of(paths))}
+
+    def is_ordered(self, block: Block, sort: Sort) -> bool:
+        """Tell whether the block's rows are in the order of `sort`."""
+        return block.cluster is not None and block.cluster.cluster_key_id == sort.id
+
+    def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
+        """Return the segments that list those of the blocks that are in this version, by the blocks' paths."""
+        rows = self._rows_of(paths)
+        names = self._metadata.values("path").take(pa.array(rows)).to_pylist()
+        return {
+            name: self._metadata.segment_of(row).path for name, row in zip(names, rows.tolist(), strict=True)
+        }
+
+    def row_count(self, paths: Sequence[str]) -> int:
+        """Return how many rows those of the blocks have that are in this version."""
+        return int(self._metadata.row_count[self._rows_of(paths)].sum())
+
+    def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
+        wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))
+        return np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+
+
+class NativePort:
+    """`tblctl.tableformat.port.TablePort` of a native table."""
+
+    def __init__(self, table: NativeTable) -> None:
+        self._table = table
+        self.env: Environment = table.env
+
+    def newest(self) -> NativeVersion:
+        """Return the newest version."""
+        return NativeVersion(self._table.storage, self._table.head())
+
+    def block_io(self, version: NativeVersion) -> NativeBlockIO:
+        """Return what merge tasks for this version read and write with."""
+        from tblctl.tableformat.native.block_io import NativeBlockIO
+
+        return NativeBlockIO(storage=self._table.storage, env=self.env, layout=Layout.of(version.snapshot))
+
+    def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
+        """Commit on top of whatever the newest version is."""
+        storage = self._table.storage
+        record = None if replacement.record is None else record_path(self.env.new_id())
+        edit = _edit(base, replacement, record)
+        applier = EditApplier(storage, self.env, edit, base.snapshot)
+
+        def propose(head: Snapshot) -> Draft:
+            _check_schema(storage, base.snapshot, head)
+            draft = applier.propose(head)
+            return dataclasses.replace(draft, objects=[*draft.objects, *([record] if record else ())])
+
+        fate = Fate()
+        try:
+            if record is not None:
+                storage.write(record, json.dumps(replacement.record, separators=(",", ":")).encode())
+            head = reload_head(storage, base.snapshot)
+            published = publish(storage, self.env, propose, head, fate, patience=_PATIENCE)
+        except TblctlError as error:
+            if fate.maybe_published:
+                raise _in_doubt(storage, error) from error
+            applier.discard_all()
+            _discard(storage, record)
+            raise
+        applier.discard_unused()
+        return NativeVersion(storage, cast("Published", published).snapshot)  # a draft is always given
+
+
+def _edit(base: NativeVersion, replacement: Replacement, record: str | None) -> Edit:
+    """Return the change as one of the base's segments.
+
+    Raises:
+        BlocksReplacedError: the base has not got a block of it.
+        InternalError: it would change the rows.
+    """
+    concerned = [*replacement.removed, *replacement.relabelled]
+    segments = base.segments_of(concerned)
+    gone = sorted(set(concerned) - segments.keys())
+    if gone:
+        msg = f"{base.location}: {len(gone)} blocks are not in snapshot {base.sequence}, such as {gone[0]}"
+        raise BlocksReplacedError(msg, paths=tuple(gone))
+    rows = sum(item.row_count for item in replacement.added)
+    rows_before = base.row_count(list(replacement.removed))
+    if rows != rows_before:
+        msg = f"{base.location}: a recluster would put {rows} rows in the place of {rows_before}"
+        raise InternalError(msg)
+    removed: dict[str, set[str]] = {}
+    for path in replacement.removed:
+        removed.setdefault(segments[path], set()).add(path)
+    relabelled: dict[str, dict[str, Label]] = {}
+    for path, label in replacement.relabelled.items():
+        relabelled.setdefault(segments[path], {})[path] = label
+    return Edit(
+        operation=RECLUSTER,
+        removed={segment: frozenset(paths) for segment, paths in removed.items()},
+        added=segment_table(replacement.added, base.schema) if replacement.added else None,
+        copied_rows=rows,
+        relabelled=relabelled,
+        detail=replacement.detail if record is None else {**replacement.detail, RECORD: record},
+    )
+
+
+def _check_schema(storage: Storage, base: Snapshot, head: Snapshot) -> None:
+    """Refuse a head that cannot read blocks written for `base`: its schema may be any older one after a rollback."""
+    if head.schema_id == base.schema_id:
+        return
+    summaries = summaries_since(storage, base.sequence, head)
+    if any(summary.operation == ROLLBACK for summary in summaries):
+        msg = f"{storage.url} was rolled back to another schema meanwhile; nothing was committed: plan again"
+        raise ConflictError(msg)
+
+
+def _in_doubt(storage: Storage, error: TblctlError) -> TblctlError:
+    if isinstance(error, CommitOutcomeUnknownError):
+        return error
+    return CommitOutcomeUnknownError(
+        f"{storage.url}: the commit may have happened before this failed: {error}", **error.details
+    )
+
+
+def _discard(storage: Storage, record: str | None) -> None:
+    try:
+        storage.delete([] if record is None else [record])
+    except TblctlError as error:
+        LOG.warning("%s is not needed and could not be deleted, gc will: %s", record, error)
