@@ -6,6 +6,8 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tblctl
 from tblctl.errors import InvalidPredicateError, InvalidStatementError, TableNotFoundError
@@ -225,3 +227,34 @@ def test_a_statement_is_a_frozen_value() -> None:
         parts=("t",), is_location=False, if_exists=False, final=False, where=None, where_position=None
     )
     assert tblctl.execute is execute
+
+
+WORDS = "ALTER OPTIMIZE TABLE IF EXISTS a . 'b' \"c\" RECLUSTER FINAL WHERE = 1 ; /* -- ' \" ( SHOW"
+
+
+@settings(max_examples=500)
+@given(st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join))
+def test_any_text_is_a_statement_or_the_one_error_with_a_place(text: str) -> None:
+    position = 0
+    try:
+        assert all(parse_statement(text).parts)
+    except InvalidStatementError as error:
+        position = error.details["position"]
+    assert 0 <= position <= len(text)
+
+
+@settings(max_examples=300)
+@given(
+    parts=st.lists(st.text(min_size=1).filter(lambda part: "\0" not in part), min_size=1, max_size=3),
+    if_exists=st.booleans(),
+    final=st.booleans(),
+    optimize=st.booleans(),
+)
+def test_a_quoted_name_comes_back_as_it_is_and_its_text_stands_for_it_alone(
+    parts: list[str], if_exists: bool, final: bool, optimize: bool
+) -> None:
+    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    verb, exists, end = "OPTIMIZE" if optimize else "ALTER", "IF EXISTS " * if_exists, " FINAL" * final
+    found = parse_statement(f"{verb} TABLE {exists}{quoted} RECLUSTER{end}")
+    assert (found.parts, found.if_exists, found.final) == (tuple(parts), if_exists, final or optimize)
+    assert not any("." in part for part in parts) or found.name != ".".join(parts)
