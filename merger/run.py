@@ -1,19 +1,20 @@
 """The one task function, the same in every engine: rows of some blocks in, merged blocks out.
 
 First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
-in windows that fit the budget, gathered, verified and written. Of a budget of B bytes, a quarter is for keys and order
-(`split.py` cuts tasks so that they fit), a quarter for rows and pages read ahead, and half for windows: three times
-one that is read, joined and gathered, and 1.5 times each that is being written. Beyond B a task holds the files under
-way, one for each thread.
+in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first (`split.py`
+cuts tasks so that they do), and then only the order stays; a quarter is for rows and pages read ahead; and 0.6 B for
+windows: twice the one that is gathered, and 1.25 times each that is written (its rows, and its file).
 """
 
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -33,7 +34,7 @@ _READ_AHEAD_SHARE = 4
 
 
 def _window_bytes(memory_bytes: int, threads: int) -> int:
-    return max(1, int(memory_bytes / 2 / (3 + 1.5 * threads)))
+    return max(1, int(0.6 * memory_bytes / (2 + 1.25 * threads)))
 
 
 _T = TypeVar("_T")
@@ -143,16 +144,18 @@ class _Merge:
             for count in task.cuts:
                 builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
                 builders.append(builder)
-                line = self._workers.line()
+                line = _Line(self._workers)
                 for numbers, source in self._windows(start, start + count):
                     rows = self._gathered(numbers, source)
-                    line.submit(functools.partial(builder.add, rows))
+                    self._workers.write(line, functools.partial(builder.add, rows))
                     del rows
                 finished.append(line.submit(builder.finish))
                 start += count
             return tuple(record for future in finished for record in future.result())
         except BaseException:
             self._workers.settle()
+            for future in finished:
+                future.exception()
             for builder in builders:
                 builder.discard()
             raise
@@ -182,16 +185,30 @@ class _Merge:
             raise Cancelled
         counts = np.bincount(source, minlength=len(self._inputs))
         active = np.flatnonzero(counts).tolist()
-        pieces = self._workers.map(lambda number: self._inputs[number].take(int(counts[number])), active)
-        read = pa.concat_tables([table for tables in pieces for table in tables]).combine_chunks()
-        del pieces
+        found = self._workers.map(lambda number: self._inputs[number].take(int(counts[number])), active)
+        tables = [table for some in found for table in some]
+        del found
         # A row lies behind those of earlier inputs, at its place in its own input's stretch.
         shift = np.cumsum(counts) - counts - self._taken - self._starts[:-1]
         places = numbers + shift[source]
         self._taken += counts
         in_order = bool((places == np.arange(len(places))).all())
-        rows = read if in_order else read.take(pa.array(places))
-        require_equal(read, rows, f"group {self._task.group}, task {self._task.number}")
+        schema = tables[0].schema
+        chunks: list[list[pa.Array]] = [
+            [chunk for table in tables for chunk in table.column(place).chunks]
+            for place in range(len(schema))
+        ]
+        del tables
+        order = None if in_order else pa.array(places)
+
+        def gather(place: int) -> pa.Array | pa.ChunkedArray:
+            read = pa.chunked_array(chunks[place]).combine_chunks()
+            chunks[place] = []  # frees what no input holds any more
+            merged = read if order is None else read.take(order)
+            require_equal(read, merged, f"group {self._task.group}, column {schema.field(place).name!r}")
+            return merged
+
+        rows = pa.Table.from_arrays(self._workers.map(gather, range(len(schema))), schema=schema)
         self._hooks.advance(rows.num_rows)
         return rows
 
@@ -201,38 +218,30 @@ class _Workers:
 
     def __init__(self, threads: int, clock: _Clock) -> None:
         self.threads = threads
-        self._clock = clock
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
+        self.clock = clock
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
         self._writing: list[Future[Any]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
+        if self.pool:
+            self.pool.shutdown(cancel_futures=True)
 
     def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """Return `work` of every item."""
         waiting = list(items)
-        if self._pool is None or len(waiting) <= 1:
+        if self.pool is None or len(waiting) <= 1:
             return [work(item) for item in waiting]
-        return list(self._pool.map(lambda item: self._clock.counted(work, item), waiting))
+        return list(self.pool.map(lambda item: self.clock.counted(work, item), waiting))
 
-    def line(self) -> _Line:
-        """Return a line of jobs that run one after the other, beside the caller."""
-        return _Line(self)
-
-    def start(self, work: Callable[[], _R]) -> Future[_R]:
-        """Run `work`, once fewer than all threads are writing."""
-        if self._pool is None:
-            done: Future[_R] = Future()
-            done.set_result(work())
-            return done
+    def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
+        """Put work into a line, once fewer pieces of work than threads are waiting or being done."""
         self._writing = [future for future in self._writing if not future.done()]
         while len(self._writing) >= self.threads:
             self._writing.pop(0).result()
-        future = self._pool.submit(lambda: self._clock.counted(lambda _: work(), None))
+        future = line.submit(work)
         self._writing.append(future)
         return future
 
@@ -243,21 +252,46 @@ class _Workers:
 
 
 class _Line:
+    """Work that is done one after the other, beside the caller; after a failure all that follows fails the same."""
+
     def __init__(self, workers: _Workers) -> None:
         self._workers = workers
-        self._last: Future[Any] | None = None
+        self._lock = Lock()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._running = False
+        self._failed: BaseException | None = None
 
     def submit(self, work: Callable[[], _R]) -> Future[_R]:
-        before = self._last
-
-        def in_turn() -> _R:
-            if before:
-                before.result()
-            return work()
-
-        future = self._workers.start(in_turn)
-        self._last = future
+        """Queue some work."""
+        future: Future[_R] = Future()
+        with self._lock:
+            self._waiting.append((future, work))
+            start = not self._running
+            self._running = True
+        if start and self._workers.pool:
+            self._workers.pool.submit(self._workers.clock.counted, lambda _: self._run(), None)
+        elif start:
+            self._run()
         return future
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running = False
+                    return
+                future, work = self._waiting.popleft()
+            try:
+                result = work() if self._failed is None else None
+            except BaseException as error:  # noqa: BLE001 (raised again by whoever asks for the result)
+                self._failed = error
+                future.set_exception(error)
+            else:
+                if self._failed is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(self._failed)
+            del future, work
 
 
 class _Clock:

@@ -7,6 +7,7 @@ and lists). About 1 % of a merge; catches lost, doubled and altered values, not 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,7 @@ import pyarrow.types as pat
 
 from tblctl.tableformat.errors import InternalError
 
-Fingerprint = dict[str, tuple[int, int]]
-"""By column: nulls, and the sum modulo 2^64."""
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 _MODULUS = 1 << 64
 _WORDS = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
@@ -25,30 +25,25 @@ class VerificationError(InternalError):
     """What a merge wrote differs from what it read; nothing of it may be committed."""
 
 
-def fingerprint(table: pa.Table) -> Fingerprint:
-    """Return the fingerprint of some rows."""
-    found: Fingerprint = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        sums = sum(_sum(chunk) for chunk in column.chunks)
-        found[name] = column.null_count, sums % _MODULUS
-    return found
-
-
-def require_equal(read: pa.Table, merged: pa.Table, where: str) -> None:
-    """Compare rows as read with the same rows as merged.
+def require_equal(read: Column, merged: Column, where: str) -> None:
+    """Compare a column as read with the same column as merged.
 
     Raises:
-        VerificationError: they differ; names the columns.
+        VerificationError: they differ.
     """
-    before, after = fingerprint(read), fingerprint(merged)
-    if read.num_rows == merged.num_rows and before == after:
-        return
-    wrong = [name for name in before if before[name] != after.get(name)]
-    msg = (
-        f"{where}: {read.num_rows} rows were read and {merged.num_rows} merged, and the sums of {wrong} differ; "
-        "nothing of it is committed. This is a bug or a fault of the machine's memory: please report it"
-    )
-    raise VerificationError(msg, columns=wrong)
+    before, after = _fingerprint(read), _fingerprint(merged)
+    if before != after:
+        msg = (
+            f"{where}: read {len(read)} values with {before[1]} nulls, merged {len(merged)} with {after[1]}, or "
+            "their sums differ. Nothing of it is committed. A bug of tblctl or a fault of the memory: please report it"
+        )
+        raise VerificationError(msg)
+
+
+def _fingerprint(column: Column) -> tuple[int, int, int]:
+    """Return how many values there are, how many nulls, and their sum modulo 2^64."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return len(column), column.null_count, sum(_sum(chunk) for chunk in chunks) % _MODULUS
 
 
 def _sum(values: pa.Array) -> int:
