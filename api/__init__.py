@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors
+    from tblctl.merger.spark_session import open_session as spark_session
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.results import (
         BlockInfo,
         CheckReport,
         GcOutcome,
+        Outcome,
         ScanExplanation,
         SnapshotInfo,
         WriteOutcome,
@@ -35,14 +37,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_HOMES = {  # module, or module:name where it has another name there
     "errors": "tblctl.errors",
+    "spark_session": "tblctl.merger.spark_session:open_session",
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
     "DepthFigures": "tblctl.metrics.information",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
+    "Outcome": "tblctl.results",
     "ScanExplanation": "tblctl.results",
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
@@ -77,6 +81,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "execute",
     "parse_statement",
     "Statement",
+    "spark_session",
     "Table",
     "Scan",
     "WriteOutcome",
@@ -89,6 +94,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ClusteringFigures",
     "DepthFigures",
     "Plan",
+    "Outcome",
     "GcOutcome",
     "CheckReport",
     "TableOptions",
@@ -109,8 +115,9 @@ def __getattr__(name: str) -> Any:
     if home is None:
         msg = f"module 'tblctl' has no attribute {name!r}"
         raise AttributeError(msg)
-    module = importlib.import_module(home)
-    value = module if name == "errors" else getattr(module, name)
+    module_name, _, own_name = home.partition(":")
+    module = importlib.import_module(module_name)
+    value = module if name == "errors" else getattr(module, own_name or name)
     globals()[name] = value
     return value
 

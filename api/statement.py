@@ -17,7 +17,7 @@ from tblctl.tableformat.errors import InvalidPredicateError, InvalidStatementErr
 from tblctl.tableformat.predicate.sql_text import SqlText
 
 if TYPE_CHECKING:
-    from tblctl.recluster import Outcome
+    from tblctl.results import Outcome
 
     Resolve = Callable[[str], str | None]
 

@@ -74,13 +74,15 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         ]
         click.echo()
         render.print_table(("", "before", "after"), figures, right=(1, 2))
-    left = [group for group in outcome.to_dict()["groups"] if group["status"] != "committed"]
+    left = [group for group in outcome.groups if group["status"] != "committed"]
     if left:
         click.echo()
         rows = [
             (g["round"], g["number"], g["status"], f"{g['blocks']:,}", g["error"] or g["why"]) for g in left
         ]
         render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3))
+    if outcome.note:
+        click.echo(f"\n{render.printable(outcome.note)}")
 
 
 def recluster_line(outcome: tblctl.Outcome) -> str:
@@ -97,16 +99,23 @@ def recluster_line(outcome: tblctl.Outcome) -> str:
     groups = render.count(
         sum((outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)), "group"
     )
+    engine = f" on the {outcome.engine} engine" if outcome.engine else ""
     end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
     return (
         f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups} "
-        f"({', '.join(parts)}) on the {outcome.engine} engine: {end}, {render.duration(outcome.seconds)}"
+        f"({', '.join(parts)}){engine}: {end}, {render.duration(outcome.seconds)}"
     )
 
 
 def recluster_clause(detail: Mapping[str, Any]) -> str:
     """Return what the summary of a recluster's snapshot says, for a line of a table."""
+    run = detail["recluster"]
+    lost = "".join(
+        f", {run[name]:,} {word}"
+        for name, word in (("conflicted_groups", "conflicted"), ("failed_groups", "failed"))
+        if run[name]
+    )
     return (
-        f"{detail['policy']}: {render.count(len(detail['groups']), 'group')}, "
-        f"depth {detail['depth_before']:,.2f} to {detail['depth_after']:,.2f}"
+        f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
+        f"depth {run['depth_before']:,.2f} to {run['depth_after']:,.2f}"
     )

@@ -12,6 +12,7 @@ import click
 import tblctl
 from tblctl.cli import output, params, render
 from tblctl.cli.command import command
+from tblctl.cli.outcomes import recluster_clause
 from tblctl.cli.progress import progress
 
 
@@ -171,7 +172,18 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
     if as_json:
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return
-    names = ("snapshot", "time (UTC)", "operation", "added", "removed", "rows", "blocks", "size", "tags")
+    names = (
+        "snapshot",
+        "time (UTC)",
+        "operation",
+        "added",
+        "removed",
+        "rows",
+        "blocks",
+        "size",
+        "tags",
+        "note",
+    )
     rows = [
         (
             s.sequence,
@@ -183,9 +195,12 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
             f"{s.blocks:,}",
             render.size(s.bytes),
             ", ".join(s.tags) if s.readable else "(expired)",
+            recluster_clause(s.detail) if s.operation == "recluster" else "",
         )
         for s in snapshots
     ]
+    if not any(note for *_, note in rows):
+        names, rows = names[:-1], [row[:-1] for row in rows]
     render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7))
 
 

@@ -43,7 +43,7 @@ class Done:
     seconds: float = 1.25
     snapshot: int | None = 64
     policy: str = "levels"
-    engine: str = "local"
+    engine: str | None = "local"
     note: str = ""
     groups: tuple[dict[str, Any], ...] = ()
 
@@ -390,6 +390,15 @@ def test_conflicts_that_were_salvaged_are_told_and_are_no_failure(library: Libra
         "the",
         "table",
     ]
+
+
+def test_a_plan_whose_groups_are_all_gone_and_the_reason_why_final_stopped_are_told(library: Library) -> None:
+    library.outcome = replace(
+        SALVAGED, committed_groups=0, engine=None, snapshot=None, note="others were faster"
+    )
+    lines = done("recluster", "t", "--final").splitlines()
+    assert lines[0].endswith("1 group (1 conflicted): nothing was committed, 1.25 s")
+    assert lines[-1] == "others were faster"
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
