@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WriteOutcome,
     )
     from tblctl.scan import Scan
+    from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.statement import Statement, execute, parse_statement
     from tblctl.table import Table, create, drop, exists, open, read_schema
@@ -51,6 +52,7 @@ _HOMES = {  # module, or module:name where it has another name there
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
     "Scan": "tblctl.scan",
+    "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
@@ -94,6 +96,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ClusteringFigures",
     "DepthFigures",
     "Plan",
+    "SelectOptions",
     "Outcome",
     "GcOutcome",
     "CheckReport",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
-from tblctl.selector.blocks import Candidates
+from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.port import Version
-from tblctl.view import candidates
+from tblctl.view import View
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -32,30 +31,13 @@ def table_info(
     Raises:
         InvalidKeyError: no `columns`, and the table has no cluster key.
     """
-    sort = version.sort
     if columns is not None:
         sort = Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
-    elif sort is None:
+        return View.of(version, sort, condition, clustered=False).info()
+    if version.sort is None:
         msg = (
             f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or give it one: "
             "`tblctl alter LOC --cluster-by ...`"
         )
         raise InvalidKeyError(msg)
-    listing = version.listing(sort, condition, clustered=columns is None)
-    measured = block_arrays(candidates(listing, sort, clustered=columns is None))
-    terms = [term_to_text(term, version.schema) for term in sort.terms]
-    return clustering_info(terms, measured if listing.matched is None else measured.pick(listing.matched))
-
-
-def block_arrays(blocks: Candidates) -> BlockArrays:
-    """Return what figures are made of."""
-    return BlockArrays(
-        low=blocks.low,
-        high=blocks.high,
-        level=blocks.level,
-        row_count=blocks.row_count,
-        size_bytes=blocks.size_bytes,
-        constant=blocks.constant,
-        unclustered=blocks.unclustered,
-        unknown=blocks.unknown,
-    )
+    return View.of(version, version.sort, condition).info()

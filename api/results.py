@@ -24,6 +24,7 @@ class WriteOutcome:
         seconds: the whole call.
         attempts: how many times the snapshot was put forward until no other writer was faster.
         note: a sentence for people, or None.
+        recluster: what the round after it did, where one was asked for and did not fail.
     """
 
     operation: str
@@ -36,6 +37,53 @@ class WriteOutcome:
     seconds: float
     attempts: int
     note: str | None = None
+    recluster: Outcome | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return {**_plain(self), "recluster": self.recluster and self.recluster.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a recluster did.
+
+    Attributes:
+        rounds: plans that were carried out, each in one commit at most.
+        committed_groups: groups that were merged and committed.
+        conflicted_groups: those dropped because a block left the table, or the key was altered.
+        failed_groups: those that could not be merged; `groups` says why.
+        blocks_in, blocks_out, rows, bytes_read, bytes_written: of the committed groups.
+        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start.
+        depth_after, overlaps_after: those at the end; what others changed during the last round left out.
+        seconds: the whole call.
+        snapshot: the last sequence committed; None if nothing was.
+        policy: what chose the groups.
+        engine: what merged them: local or spark; None if there was nothing to merge.
+        note: why nothing was done, or why `final` stopped early; else empty.
+        groups: every group in order: round, number, status (committed, conflicted, failed), blocks, rows, why it was
+            chosen, error (None if committed).
+    """
+
+    rounds: int
+    committed_groups: int
+    conflicted_groups: int
+    failed_groups: int
+    blocks_in: int
+    blocks_out: int
+    rows: int
+    bytes_read: int
+    bytes_written: int
+    depth_before: float
+    depth_after: float
+    overlaps_before: float
+    overlaps_after: float
+    seconds: float
+    snapshot: int | None
+    policy: str
+    engine: str | None
+    note: str
+    groups: tuple[Mapping[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tblctl.results import BlockInfo, CheckReport, GcOutcome, SnapshotInfo, WriteOutcome
+from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TableNotFoundError
@@ -29,12 +31,16 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.selector.options import SelectOptions
+    from tblctl.selector.plan import Plan
     from tblctl.tableformat.model.scan_report import ScanReport
 
     Where = str | BooleanExpression | None
 
 Progress = Callable[[int, "int | None", str], None]
 AsOf = int | str | datetime.datetime | None
+
+LOG = logging.getLogger("tblctl")
 
 _SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -223,7 +229,12 @@ class Table:
     # -- changing rows ------------------------------------------------------------------------------------------
 
     def append(
-        self, data: Any, *, memory_bytes: int | None = None, progress: Progress | None = None
+        self,
+        data: Any,
+        *,
+        memory_bytes: int | None = None,
+        recluster: bool = False,
+        progress: Progress | None = None,
     ) -> WriteOutcome:
         """Add rows.
 
@@ -231,6 +242,8 @@ class Table:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
                 (Polars, pandas, DuckDB); a path of a Parquet or Arrow file, or several.
             memory_bytes: budget for rows held at a time; None for the table's option.
+            recluster: then carry out one round, as the table's option `recluster.auto` has it after every write. Its
+                failure is a warning in the log, and no error: the rows are in the table.
             progress: is called with (done, total or None, unit).
 
         Raises:
@@ -238,7 +251,12 @@ class Table:
             InvalidDataError: unreadable input, or a null where none may be.
         """
         return self._write(
-            "append", data=data, memory_bytes=memory_bytes, progress=progress, nothing="the input has no rows"
+            "append",
+            data=data,
+            memory_bytes=memory_bytes,
+            recluster=recluster,
+            progress=progress,
+            nothing="the input has no rows",
         )
 
     def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
@@ -291,6 +309,7 @@ class Table:
         where: Any = None,
         assign: Mapping[str, Any] | str | None = None,
         memory_bytes: int | None = None,
+        recluster: bool = False,
         progress: Progress | None = None,
     ) -> WriteOutcome:
         native = self._live()
@@ -314,7 +333,18 @@ class Table:
             detail={} if where is None else {"where": str(where)[:_SHOWN_WHERE]},
             progress=progress,
         )
-        return _outcome(operation, native.env, started, published, nothing)
+        outcome = _outcome(operation, native.env, started, published, nothing)
+        if published is None or not (recluster or published.snapshot.options.recluster_auto):
+            return outcome
+        return dataclasses.replace(outcome, recluster=self._recluster_quietly())
+
+    def _recluster_quietly(self) -> Outcome | None:
+        """Carry out one round after a write, which it must not make fail."""
+        try:
+            return self.recluster()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
+            LOG.warning("%s was written, but not reclustered: %s", self.location, error)
+            return None
 
     # -- changing what it is --------------------------------------------------------------------------------------
 
@@ -429,6 +459,80 @@ class Table:
         return [SnapshotInfo.of(version, head) for version, head in self._native.history(limit)]
 
     # -- keeping it in order ---------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        policy: str = "levels",
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+    ) -> Plan:
+        """Return what one round of `recluster` would do, and why. Nothing is written.
+
+        Args:
+            policy: levels, full, or one that a program added to `tblctl.selector.policies.POLICIES`.
+            where: only blocks that may hold rows satisfying the condition are merged.
+            options: what to select at most, and how far to go; see `tblctl.SelectOptions`. Sizes may be text.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key.
+            InvalidOptionError: lists every problem.
+        """
+        from tblctl.recluster import Request, make_plan
+        from tblctl.tableformat.native.port import NativeVersion
+
+        request = Request.of(
+            policy=policy, condition=lambda schema: _condition(where, schema), options=options
+        )
+        return make_plan(NativeVersion(self._native.storage, self._version()), request)
+
+    def recluster(
+        self,
+        plan: Plan | None = None,
+        *,
+        policy: str | None = None,
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+        final: bool = False,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
+
+        Args:
+            plan: what to merge, from `plan`; groups of it that others changed since are reported and left out.
+            policy: levels (for None) or full.
+            where: only blocks that may hold rows satisfying the condition are merged.
+            options: see `tblctl.SelectOptions`; sizes may be text.
+            final: round after round, until there is nothing to do; one round otherwise. Blocks that are not sorted by
+                the current key are merged too, unless the options say otherwise.
+            engine: local (this process), spark, or auto: Spark if a session is given.
+            spark: your SparkSession, classic or Connect; it is not stopped.
+            on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
+                commits nothing of the round.
+            progress: is called with (done, total, unit), the unit being rows or groups of the round.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key.
+            InvalidOptionError: arguments that contradict each other; a plan of another table.
+            ConflictError: with `on_conflict="fail"`; nothing of the round was committed.
+        """
+        from tblctl.recluster import Request, choose_engine, recluster
+        from tblctl.tableformat.native.port import NativePort
+
+        if plan is not None and (policy is not None or where is not None or options is not None or final):
+            msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"
+            raise InvalidOptionError(msg)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: _condition(where, schema),
+            options=options,
+            final=final,
+            on_conflict=on_conflict,
+            progress=progress,
+        )
+        return recluster(NativePort(self._live()), request, choose_engine(engine, spark), plan=plan)
 
     def rollback(self, to: AsOf) -> WriteOutcome:
         """Make the table again what it was: rows, schema, cluster key and options. Itself a new snapshot."""

@@ -2,34 +2,156 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
+from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean
 from tblctl.selector.blocks import Candidates
 from tblctl.tableformat.keys import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
-from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.port import Listing
+from tblctl.tableformat.model.cluster_key import Sort, term_to_text
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.port import Listing, Version
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
 
 
-def candidates(listing: Listing, sort: Sort, *, clustered: bool = True) -> Candidates:
-    """Return the blocks of `listing`, whose bounds are by `sort`.
+@dataclass(frozen=True, kw_only=True)
+class Averages:
+    """Average depth and overlaps of all blocks of a table, as `ClusteringInfo` has them."""
 
-    Blocks that are not in the order of `sort` are unclustered; if not `clustered`, none is: the order of rows does not
-    matter then.
+    depth: float
+    overlaps: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """Blocks with their bounds by `sort`.
+
+    Attributes:
+        schema: that `sort` is of.
+        sort: one of the table's, or made up.
+        listing: the blocks.
+        clustered: whether blocks that are not in the order of `sort` count as unclustered; otherwise none does.
     """
-    low, high = key_ranks(listing.low, listing.high, sort)
-    unclustered = ~listing.own if clustered else np.zeros(len(low), dtype=bool)
-    # Where bounds were shortened, the level of a constant block still tells.
-    constant = ((low == high) & listing.exact) | (clustered & (listing.level == CONSTANT_LEVEL))
-    return Candidates(
-        paths=listing.paths,
-        low=low,
-        high=high,
-        level=listing.level,
-        row_count=listing.row_count,
-        size_bytes=listing.size_bytes,
-        decoded_bytes=listing.decoded_bytes,
-        constant=constant & ~unclustered,
-        unclustered=unclustered,
-        unknown=~listing.known,
+
+    schema: Schema
+    sort: Sort
+    listing: Listing
+    clustered: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        version: Version,
+        sort: Sort,
+        condition: BooleanExpression | None = None,
+        *,
+        clustered: bool = True,
+    ) -> View:
+        """Return all blocks of a version; those that `condition` leaves are `listing.matched`."""
+        listing = version.listing(sort, condition, clustered=clustered)
+        return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
+
+    @cached_property
+    def blocks(self) -> Candidates:
+        """The blocks as policies see them."""
+        listing = self.listing
+        low, high = key_ranks(listing.low, listing.high, self.sort)
+        unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
+        # Where bounds were shortened, the level of a constant block still tells.
+        marked = (listing.level == CONSTANT_LEVEL) & self.clustered
+        return Candidates(
+            paths=listing.paths,
+            low=low,
+            high=high,
+            level=listing.level,
+            row_count=listing.row_count,
+            size_bytes=listing.size_bytes,
+            decoded_bytes=listing.decoded_bytes,
+            constant=(((low == high) & listing.exact) | marked) & ~unclustered,
+            unclustered=unclustered,
+            unknown=~listing.known,
+        )
+
+    def info(self) -> ClusteringInfo:
+        """Return the figures of the blocks that the condition leaves."""
+        blocks = self.blocks
+        arrays = BlockArrays(
+            low=blocks.low,
+            high=blocks.high,
+            level=blocks.level,
+            row_count=blocks.row_count,
+            size_bytes=blocks.size_bytes,
+            constant=blocks.constant,
+            unclustered=blocks.unclustered,
+            unknown=blocks.unknown,
+        )
+        terms = [term_to_text(term, self.schema) for term in self.sort.terms]
+        matched = self.listing.matched
+        return clustering_info(terms, arrays if matched is None else arrays.pick(matched))
+
+    def averages(self) -> Averages:
+        """Return the average figures of all blocks, whatever the condition leaves."""
+        blocks = self.blocks
+        measured = ~(blocks.unclustered | blocks.unknown)
+        overlap, depth = overlaps_and_depths(blocks.low[measured], blocks.high[measured])
+        return Averages(
+            depth=rounded_mean(int(depth.sum()), depth.size),
+            overlaps=rounded_mean(int(overlap.sum()), overlap.size),
+        )
+
+    def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> View:
+        """Return all blocks as they are once `added`, which are in the order of `sort`, take the place of `removed`."""
+        listing = self.listing
+        leaves = pc.is_in(listing.paths, pa.array(list(removed), listing.paths.type))
+        kept = np.flatnonzero(~leaves.to_numpy(zero_copy_only=False))
+        fresh = _listed(added, listing)
+        columns = {
+            name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
+            for name in ("own", "known", "exact", "level", "row_count", "size_bytes", "decoded_bytes")
+        }
+        tables = {
+            name: pa.concat_tables([getattr(listing, name).take(kept), getattr(fresh, name)])
+            for name in ("low", "high")
+        }
+        paths = pa.concat_arrays([listing.paths.take(kept), fresh.paths])
+        return replace(self, listing=Listing(paths=paths, matched=None, **columns, **tables))
+
+
+def _listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
+    """Return blocks that were just written, in the types of `like`."""
+    every = np.ones(len(records), dtype=bool)
+
+    def figures(name: str) -> np.ndarray:
+        return np.array([getattr(record, name) for record in records], dtype=np.int64)
+
+    def bounds(name: str, table: pa.Table) -> pa.Table:
+        columns = [
+            pa.array([getattr(record, name)[place].cast(item.type) for record in records], item.type)
+            for place, item in enumerate(table.schema)
+        ]
+        return pa.table(columns, schema=table.schema)
+
+    return Listing(
+        paths=pa.array([record.path for record in records], like.paths.type),
+        low=bounds("key_min", like.low),
+        high=bounds("key_max", like.high),
+        own=every,
+        known=every,
+        exact=np.array([record.key_exact for record in records], dtype=bool),
+        level=figures("level"),
+        row_count=figures("row_count"),
+        size_bytes=figures("size_bytes"),
+        decoded_bytes=figures("decoded_bytes"),
+        matched=None,
     )

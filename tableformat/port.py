@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -195,18 +195,21 @@ class Replacement:
     record: Mapping[str, Any] | None = None
 
 
-class TablePort(Protocol):
-    """A table."""
+VersionT = TypeVar("VersionT", bound=Version)
+
+
+class TablePort(Protocol[VersionT]):
+    """A table, whose versions are of one type."""
 
     env: Environment
 
-    def newest(self) -> Version:
+    def newest(self) -> VersionT:
         """Return the newest version."""
 
-    def block_io(self, version: Version) -> BlockIO:
+    def block_io(self, version: VersionT) -> BlockIO:
         """Return what merge tasks for this version read and write with."""
 
-    def replace(self, base: Version, replacement: Replacement) -> Version:
+    def replace(self, base: VersionT, replacement: Replacement) -> VersionT:
         """Commit on top of whatever the newest version is; rows that others added since `base` stay.
 
         Raises:

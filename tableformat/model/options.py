@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -50,9 +50,10 @@ class TableOptions:
     compression_level: int | None = 1
     sort_scope: str = "append"
     memory_bytes: int = _GIB
+    recluster_auto: bool = field(default=False, metadata={"name": "recluster.auto"})
 
     def __post_init__(self) -> None:
-        problems = _problems(asdict(self))
+        problems = _problems(self.to_json())
         if problems:
             raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
 
@@ -84,14 +85,17 @@ class TableOptions:
         if codec != self.compression and "compression_level" not in parsed:
             parsed["compression_level"] = _default_level(codec)
         if problems:
-            problems += _problems({**asdict(self), **parsed})
+            problems += _problems({**self.to_json(), **parsed})
             raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
-        return replace(self, **parsed)
+        return replace(self, **{_FIELDS[name]: value for name, value in parsed.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return every option by name, as snapshots store them."""
-        return asdict(self)
+        return {name: getattr(self, place) for name, place in _FIELDS.items()}
 
+
+_FIELDS = {item.metadata.get("name", item.name): item.name for item in fields(TableOptions)}
+"""The attributes of `TableOptions` by the options' names."""
 
 OPTION_DOCS: dict[str, str] = {
     "block_rows": "most rows of a block (1,000,000)",
@@ -104,6 +108,7 @@ OPTION_DOCS: dict[str, str] = {
         "block: each block is sorted alone, faster to write and more to merge later (append)"
     ),
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
+    "recluster.auto": "true: a round of recluster follows every append, delete, update and overwrite (false)",
 }
 """Meaning, unit and (default) of each option, for help texts."""
 
@@ -152,6 +157,8 @@ def _parse(name: str, value: Any) -> Any:
         return text.lower()
     if name == "compression_level" and text.lower() in ("none", "default"):
         return None
+    if name == "recluster.auto":
+        return {"true": True, "false": False}.get(text.lower(), value)
     if name in ("block_bytes", "memory_bytes"):
         try:
             return parse_size(text)
@@ -215,6 +222,10 @@ def _one_of(*allowed: str) -> _Check:
     return check
 
 
+def _flag(value: Any, name: str) -> str | None:
+    return None if isinstance(value, bool) else f"{name}: expected true or false, got {value!r}"
+
+
 def _level(value: Any, name: str) -> str | None:
     if value is not None and type(value) is not int:
         return f"{name}: expected a whole number or none, got {value!r}"
@@ -229,5 +240,6 @@ _CHECKS: dict[str, _Check] = {
     "compression_level": _level,
     "sort_scope": _one_of("append", "block"),
     "memory_bytes": _whole(_MIB, _MAX_BYTES),
+    "recluster.auto": _flag,
 }
-assert set(_CHECKS) == set(OPTION_DOCS) == {field.name for field in fields(TableOptions)}
+assert set(_CHECKS) == set(OPTION_DOCS) == set(_FIELDS)
