@@ -78,10 +78,9 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """Rows of one block that are in key order, or become so within each row group: the key of each, and where it is.
+    """Rows of one block that are in key order, or become so within one row group.
 
     Attributes:
-        keys: of the rows, in order.
         pieces: the rows.
         row_bytes: about what one takes in memory.
         group_bytes, stored_bytes: of the largest row group concerned, see `BlockReader`.
@@ -89,7 +88,6 @@ class Part:
     """
 
     slice: Slice
-    keys: pa.Table
     pieces: tuple[Piece, ...]
     row_bytes: float
     group_bytes: int
@@ -119,13 +117,13 @@ def slice_keys(io: BlockIO, part: Slice, sort: Sort) -> pa.Table:
     """
     with io.open(part.block) as reader:
         if part.is_ordered:
-            return _ordered_part(io, reader, part, sort).keys
+            return _ordered_part(io, reader, part, sort)[0]
         keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
         return keys.take(sort_indices(keys, sort).slice(part.start, part.stop - part.start))
 
 
-def look_at(io: BlockIO, part: Slice, sort: Sort) -> list[Part]:
-    """Return the keys of a slice, and where its rows are: one part if they are in order, else one for each row group.
+def look_at(io: BlockIO, part: Slice, sort: Sort) -> list[tuple[pa.Table, Part]]:
+    """Return the rows of a slice with their keys, in order: one part if its block is, else one for each row group.
 
     Raises:
         CorruptTableError: the block is damaged, or not in the order that its metadata promises.
@@ -136,7 +134,7 @@ def look_at(io: BlockIO, part: Slice, sort: Sort) -> list[Part]:
         return list(_unordered_parts(io, reader, part, sort))
 
 
-def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> Part:
+def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
     pieces = tuple(_overlapping(reader, part.start, part.stop))
     groups = [piece.group for piece in pieces]
     keys = reader.keys(groups, sort).slice(pieces[0].start, part.stop - part.start)
@@ -146,7 +144,7 @@ def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> 
             "`tblctl check --deep` tells what else is wrong"
         )
         raise CorruptTableError(msg, name=part.block.path)
-    return _part(io, reader, part, keys, pieces)
+    return keys, _part(io, reader, part, pieces)
 
 
 def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece, None, None]:
@@ -162,7 +160,7 @@ def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece,
 
 def _unordered_parts(
     io: BlockIO, reader: BlockReader, part: Slice, sort: Sort
-) -> Generator[Part, None, None]:
+) -> Generator[tuple[pa.Table, Part], None, None]:
     keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
     chosen = sort_indices(keys, sort).to_numpy()[part.start : part.stop]
     first = 0
@@ -177,16 +175,15 @@ def _unordered_parts(
                 stop=rows,
                 picked=mine - first,
             )
-            yield _part(io, reader, part, keys.take(pa.array(mine)), (piece,))
+            yield keys.take(pa.array(mine)), _part(io, reader, part, (piece,))
         first += rows
 
 
-def _part(io: BlockIO, reader: BlockReader, part: Slice, keys: pa.Table, pieces: tuple[Piece, ...]) -> Part:
+def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ...]) -> Part:
     groups = [piece.group for piece in pieces]
     decoded = [reader.group_bytes[group] for group in groups]
     return Part(
         slice=part,
-        keys=keys,
         pieces=pieces,
         row_bytes=max(1.0, sum(decoded) / sum(reader.group_rows[group] for group in groups)),
         group_bytes=max(decoded),

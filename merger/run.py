@@ -26,7 +26,6 @@ from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.merger.verify import require_equal
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import sort_indices
-from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
@@ -77,21 +76,11 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
         Cancelled: as asked.
     """
     clock = _Clock(io)
-    with ExitStack() as stack:
-        scratch = stack.enter_context(Scratch())
-        workers = stack.enter_context(_Workers(threads, clock))
-        parts = [
-            part
-            for found in workers.map(lambda item: look_at(io, item, task.sort), task.slices)
-            for part in found
-        ]
-        order = _order(parts, task.sort)
-        if len(order) != task.rows:
-            msg = f"task {task.group}.{task.number} has slices of {len(order)} rows for cuts of {task.rows}"
-            raise InternalError(msg)
+    with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock) as workers:
+        order, parts = _ordered(io, task, workers)
         inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
-            stack.callback(one.close)
+            opened.callback(one.close)
         records = _Merge(_Job(io, task, hooks), inputs, order, workers).run()
     return TaskResult(
         group=task.group,
@@ -105,14 +94,20 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
     )
 
 
-def _order(parts: Sequence[Part], sort: Sort) -> np.ndarray:
-    """Return the places of all rows, counted through the parts one after the other, in key order.
+def _ordered(io: BlockIO, task: MergeTask, workers: _Workers) -> tuple[np.ndarray, list[Part]]:
+    """Return the parts to merge, and the places of their rows, counted through them one after the other, in key order.
 
-    Equal keys keep their order. Takes 4 bytes a row, and 8 more while it sorts.
+    Equal keys keep their order. The places take 4 bytes a row, and 8 more while keys are sorted.
     """
-    keys = pa.concat_tables([part.keys for part in parts]).combine_chunks()
-    places = sort_indices(keys, sort).to_numpy()
-    return np.asarray(places.astype(np.uint32) if len(places) < 1 << 32 else places)
+    looked = workers.map(lambda item: look_at(io, item, task.sort), task.slices)
+    found = [pair for some in looked for pair in some]
+    keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
+    places = sort_indices(keys, task.sort).to_numpy()
+    if len(places) != task.rows:
+        msg = f"task {task.group}.{task.number} has slices of {len(places)} rows for cuts of {task.rows}"
+        raise InternalError(msg)
+    order = places.astype(np.uint32) if len(places) < 1 << 32 else places
+    return order, [part for _, part in found]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ exactly, from the keys alone: a sample of them gives a bracket for every cut, an
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.port import BlockIO
 
-KEY_SHARE = 4
+_KEY_SHARE = 4
 """A task's keys and order take at most this part of its memory."""
 
 _ORDER_BYTES = 24
@@ -58,8 +59,7 @@ def split_group(
     rows = sum(item.stop - item.start for item in slices)
     decoded = sum(item.block.decoded_bytes for item in slices)
     sizes = cut_rows(rows, most_rows(io.options, decoded / rows))
-    most = output.memory_bytes // KEY_SHARE // (_ORDER_BYTES + _key_bytes(io, slices, output.sort))
-    cuts = _shared_out(sizes, max(tasks, -(-rows // max(most, 1))))
+    cuts = _shared_out(sizes, max(tasks, _tasks_for_memory(io, slices, output)))
     ranks = list(itertools.accumulate(sum(part) for part in cuts[:-1]))
     ends = _Cutter(io, slices, output.sort).positions(ranks) if ranks else []
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
@@ -92,12 +92,16 @@ def _shared_out(sizes: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
     return [tuple(sizes[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
-def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> int:
-    """Return about how many bytes one key takes, as the first row group of the largest block has them."""
+def _tasks_for_memory(io: BlockIO, slices: Sequence[Slice], output: Output) -> int:
+    """Return of how many tasks the keys and order fit, going by the first row group of the largest block."""
+    share = max(1, output.memory_bytes // _KEY_SHARE)
+    rows = sum(item.stop for item in slices)
+    if sum(item.block.decoded_bytes for item in slices) + _ORDER_BYTES * rows <= share:
+        return 1
     largest = max((item.block for item in slices), key=lambda block: block.row_count)
     with io.open(largest) as reader:
-        keys = reader.keys([0], sort)
-    return int(-(-keys.nbytes // keys.num_rows))
+        keys = reader.keys([0], output.sort)
+    return math.ceil(rows * (keys.nbytes / keys.num_rows + _ORDER_BYTES) / share)
 
 
 @dataclass(frozen=True)
