@@ -101,7 +101,8 @@ def _tasks_for_memory(io: BlockIO, slices: Sequence[Slice], output: Output) -> i
     largest = max((item.block for item in slices), key=lambda block: block.row_count)
     with io.open(largest) as reader:
         keys = reader.keys([0], output.sort)
-    return math.ceil(rows * (keys.nbytes / keys.num_rows + _ORDER_BYTES) / share)
+    key_bytes: float = keys.nbytes / keys.num_rows
+    return math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)
 
 
 @dataclass(frozen=True)
