@@ -13,7 +13,7 @@ from tblctl.cli.command import FAILED
 
 OUTCOME_JSON = """
 object: operation, snapshot (null when nothing was committed), rows_added, rows_removed, blocks_added,
-blocks_removed, bytes_added, seconds, attempts, note
+blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl recluster` if a round followed)
 """
 RECLUSTER_JSON = """
 object: rounds, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
@@ -26,8 +26,10 @@ def print_outcome(outcome: tblctl.WriteOutcome, *, done: str, as_json: bool) -> 
     """Print what `outcome` says; `done` is the clause for a commit that happened, such as `appended 5 rows`."""
     if as_json:
         render.print_json(outcome.to_dict())
-    else:
-        print(outcome_line(outcome, done=done))
+        return
+    click.echo(outcome_line(outcome, done=done))
+    if outcome.recluster is not None:
+        print_recluster_lines(outcome.recluster)
 
 
 def outcome_line(outcome: tblctl.WriteOutcome, *, done: str) -> str:
@@ -70,7 +72,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("depth", f"{outcome.depth_before:,.4f}", f"{outcome.depth_after:,.4f}"),
             ("overlaps", f"{outcome.overlaps_before:,.4f}", f"{outcome.overlaps_after:,.4f}"),
             ("blocks merged", f"{outcome.blocks_in:,}", f"{outcome.blocks_out:,}"),
-            ("bytes", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
+            ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
         click.echo()
         render.print_table(("", "before", "after"), figures, right=(1, 2))
@@ -87,23 +89,17 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
 
 def recluster_line(outcome: tblctl.Outcome) -> str:
     """Return the one line that tells how far a recluster came."""
-    parts = [
-        f"{number:,} {word}"
-        for number, word in (
-            (outcome.committed_groups, "committed"),
-            (outcome.conflicted_groups, "conflicted"),
-            (outcome.failed_groups, "failed"),
-        )
-        if number
-    ]
-    groups = render.count(
-        sum((outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)), "group"
+    fates = (outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)
+    words = ("committed", "conflicted", "failed")
+    told = ", ".join(f"{number:,} {word}" for number, word in zip(fates, words, strict=True) if number)
+    groups = render.count(sum(fates), "group") + (
+        "" if sum(fates) == outcome.committed_groups else f" ({told})"
     )
     engine = f" on the {outcome.engine} engine" if outcome.engine else ""
     end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
     return (
-        f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups} "
-        f"({', '.join(parts)}){engine}: {end}, {render.duration(outcome.seconds)}"
+        f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups}{engine}: "
+        f"{end}, {render.duration(outcome.seconds)}"
     )
 
 

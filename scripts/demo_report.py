@@ -34,7 +34,7 @@ def main(folder: Path, column: str, low: str, high: str) -> None:
         print(f"{name:<18}{figure(before):>12}{figure(after):>12}")
     path = folder / "blocks.svg"
     path.write_text(picture(before, after, column=column, asked=(low, high)), encoding="utf-8")
-    print(f"\nThe blocks as a picture: {path}")
+    print(f"\nThe blocks as a picture: {path.resolve()}")
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl import errors
 from tblctl.cli import params, render
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, print_recluster_lines, rewrite_clause
+from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
 from tblctl.cli.progress import progress
 
 FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
@@ -46,14 +45,16 @@ def read_files(files: tuple[str, ...]) -> Any:
     example="""
     tblctl append /data/lineitem part-*.parquet
     tblctl scan /data/old --output - | tblctl append /data/new -""",
-    json_shape=f"""
-    {OUTCOME_JSON.strip()};
-    with --recluster also recluster: the object of `tblctl recluster`, or {{error}}""",
+    json_shape=OUTCOME_JSON,
 )
 @params.LOCATION
 @FILES
 @MEMORY
-@click.option("--recluster", is_flag=True, help="Then one round of `tblctl recluster`.")
+@click.option(
+    "--recluster",
+    is_flag=True,
+    help="Then do one round of `tblctl recluster`; the rows are in even if it fails, which exits with 1.",
+)
 def append(
     *,
     location: str,
@@ -71,34 +72,15 @@ def append(
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("appending") as report:
-        outcome = table.append(data, memory_bytes=memory_bytes, progress=report)
+        outcome = table.append(data, memory_bytes=memory_bytes, recluster=recluster, progress=report)
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
-    if recluster:
-        recluster_after(table, outcome, done=done, as_json=as_json)
-    else:
-        print_outcome(outcome, done=done, as_json=as_json)
-
-
-def recluster_after(table: tblctl.Table, outcome: tblctl.WriteOutcome, *, done: str, as_json: bool) -> None:
-    """Run one round, and print both outcomes.
-
-    The rows are in the table whatever becomes of the round: that is told first, lest they are appended again.
-    """
-    if not as_json:
-        print_outcome(outcome, done=done, as_json=False)
-    try:
-        with progress("reclustering") as report:
-            round_done = table.recluster(progress=report)
-    except errors.TblctlError as error:
-        if as_json:
-            render.print_json({**outcome.to_dict(), "recluster": {"error": str(error)}})
-        raise
-    if as_json:
-        render.print_json({**outcome.to_dict(), "recluster": round_done.to_dict()})
-    else:
-        print_recluster_lines(round_done)
-    if round_done.failed_groups:
+    print_outcome(outcome, done=done, as_json=as_json)
+    if (
+        recluster
+        and outcome.snapshot is not None
+        and (outcome.recluster is None or outcome.recluster.failed_groups)
+    ):
         click.get_current_context().exit(FAILED)
 
 

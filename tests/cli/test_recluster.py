@@ -108,6 +108,7 @@ class Library:
     """Stands for the tables of the library, and for Spark sessions."""
 
     outcome: Done = field(default_factory=Done)
+    outcome_of_round: Any = None
     plan_made: Plan = PLAN
     error: Exception | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -123,11 +124,11 @@ class Library:
         self.calls.append(("plan", arguments))
         return self.plan_made
 
-    def append(self, files: list[str], **_: Any) -> tblctl.WriteOutcome:
-        self.calls.append(("append", {"files": files}))
+    def append(self, files: list[str], **arguments: Any) -> tblctl.WriteOutcome:
+        self.calls.append(("append", {"files": files, **arguments}))
         return tblctl.WriteOutcome(
             operation="append", snapshot=3, rows_added=5, rows_removed=0, blocks_added=1, blocks_removed=0,
-            bytes_added=100, seconds=0.5, attempts=1,
+            bytes_added=100, seconds=0.5, attempts=1, recluster=self.outcome_of_round,
         )  # fmt: skip
 
     def recluster(self, plan: Plan | None = None, **arguments: Any) -> Done:
@@ -361,13 +362,13 @@ def test_a_run_tells_before_and_after(library: Library) -> None:
     text = done("recluster", "t")
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == (
-        "reclustered 600,572 rows in 2 rounds, 3 groups (3 committed) on the local engine: snapshot 64, 1.25 s"
+        "reclustered 600,572 rows in 2 rounds, 3 groups on the local engine: snapshot 64, 1.25 s"
     )
     assert lines[4:] == [
         "depth 60.5000 1.0000",
         "overlaps 59.5000 0.0000",
         "blocks merged 61 31",
-        "bytes 16.0 MiB 8.0 MiB",
+        "bytes merged 16.0 MiB 8.0 MiB",
     ]
 
 
@@ -477,26 +478,30 @@ def test_sql_that_is_not_understood_is_wrong_usage_with_a_caret(library: Library
 APPENDED = "appended 5 rows in 1 block (100 B): snapshot 3, 0.50 s"
 
 
-def test_append_recluster_does_a_round_afterwards_and_tells_both(library: Library) -> None:
+def test_append_recluster_tells_the_round_that_followed(library: Library) -> None:
+    library.outcome_of_round = Done()
     lines = done("append", "t", "x.parquet", "--recluster").splitlines()
-    assert [name for name, _ in library.calls] == ["append", "recluster"]
-    assert library.calls[1][1] == {"plan": None, "progress": None}
+    assert library.calls == [
+        ("append", {"files": ["x.parquet"], "memory_bytes": None, "recluster": True, "progress": None})
+    ]
     assert lines[0] == APPENDED
     assert lines[1].startswith("reclustered 600,572 rows")
-    found = json.loads(done("append", "t", "x.parquet", "--recluster", "--json"))
-    assert (found["operation"], found["rows_added"]) == ("append", 5)
-    assert found["recluster"] == library.outcome.to_dict()
-    assert done("append", "t", "x.parquet").splitlines() == [APPENDED]
 
 
-def test_append_recluster_tells_that_the_rows_are_in_even_if_the_round_fails(library: Library) -> None:
-    library.error = errors.StorageError("the disk is full")
-    result = run("append", "t", "x.parquet", "--recluster")
-    assert (result.exit_code, result.stdout) == (1, APPENDED + "\n")
-    assert result.stderr == "tblctl: error: the disk is full\n"
-    result = run("append", "t", "x.parquet", "--recluster", "--json")
+@pytest.mark.parametrize("words", [[], ["--json"]])
+@pytest.mark.parametrize("of_round", [None, FAILED], ids=["failed whole", "a group failed"])
+def test_append_recluster_exits_with_1_if_the_round_failed_and_tells_that_the_rows_are_in(
+    library: Library, of_round: Any, words: list[str]
+) -> None:
+    library.outcome_of_round = of_round
+    result = run("append", "t", "x.parquet", "--recluster", *words)
     assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert (found["snapshot"], found["recluster"]) == (3, {"error": "the disk is full"})
-    library.error, library.outcome = None, FAILED
-    assert run("append", "t", "x.parquet", "--recluster").exit_code == 1
+    assert APPENDED in result.stdout or json.loads(result.stdout)["rows_added"] == 5
+
+
+def test_a_round_that_an_option_of_the_table_asked_for_is_told_and_its_failure_is_none_of_the_append(
+    library: Library,
+) -> None:
+    assert done("append", "t", "x.parquet").splitlines() == [APPENDED]
+    library.outcome_of_round = FAILED
+    assert "data/b.parquet is missing" in done("append", "t", "x.parquet")
