@@ -8,7 +8,8 @@ those that conflict are bounded here, and one that fails ends the loop.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
 from tblctl.selector.policies import DEFAULT_POLICY, policy_named
-from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
+from tblctl.tableformat.errors import EngineError, InvalidKeyError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import TablePort, Version
@@ -46,6 +47,10 @@ _MOST_CONFLICTS = 10
 
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 10.0
+
+LOCAL_BYTES = 64 * 2**30
+"""`auto` merges up to so many decoded bytes in this process (about six minutes on two processors), above it with Spark
+where that can be started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,11 +280,13 @@ def _group(number: int, group: GroupOutcome) -> dict[str, Any]:
     }
 
 
-def choose_engine(name: str, session: Any) -> Callable[[Plan], Engine]:
-    """Return what names the engine for a plan.
+@contextmanager
+def engines(name: str, session: Any) -> Iterator[Callable[[Plan], Engine]]:
+    """Give what names the engine for a plan; a session that is opened for it is stopped at the end.
 
     Raises:
         InvalidOptionError: an unknown name, or a session for the engine that needs none.
+        EngineError: Spark was asked for, and cannot be started here.
     """
     if name not in ("auto", "local", "spark"):
         msg = f"engine is {name!r}, expected 'auto', 'local' or 'spark'"
@@ -287,12 +294,27 @@ def choose_engine(name: str, session: Any) -> Callable[[Plan], Engine]:
     if name == "local" and session is not None:
         msg = "engine='local' runs without Spark, yet a session was given; leave one of them out"
         raise InvalidOptionError(msg)
-    if name == "spark" and session is None:
-        msg = "engine='spark' needs a session: pass spark=..., such as one of `with tblctl.spark_session() as spark`"
-        raise InvalidOptionError(msg)
-    if session is None:
-        return lambda _plan: LocalEngine()
-    from tblctl.merger.spark import SparkEngine
+    with ExitStack() as opened:
+        found: list[Engine] = []
 
-    spark = SparkEngine(session)
-    return lambda _plan: spark
+        def engine(plan: Plan) -> Engine:
+            if not found:
+                found.append(_engine(name, session, plan, opened))
+            return found[0]
+
+        yield engine
+
+
+def _engine(name: str, session: Any, plan: Plan, opened: ExitStack) -> Engine:
+    large = sum(group.decoded_bytes for group in plan.groups) > LOCAL_BYTES
+    if name == "local" or (name == "auto" and session is None and not large):
+        return LocalEngine()
+    from tblctl.merger.spark import SparkEngine
+    from tblctl.merger.spark_session import open_session
+
+    try:
+        return SparkEngine(session if session is not None else opened.enter_context(open_session()))
+    except EngineError:
+        if name == "spark" or session is not None:
+            raise
+        return LocalEngine()

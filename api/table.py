@@ -6,23 +6,23 @@ import dataclasses
 import datetime
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tblctl.as_of import AsOf, sequence_of
 from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TableNotFoundError
+from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.model.schema import Schema, parse_schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.model.types import type_from_text
 from tblctl.tableformat.native import alter
 from tblctl.tableformat.native.commit import Published
-from tblctl.tableformat.native.head import load_readable, sequence_at
+from tblctl.tableformat.native.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -38,12 +38,10 @@ if TYPE_CHECKING:
     Where = str | BooleanExpression | None
 
 Progress = Callable[[int, "int | None", str], None]
-AsOf = int | str | datetime.datetime | None
 
 LOG = logging.getLogger("tblctl")
 
 _SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def create(
@@ -95,7 +93,7 @@ def open(
     """
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     head = native.head()
-    pinned = None if as_of is None else load_readable(native.storage, head, _sequence(native, head, as_of))
+    pinned = None if as_of is None else load_readable(native.storage, head, sequence_of(native, head, as_of))
     return Table(native, pinned=pinned, on_scan=on_scan)
 
 
@@ -133,35 +131,6 @@ def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any]
     from tblctl.tableformat.native.source import open_source
 
     return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema
-
-
-def _sequence(native: NativeTable, head: Snapshot, as_of: AsOf) -> int:
-    """Return the sequence that `as_of` means."""
-    if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime.datetime):
-        msg = f"as_of is {as_of!r}, expected a sequence, a tag, a datetime or an ISO timestamp"
-        raise InvalidOptionError(msg)
-    if isinstance(as_of, int):
-        return as_of
-    if isinstance(as_of, str):
-        if as_of in head.tags:
-            return head.tags[as_of]
-        if as_of.isdecimal():
-            return int(as_of)
-        as_of = _timestamp(as_of, head)
-    moment = as_of if as_of.tzinfo else as_of.replace(tzinfo=datetime.UTC)
-    return sequence_at(native.storage, head, int(moment.timestamp() * 1000))
-
-
-def _timestamp(text: str, head: Snapshot) -> datetime.datetime:
-    if _ISO_DATE.match(text):
-        try:
-            return datetime.datetime.fromisoformat(text)
-        except ValueError as error:
-            msg = f"as_of {text!r} is no ISO timestamp ({error}); write 2026-01-31 or 2026-01-31T12:00:00Z"
-            raise InvalidOptionError(msg) from error
-    known = ", ".join(sorted(head.tags)) or "none"
-    msg = f"there is no tag {text!r:.140} (tags: {known}), and it is neither a sequence nor an ISO timestamp"
-    raise SnapshotNotFoundError(msg)
 
 
 class Table:
@@ -507,8 +476,8 @@ class Table:
             options: see `tblctl.SelectOptions`; sizes may be text.
             final: round after round, until there is nothing to do; one round otherwise. Blocks that are not sorted by
                 the current key are merged too, unless the options say otherwise.
-            engine: local (this process), spark, or auto: Spark if a session is given.
-            spark: your SparkSession, classic or Connect; it is not stopped.
+            engine: local (this process), spark, or auto: Spark if a session is given, or for more than 64 GiB.
+            spark: your SparkSession, classic or Connect; it is not stopped. None: one on this machine if needed.
             on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
                 commits nothing of the round.
             progress: is called with (done, total, unit), the unit being rows or groups of the round.
@@ -518,7 +487,7 @@ class Table:
             InvalidOptionError: arguments that contradict each other; a plan of another table.
             ConflictError: with `on_conflict="fail"`; nothing of the round was committed.
         """
-        from tblctl.recluster import Request, choose_engine, recluster
+        from tblctl.recluster import Request, engines, recluster
         from tblctl.tableformat.native.port import NativePort
 
         if plan is not None and (policy is not None or where is not None or options is not None or final):
@@ -532,20 +501,21 @@ class Table:
             on_conflict=on_conflict,
             progress=progress,
         )
-        return recluster(NativePort(self._live()), request, choose_engine(engine, spark), plan=plan)
+        with engines(engine, spark) as engine_for:
+            return recluster(NativePort(self._live()), request, engine_for, plan=plan)
 
     def rollback(self, to: AsOf) -> WriteOutcome:
         """Make the table again what it was: rows, schema, cluster key and options. Itself a new snapshot."""
         native = self._live()
         started = native.env.elapsed()
-        sequence = _sequence(native, native.head(), to)
+        sequence = sequence_of(native, native.head(), to)
         return _outcome("rollback", native.env, started, native.roll_back(sequence), "")
 
     def tag(self, name: str, at: AsOf = None) -> WriteOutcome:
         """Name a version (the newest for None), so that gc keeps it. A tag that exists moves."""
         native = self._live()
         head = native.head()
-        sequence = head.sequence if at is None else _sequence(native, head, at)
+        sequence = head.sequence if at is None else sequence_of(native, head, at)
         load_readable(native.storage, head, sequence)
         return self._change("tag", lambda newest: alter.set_tag(newest, name, sequence))
 

@@ -19,7 +19,17 @@ def test_defaults_are_those_of_the_format():
         "compression_level": 1,
         "sort_scope": "append",
         "memory_bytes": 1_073_741_824,
+        "recluster.auto": False,
     }
+
+
+def test_recluster_auto_is_true_or_false():
+    assert TableOptions.from_mapping({"recluster.auto": "TRUE"}).recluster_auto is True
+    assert TableOptions.from_mapping({"recluster.auto": False}).recluster_auto is False
+    with pytest.raises(InvalidOptionError, match="expected true or false, got 'maybe'"):
+        TableOptions.from_mapping({"recluster.auto": "maybe"})
+    with pytest.raises(InvalidOptionError, match="recluster.auto: expected true or false, got 1"):
+        TableOptions.from_mapping({"recluster.auto": 1})
 
 
 def test_stored_options_come_back():

@@ -25,6 +25,8 @@ def copy(tmp_path):
 def test_the_table_holds_what_it_held():
     before = {path: path.stat().st_mtime_ns for path in (FOLDER / "table").rglob("*")}
     found = json.loads(json.dumps(MAKE["described"](FOLDER / "table")))
+    for version in found["history"]:  # options younger than this table have their defaults
+        assert version["options"] is None or version["options"].pop("recluster.auto") is False
     for name, version in EXPECTED["versions"].items():
         for part, value in version.items():
             assert found["versions"][name][part] == value, (name, part)
