@@ -97,10 +97,8 @@ def recluster_line(outcome: tblctl.Outcome) -> str:
     )
     engine = f" on the {outcome.engine} engine" if outcome.engine else ""
     end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
-    return (
-        f"reclustered {render.count(outcome.rows, 'row')} in {render.count(outcome.rounds, 'round')}, {groups}{engine}: "
-        f"{end}, {render.duration(outcome.seconds)}"
-    )
+    rows, rounds = render.count(outcome.rows, "row"), render.count(outcome.rounds, "round")
+    return f"reclustered {rows} in {rounds}, {groups}{engine}: {end}, {render.duration(outcome.seconds)}"
 
 
 def recluster_clause(detail: Mapping[str, Any]) -> str:

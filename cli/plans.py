@@ -26,7 +26,7 @@ def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:
 
 
 def print_groups(plan: tblctl.Plan) -> None:
-    """Print a line for every group, and their sum."""
+    """Print a line of figures for every group, their sum, and why each was chosen."""
     rows = [
         (
             group.number,
@@ -36,18 +36,19 @@ def print_groups(plan: tblctl.Plan) -> None:
             render.size(group.size_bytes),
             "?" if group.depth_before is None else f"{group.depth_before:,.2f}",
             f"{group.depth_after:,.2f}",
-            group.why,
         )
         for group in plan.groups
     ]
-    names = ("group", "to level", "blocks", "rows", "size", "depth", "after", "why")
-    render.print_table(names, rows, right=range(7))
+    names = ("group", "to level", "blocks", "rows", "size", "depth", "after")
+    render.print_table(names, rows, right=range(len(names)))
     blocks = sum(len(group.blocks) for group in plan.groups)
     click.echo(
         f"({render.count(len(plan.groups), 'group')}: {render.count(blocks, 'block')}, "
         f"{render.count(sum(group.rows for group in plan.groups), 'row')}, "
-        f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)"
+        f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)\n"
     )
+    for group in plan.groups:  # whole sentences, which no column of a terminal holds
+        click.echo(f"group {group.number}: {render.printable(group.why)}")
 
 
 def print_rejected(plan: tblctl.Plan) -> None:

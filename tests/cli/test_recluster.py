@@ -341,8 +341,10 @@ def test_a_dry_run_shows_groups_what_is_left_out_and_what_to_expect(library: Lib
     lines = done("recluster", "t", "--dry-run").splitlines()
     cells = [" ".join(line.split()) for line in lines]
     assert cells[0] == "policy levels on snapshot 61:"
-    assert "0 1 2 2,000 1.0 MiB 2.00 1.00 deepest range of level 0" in cells
-    assert "1 1 1 500 512.0 KiB ? 1.00 not sorted: sorted in" in cells
+    assert "0 1 2 2,000 1.0 MiB 2.00 1.00" in cells
+    assert "1 1 1 500 512.0 KiB ? 1.00" in cells
+    assert "group 0: deepest range of level 0" in cells
+    assert "group 1: not sorted: sorted in" in cells
     assert "(2 groups: 3 blocks, 2,500 rows, 1.5 MiB to rewrite)" in cells
     assert "constant 4 1.0 GiB one key only, and full" in cells
     assert "depth 2.5000 1.2500 1.0000 to 1.5000" in cells
