@@ -3,6 +3,7 @@
     TblctlError
     ├── InputError                 fix the input (exit 2 where it is the command's wording, else 1)
     ├── StorageError               retry, or mend the storage: nothing was changed
+    ├── EngineError                mend Spark, or merge with the local engine: nothing was changed
     ├── ConflictError              plan again from the newest snapshot
     ├── CommitOutcomeUnknownError  look before trying again: the commit may or may not have happened
     ├── CorruptTableError          the data is damaged: nothing was deleted
@@ -106,6 +107,10 @@ class StorageError(TblctlError):
 
 class ObjectNotFoundError(StorageError):
     """An object that should exist is missing."""
+
+
+class EngineError(TblctlError):
+    """Spark is missing, does not answer, lost a worker, or its workers lack something. Nothing was changed."""
 
 
 class ConflictError(TblctlError):

@@ -77,7 +77,11 @@ BANS = (
         owners=("cli/",),
         instead="logging.getLogger(__name__), or a return value",
     ),
-    Ban(names=("pyspark", "py4j"), owners=(), instead="nothing yet: the Spark engine is the merger's, later"),
+    Ban(
+        names=("pyspark", "py4j"),
+        owners=("merger/spark",),
+        instead="tblctl.merger.spark and tblctl.merger.spark_session",
+    ),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),
@@ -197,7 +201,7 @@ def test_every_file_keeps_to_its_layer_and_leaves_clocks_and_storage_to_their_ow
         ("tableformat/a.py", "import uuid\nuuid.uuid4()", "use the ids"),
         ("api/a.py", "import os\nos.environ['A']", "nothing below the command reads environment variables"),
         ("api/a.py", "print('hi')", "use logging.getLogger"),
-        ("merger/a.py", "import pyspark.sql", "nothing yet"),
+        ("merger/a.py", "import pyspark.sql", "use tblctl.merger.spark"),
         ("api/a.py", "import pyarrow as pa\npa.set_cpu_count(1)", "the host program's"),
     ],
 )
@@ -209,6 +213,7 @@ def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expe
     ("path", "source"),
     [
         ("tableformat/storage/s3.py", "import s3fs"),
+        ("merger/spark.py", "import pyspark.sql"),
         ("tableformat/native/a.py", "from ..model.schema import Schema"),
         ("tableformat/a.py", "import time\ntime.perf_counter()"),
         (

@@ -1,0 +1,81 @@
+"""The package as one zip for Spark's workers, which need no installation of tblctl.
+
+The zip is named by its content's hash, since Spark refuses other content under a name that it knows, and lies at a
+path that is the same for every session of a user, since a cluster refuses a known name from another path. It stays
+there: executors that start late in a session fetch it from the driver then.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.resources
+import io
+import os
+import stat
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tblctl.tableformat.errors import EngineError
+
+PACKAGES = (
+    "tblctl.merger",
+    "tblctl.selector",
+    "tblctl.tableformat",
+    "tblctl.tableformat.model",
+    "tblctl.tableformat.native",
+    "tblctl.tableformat.predicate",
+    "tblctl.tableformat.storage",
+)
+"""What tasks import, besides `tblctl` itself. A list, since an editable installation has no folder to walk."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources give equal bytes
+
+
+def stored_zip() -> Path:
+    """Return the zip's path, in a folder of this user's under the system's for temporary files; write it if needed.
+
+    Raises:
+        EngineError: the folder is someone else's, or open to others, who could put code of theirs there.
+    """
+    content = zip_content()
+    path = _own_folder() / f"tblctl-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    if not path.is_file() or path.read_bytes() != content:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
+            unfinished.write(content)
+        Path(unfinished.name).replace(path)
+    return path
+
+
+@functools.cache
+def zip_content() -> bytes:
+    """Return the zip: the same bytes for the same sources, as they were when first asked for."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, source in sorted(_sources().items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _sources() -> dict[str, bytes]:
+    sources = {"tblctl/__init__.py": importlib.resources.files("tblctl").joinpath("__init__.py").read_bytes()}
+    for package in PACKAGES:
+        folder = package.replace(".", "/")
+        for item in importlib.resources.files(package).iterdir():
+            if item.name.endswith(".py"):
+                sources[f"{folder}/{item.name}"] = item.read_bytes()
+    return sources
+
+
+def _own_folder() -> Path:
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"tblctl-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
+        raise EngineError(
+            f"{folder} keeps the code for Spark's workers, and other users could change it: expected a folder that "
+            f"user {user} owns and nobody else may write to; remove it, or let TMPDIR name another place"
+        )
+    return folder

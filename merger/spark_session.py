@@ -1,0 +1,198 @@
+"""Spark sessions for those who give a master's or a server's address instead of a session of theirs."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from tblctl.merger.spark_workers import reason
+from tblctl.tableformat.errors import EngineError, InvalidOptionError
+
+ANSWER_SECONDS = 30.0
+"""How long a master or server may take to answer, the start of the JVM included."""
+
+_PROBE_SECONDS = 5.0
+_CONNECT_PORT = 15002
+
+_QUIET = {"spark.ui.showConsoleProgress": "false"}
+_QUIET_AND_ON_THIS_HOST = _QUIET | {
+    "spark.log.level": "FATAL",  # what a job failed of is reported, without the stacks of the JVM
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+@contextmanager
+def open_session(
+    *, master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """Give a session, and stop it at the end.
+
+    Args:
+        master: starts Spark with it; `local[*]` if neither this nor `remote` is given. A classic session that
+            already runs in this process is used instead if its master is the same or none is given, and goes on.
+        remote: address of a Spark Connect server, `sc://host:port`.
+        conf: Spark's settings.
+
+    Raises:
+        EngineError: pyspark or Java is missing, or nothing answers at the address.
+        InvalidOptionError: the arguments contradict each other or the session that already runs.
+    """
+    if master is not None and remote is not None:
+        raise InvalidOptionError(
+            "master and remote exclude each other: one starts Spark, the other uses a server's"
+        )
+    if remote is not None and not remote.startswith("sc://"):
+        raise InvalidOptionError(
+            f"remote is {_shown(remote)!r}: expected sc://host:port of a Spark Connect server"
+        )
+    running = None if remote is not None else _running_session()
+    if running is not None:
+        _require_same(running, master, conf)
+        yield running
+        return
+    session = _connect(remote, conf or {}) if remote is not None else _start(master or "local[*]", conf or {})
+    try:
+        yield session
+    finally:
+        with suppress(Exception):  # what was done with it counts; one that is gone cannot be stopped
+            session.stop()
+
+
+def _pyspark_sessions() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise EngineError(
+            f"the Spark engine needs pyspark ({error}): pip install 'tblctl[spark]', and Java 17 or newer"
+        ) from error
+    return SparkSession
+
+
+def _running_session() -> Any | None:
+    sessions = _pyspark_sessions()
+    try:
+        return sessions.active()
+    except Exception:  # noqa: BLE001 (how pyspark says that there is none)
+        return None
+
+
+def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | None) -> None:
+    own = running.sparkContext.master
+    if master not in {None, own} or conf:
+        raise InvalidOptionError(
+            f"a Spark session with master {own} already runs in this process, and has its settings: pass it as "
+            "spark=, or stop it first"
+        )
+
+
+def _start(master: str, conf: Mapping[str, str]) -> Any:
+    sessions = _pyspark_sessions()
+    is_local = master.startswith("local")
+    settings = {**(_QUIET_AND_ON_THIS_HOST if is_local else _QUIET), **conf}
+    builder = sessions.builder.appName("tblctl").master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = (
+            _answer_of(builder.getOrCreate, master)
+            if master.startswith("spark://")
+            else builder.getOrCreate()
+        )
+    except EngineError:
+        raise
+    except Exception as error:
+        if "JAVA_GATEWAY_EXITED" in str(error):
+            text = (
+                "Spark needs Java 17 or newer, and could not start it: install a JRE, or set JAVA_HOME to one"
+            )
+        else:
+            text = f"Spark did not start with master {master!r}: {reason(error)}"
+        raise EngineError(f"{text}; --engine local needs none") from error
+    if is_local and "spark.pyspark.python" not in settings:
+        # Otherwise workers are the `python3` of PATH; that setting is only read by spark-submit.
+        session.sparkContext.pythonExec = sys.executable
+    return session
+
+
+def _connect(remote: str, conf: Mapping[str, str]) -> Any:
+    sessions = _pyspark_sessions()
+
+    def connected() -> Any:
+        builder = sessions.builder.appName("tblctl").remote(remote)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        session = builder.create()
+        session.version  # noqa: B018 (asks the server)
+        return session
+
+    try:
+        return _answer_of(connected, remote)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise EngineError(f"no Spark session at {_shown(remote)}: {reason(error)}") from error
+
+
+def _answer_of(open_it: Callable[[], Any], address: str) -> Any:
+    """Return what `open_it` does, which tries for minutes where nothing answers; that is cut short.
+
+    Raises:
+        EngineError: all of the address's hosts refuse, or none answered in time.
+    """
+    no_answer = EngineError(f"no Spark answers at {_shown(address)}: is it running, and the address right?")
+    if all(_refuses(host, port) for host, port in _hosts(address)):
+        raise no_answer
+    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answer.put(open_it())
+        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
+            answer.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        found = answer.get(timeout=ANSWER_SECONDS)
+    except queue.Empty:
+        raise no_answer from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _hosts(address: str) -> list[tuple[str, int]]:
+    """Return the hosts and ports of `sc://host:port/;..` or `spark://host:port,host:port`.
+
+    Raises:
+        InvalidOptionError: it is neither.
+    """
+    scheme, _, rest = address.partition("://")
+    try:
+        parts = [urlsplit(f"{scheme}://{host}") for host in rest.split("/")[0].split(",")]
+        return [(part.hostname or "", part.port or _CONNECT_PORT) for part in parts]
+    except ValueError as error:
+        raise InvalidOptionError(f"{_shown(address)} is no address: {error}") from error
+
+
+def _refuses(host: str, port: int) -> bool:
+    """Tell whether nothing listens there. Whatever else may be in the way, such as a proxy, Spark finds out."""
+    try:
+        socket.create_connection((host, port), timeout=_PROBE_SECONDS).close()
+    except (ConnectionRefusedError, socket.gaierror):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _shown(address: str) -> str:
+    """Return an address without the parameters behind it, which may hold a token."""
+    return address.partition("/;")[0].partition("?")[0]

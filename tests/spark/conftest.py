@@ -1,0 +1,141 @@
+"""Spark sessions of every kind. `spark` runs a test on each: `.session`, `.kind`, `.traces()` for all that Spark said.
+
+Sessions start once a kind; pytest runs the tests of a kind together, and in one process (xdist_group).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tblctl.merger.spark_session import open_session
+
+READY_SECONDS = 120
+_REMOTE_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningSpark:
+    """A session, and where it logs its events and the server its messages."""
+
+    kind: str
+    session: Any
+    folder: Path
+
+    def traces(self) -> bytes:
+        """Return the event log, which the UI is drawn from, and what the server printed."""
+        return b"\n".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Fail with CI=true, skip elsewhere, if Java or pyspark is missing."""
+    missing = (
+        "no java in PATH or JAVA_HOME" if not (shutil.which("java") or os.environ.get("JAVA_HOME")) else ""
+    )
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        missing = str(error)
+    if missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"Spark cannot run: {missing}")
+
+
+def event_log(folder: Path) -> dict[str, str]:
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": folder.as_uri(),
+    }
+
+
+@pytest.fixture(scope="session", params=["local[2]", "local-cluster[2,1,1024]", "connect"])
+def spark(
+    request: pytest.FixtureRequest, java: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("events")
+    if request.param == "connect":
+        with (
+            connect_server(folder) as url,
+            classic_again_afterwards(),
+            open_session(remote=url) as session,
+        ):
+            yield RunningSpark(kind="connect", session=session, folder=folder)
+    else:
+        with open_session(master=request.param, conf=event_log(folder)) as session:
+            yield RunningSpark(kind=request.param, session=session, folder=folder)
+
+
+@contextmanager
+def classic_again_afterwards() -> Iterator[None]:
+    """Take back what pyspark does to a process for its first Connect session."""
+    try:
+        yield
+    finally:
+        for name in _REMOTE_MODE:
+            os.environ.pop(name, None)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """Run a Spark Connect server as a process of its own, which logs into `folder`, and give its address."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    port = free_port()
+    settings = event_log(folder) | {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    command = [
+        str(home / "bin" / "spark-submit"),
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        *("--name", "tblctl tests", "--master", "local[2]"),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+    ]
+    variables = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=variables)
+        try:
+            wait_for(port, server)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(READY_SECONDS)
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(READY_SECONDS * 5):
+        assert server.poll() is None, "the Connect server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError("the Connect server did not start")

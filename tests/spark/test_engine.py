@@ -1,0 +1,179 @@
+"""The engine keeps its contract on every kind of session, whatever tasks do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tblctl.merger.spark import SparkEngine
+from tblctl.merger.task import TaskFailure, TaskResult
+from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
+
+from .toys import ROWS, block_io, outcomes_of, result, task
+
+
+def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_calling_thread(
+    spark: Any,
+) -> None:
+    def where(io, what):
+        from pyspark import TaskContext
+
+        attempt = TaskContext.get().taskAttemptId()
+        return result(io, what, bytes_read=attempt)
+
+    threads, rows = set(), []
+    found = []
+
+    def done(outcome) -> None:
+        threads.add(threading.get_ident())
+        found.append(outcome)
+
+    tasks = [task(group, number) for group in range(7) for number in range(3)]
+    SparkEngine(spark.session, function=where).run(block_io(), tasks, done, title="toys", advance=rows.append)
+    assert sorted((one.group, one.number) for one in found) == [(one.group, one.number) for one in tasks]
+    assert len({one.bytes_read for one in found}) == len(tasks)
+    assert threads == {threading.get_ident()}
+    assert sum(rows) == len(tasks) * ROWS
+
+
+def test_no_tasks_start_nothing(spark: Any) -> None:
+    assert outcomes_of(spark.session, [], result) == {}
+
+
+def test_parallelism_is_the_sessions_cores(spark: Any) -> None:
+    assert SparkEngine(spark.session).parallelism == 2
+
+
+def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:
+    def named(io, what):
+        import tblctl.merger.run
+        from tblctl.tableformat.errors import InvalidDataError
+
+        raise InvalidDataError(tblctl.merger.run.__file__)
+
+    (outcome,) = outcomes_of(spark.session, [task(0)], named).values()
+    assert ".zip/tblctl/merger/run.py" in str(outcome.error)
+
+
+def test_a_task_that_raises_is_a_failure_of_its_own_with_the_error_as_it_was(spark: Any) -> None:
+    def fails(io, what):
+        from tblctl.tableformat.errors import CorruptTableError
+
+        if what.group == 1:
+            raise CorruptTableError("block b is damaged", name="b")
+        if what.group == 2:
+            raise ZeroDivisionError("by nothing")
+        return result(io, what)
+
+    found = outcomes_of(spark.session, [task(group) for group in range(4)], fails)
+    assert isinstance(found[0, 0], TaskResult)
+    assert isinstance(found[3, 0], TaskResult)
+    assert isinstance(found[1, 0].error, CorruptTableError)
+    assert found[1, 0].error.details == {"name": "b"}
+    assert isinstance(found[2, 0].error, InternalError)
+    assert "ZeroDivisionError: by nothing" in str(found[2, 0].error)
+
+
+def test_a_worker_that_dies_takes_only_its_group_with_it(spark: Any) -> None:
+    def dies(io, what):
+        import os
+
+        if what.group == 1:
+            os._exit(1)
+        return result(io, what)
+
+    found = outcomes_of(
+        spark.session, [task(group, number) for group in range(3) for number in range(2)], dies
+    )
+    failed = {place for place, outcome in found.items() if isinstance(outcome, TaskFailure)}
+    assert failed == {(1, 0), (1, 1)}
+    assert len(found) == 6
+    assert isinstance(found[1, 0].error, EngineError)
+    assert "group 1" in str(found[1, 0].error)
+    assert "memory" in str(found[1, 0].error)
+
+
+def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = tmp_path / "started"
+
+    def sleeps(io, what):
+        import time
+        from pathlib import Path
+
+        from tblctl.tableformat.errors import InvalidDataError
+
+        if what.group == 0:
+            for _ in range(600):
+                if Path(io.started).exists():
+                    break
+                time.sleep(0.1)
+            raise InvalidDataError("enough")
+        Path(io.started).touch()
+        time.sleep(600)
+
+    def interrupted(outcome) -> None:
+        assert str(outcome.error) == "enough"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SparkEngine, "parallelism", 1)  # so that each task is a job
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        SparkEngine(spark.session, function=sleeps).run(
+            block_io(started=str(started)), [task(0), task(1)], interrupted, title="toys"
+        )
+    assert not [
+        thread for thread in set(threading.enumerate()) - before if "InheritableThread" in repr(thread)
+    ]
+    assert spark.session.range(10).count() == 10
+
+
+def test_two_engines_and_two_threads_share_a_session(spark: Any) -> None:
+    def echoes(io, what):
+        return result(io, what, bytes_read=io.mark)
+
+    tasks = [task(group) for group in range(5)]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(outcomes_of, spark.session, tasks, echoes, io=block_io(mark=mark)) for mark in (1, 2)
+        ]
+        for mark, run in enumerate(runs, start=1):
+            assert [outcome.bytes_read for outcome in run.result().values()] == [mark] * 5
+    assert spark.session.range(10).count() == 10
+
+
+def test_secrets_are_in_no_plan_event_or_message(spark: Any, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "PASSWORD-0123456789"
+
+    def fails(io, what):
+        import os
+
+        assert io.storage_options["secret"].startswith("PASSWORD-")
+        if what.group == 1:
+            os._exit(1)
+        raise ValueError("no")
+
+    caplog.set_level(logging.INFO)
+    io = block_io(storage_options={"secret": secret})
+    found = outcomes_of(spark.session, [task(0), task(1), task(2)], fails, io=io)
+    traces = spark.traces()
+    assert b"tblctl_merge" in traces, "the log is not where the test looks"
+    for form in (secret, secret.encode().hex()):
+        assert form.encode() not in traces
+        assert form not in caplog.text + "".join(map(str, found.values()))
+
+
+def test_jobs_show_their_title_and_leave_the_callers_as_it_was(spark: Any) -> None:
+    if spark.kind == "connect":
+        pytest.skip("a Connect client cannot name its jobs")
+    spark.session.sparkContext.setJobDescription("the caller's")
+    try:
+        outcomes_of(spark.session, [task(0)], result)
+        assert spark.session.sparkContext.getLocalProperty("spark.job.description") == "the caller's"
+    finally:
+        spark.session.sparkContext.setJobDescription(None)
+    assert b'"spark.job.description":"toys"' in spark.traces()

@@ -1,0 +1,57 @@
+"""Merge tasks that merge nothing: what they do on a worker is said by a function, which the engine is handed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tblctl.merger.spark import SparkEngine, TaskFunction
+from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.model.cluster_key import Sort, Term
+
+ROWS = 7
+
+
+def task(group: int, number: int = 0) -> MergeTask:
+    return MergeTask(
+        group=group,
+        number=number,
+        slices=(),
+        cuts=(ROWS,),
+        sort=Sort(id=1, terms=(Term(column_id=1),)),
+        level=1,
+        run_id="run",
+        memory_bytes=1 << 20,
+    )
+
+
+def block_io(**more: Any) -> Any:
+    return SimpleNamespace(env=SYSTEM, **more)
+
+
+def _make_result() -> TaskFunction:
+    def result(io: Any, what: MergeTask, **more: Any) -> TaskResult:  # nested: reaches workers by value
+        from tblctl.merger.task import TaskResult
+
+        figures = dict(records=(), bytes_read=0, bytes_written=0, wall_seconds=0.0, cpu_seconds=0.0) | more
+        return TaskResult(group=what.group, number=what.number, rows=what.rows, **figures)
+
+    return result
+
+
+result = _make_result()
+"""A task function that does nothing; others call it with the figures that they want to report."""
+
+
+def outcomes_of(
+    session: Any, tasks: list[MergeTask], function: TaskFunction, **more: Any
+) -> dict[tuple[int, int], TaskResult | TaskFailure]:
+    """Run tasks and return their outcomes by group and number, each reported exactly once."""
+    found: list[TaskResult | TaskFailure] = []
+    SparkEngine(session, function=function).run(
+        more.pop("io", block_io()), tasks, found.append, title="toys", **more
+    )
+    by_task = {(outcome.group, outcome.number): outcome for outcome in found}
+    assert len(by_task) == len(found)
+    return by_task
