@@ -1,0 +1,188 @@
+"""Two tables behind the port, told to do the same things: the native format and the twin in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+import tblctl
+from tblctl.merger.engine import Advance, Done
+from tblctl.merger.local import LocalEngine
+from tblctl.merger.task import MergeTask, TaskFailure
+from tblctl.recluster import Request, make_plan
+from tblctl.selector.plan import Plan
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import StorageError
+from tblctl.tableformat.native.names import DATA
+from tblctl.tableformat.native.port import NativePort
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.port import BlockIO, TablePort
+from tblctl.tableformat.storage import Storage
+
+from .memory_port import MemoryPort
+
+SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+Row = tuple[str, int]
+
+
+class Subject(Protocol):
+    """A table with a float key `k` and a number `n` that tells rows apart."""
+
+    port: TablePort[Any]
+
+    def append(self, *keys: float | None) -> None:
+        """Add one block."""
+
+    def delete(self, number: int) -> None:
+        """Remove the row of a number; its block is replaced."""
+
+    def set_key(self, terms: str) -> None: ...
+
+    def rows(self) -> list[Row]:
+        """Return all rows, in a fixed order; NaN and null as text."""
+
+    def lose(self, path: str) -> None:
+        """Remove a block's object, but not from the metadata."""
+
+    def stored(self) -> set[str]:
+        """Return the names of all blocks that are stored, listed or not."""
+
+    def detail(self) -> Any:
+        """Return what the newest version's summary says."""
+
+
+@dataclass
+class Numbered:
+    """Gives every row its own number."""
+
+    next_number: int = 0
+
+    def table(self, keys: Sequence[float | None]) -> pa.Table:
+        numbers = range(self.next_number, self.next_number + len(keys))
+        self.next_number += len(keys)
+        return pa.table({"k": list(keys), "n": list(numbers)}, schema=SCHEMA)
+
+
+def sorted_rows(table: pa.Table) -> list[Row]:
+    return sorted((repr(row["k"]), row["n"]) for row in table.to_pylist())
+
+
+@dataclass
+class Twin:
+    port: MemoryPort
+    numbered: Numbered = field(default_factory=Numbered)
+
+    def append(self, *keys: float | None) -> None:
+        self.port.append(self.numbered.table(keys))
+
+    def delete(self, number: int) -> None:
+        self.port.delete("n", number)
+
+    def set_key(self, terms: str) -> None:
+        self.port.set_key(terms)
+
+    def rows(self) -> list[Row]:
+        tables = [self.port.files[path] for path in self.port.newest().records]
+        return sorted_rows(pa.concat_tables([SCHEMA.empty_table(), *tables]))
+
+    def lose(self, path: str) -> None:
+        del self.port.files[path]
+
+    def stored(self) -> set[str]:
+        return set(self.port.files)
+
+    def detail(self) -> Any:
+        return self.port.newest().detail
+
+
+@dataclass
+class Native:
+    table: tblctl.Table
+    port: NativePort
+    storage: Storage
+    numbered: Numbered = field(default_factory=Numbered)
+
+    def append(self, *keys: float | None) -> None:
+        self.table.append(self.numbered.table(keys))
+
+    def delete(self, number: int) -> None:
+        self.table.delete(f"n = {number}")
+
+    def set_key(self, terms: str) -> None:
+        self.table.set_cluster_key(terms)
+
+    def rows(self) -> list[Row]:
+        return sorted_rows(self.table.scan().to_arrow())
+
+    def lose(self, path: str) -> None:
+        self.storage.delete([path])
+
+    def stored(self) -> set[str]:
+        return {item.name for item in self.storage.list(DATA)}
+
+    def detail(self) -> Any:
+        return self.table.snapshot.detail
+
+
+def twin(**options: Any) -> Twin:
+    return Twin(MemoryPort(SCHEMA, "k", **options))
+
+
+def native(url: str, **options: Any) -> Native:
+    storage = Storage(url)
+    table = NativeTable(storage, Environment(sleep=lambda _seconds: None))
+    table.create(SCHEMA, "k", options)
+    return Native(tblctl.Table(table), NativePort(table), storage)
+
+
+def plan_of(subject: Subject, policy: str = "levels", where: Any = None, **options: Any) -> Plan:
+    request = Request.of(policy=policy, condition=lambda _schema: where, options=options)
+    return make_plan(subject.port.newest(), request)
+
+
+def blocks_of(subject: Subject) -> list[list[Any]]:
+    """Return [min, max, level, rows] of every block in order of key, NaN and null last."""
+    version = subject.port.newest()
+    listing = version.listing(version.sort, None)
+    columns = [listing.low["0"].to_pylist(), listing.high["0"].to_pylist()]
+    facts = zip(*columns, listing.level.tolist(), listing.row_count.tolist(), strict=True)
+    return sorted(([*fact] for fact in facts), key=lambda fact: [*map(_place, fact)])
+
+
+def _place(key: float | None) -> tuple[int, float]:
+    if key is None:
+        return 2, 0.0
+    return (1, 0.0) if math.isnan(key) else (0, key)
+
+
+@dataclass
+class Meddling:
+    """The local engine, with others at work: `tamper` with what it reports, and act `before` and `after` it ran."""
+
+    failing: frozenset[int] = frozenset()  # groups whose last task fails
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+    name: str = "local"
+    parallelism: int = 2
+
+    def run(
+        self,
+        io: BlockIO,
+        tasks: Sequence[MergeTask],
+        done: Done,
+        *,
+        title: str,
+        advance: Advance | None = None,
+    ) -> None:
+        self.before()
+        last = {task.group: task.number for task in tasks if task.group in self.failing}
+        bad = [task for task in tasks if last.get(task.group) == task.number]
+        LocalEngine().run(io, [task for task in tasks if task not in bad], done, title=title, advance=advance)
+        for task in bad:
+            error = StorageError("the disk is full")
+            done(TaskFailure(group=task.group, number=task.number, error=error))
+        self.after()

@@ -1,0 +1,310 @@
+"""A round of merges, on the native format and on its twin in memory: what is committed, and what is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tblctl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    CorruptTableError,
+    InvalidOptionError,
+    StorageError,
+)
+from tblctl.merger.local import LocalEngine
+from tblctl.merger.round import FAIL, RoundOutcome, merge_round
+from tblctl.selector.plan import Plan
+from tblctl.tableformat.port import Label, Replacement
+
+from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
+
+Make = Callable[..., Subject]
+
+
+@pytest.fixture(params=["twin", "native"])
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    if request.param == "twin":
+        yield twin
+        return
+    url = request.getfixturevalue("memory_url")
+    yield lambda **options: native(url, **options)
+
+
+@pytest.fixture
+def two_ranges(make: Make) -> Subject:
+    """Two pairs of blocks that overlap, far from each other: two groups. Rows 0-3, 4-7, 8-11, 12-15."""
+    subject = make(block_rows=4)
+    for start in (0.0, 1.0, 100.0, 101.0):
+        subject.append(*(start + 2 * step for step in range(4)))
+    return subject
+
+
+def run(subject: Subject, plan: Plan | None = None, engine: Any = None, **rest: Any) -> RoundOutcome:
+    version = subject.port.newest()
+    return merge_round(subject.port, version, plan or plan_of(subject), engine or LocalEngine(), **rest)
+
+
+def statuses(outcome: RoundOutcome) -> list[str]:
+    return [group.status for group in outcome.groups]
+
+
+def test_overlapping_blocks_become_disjoint_ones_of_the_next_level(two_ranges: Subject) -> None:
+    rows = two_ranges.rows()
+    outcome = run(two_ranges)
+    assert statuses(outcome) == ["committed", "committed"]
+    assert blocks_of(two_ranges) == [
+        [0.0, 3.0, 1, 4], [4.0, 7.0, 1, 4], [100.0, 103.0, 1, 4], [104.0, 107.0, 1, 4]
+    ]  # fmt: skip
+    assert two_ranges.rows() == rows
+    assert outcome.version is not None
+    assert outcome.version.sequence == two_ranges.port.newest().sequence == plan_of(two_ranges).snapshot
+
+
+def test_a_round_is_one_commit_that_says_what_it_did(two_ranges: Subject) -> None:
+    before = two_ranges.port.newest().sequence
+    run(two_ranges, measure=lambda removed, added: {"seen": [len(removed), len(added)]})
+    assert two_ranges.port.newest().sequence == before + 1
+    detail = two_ranges.detail()["recluster"]
+    assert detail.items() >= {
+        "policy": "levels", "engine": "local", "planned_on": before, "committed_groups": 2, "conflicted_groups": 0,
+        "failed_groups": 0, "blocks_in": 4, "blocks_out": 4, "rows": 16, "seen": [4, 4],
+    }.items()  # fmt: skip
+    assert detail["bytes_read"] > 0 < detail["bytes_written"]
+
+
+def test_progress_ends_with_all_rows_and_all_groups(two_ranges: Subject) -> None:
+    seen: list[tuple[int, int | None, str]] = []
+    run(two_ranges, progress=lambda *report: seen.append(report))
+    assert max(report for report in seen if report[2] == "rows") == (16, 16, "rows")
+    assert max(report for report in seen if report[2] == "groups") == (2, 2, "groups")
+    assert all(0 <= done <= (total or 0) for done, total, _ in seen)
+
+
+def test_null_and_nan_keys_are_merged_to_the_end(make: Make) -> None:
+    subject = make(block_rows=4)
+    subject.append(1.0, 5.0, math.nan, None)
+    subject.append(2.0, -0.0, math.inf, math.nan)
+    rows = subject.rows()
+    run(subject)
+    assert subject.rows() == rows
+    ends = [(repr(low), repr(high)) for low, high, *_ in blocks_of(subject)]
+    assert ends == [("-0.0", "5.0"), ("inf", "None")]
+
+
+def test_unclustered_blocks_are_sorted_in_when_asked_for(make: Make) -> None:
+    subject = make(block_rows=4)
+    subject.append(4.0, 3.0, 2.0, 1.0)
+    subject.set_key("n")
+    assert not plan_of(subject).groups
+    rows = subject.rows()
+    outcome = run(subject, plan_of(subject, include_unclustered=True))
+    assert statuses(outcome) == ["committed"]
+    assert blocks_of(subject) == [[0, 3, 1, 4]]
+    assert subject.rows() == rows
+
+
+def test_where_restricts_to_blocks_that_may_hold_such_rows(two_ranges: Subject) -> None:
+    from tblctl.tableformat.predicate.sql import parse_where
+
+    where = parse_where("k < 50", two_ranges.port.newest().schema)
+    run(two_ranges, plan_of(two_ranges, where=where))
+    assert [block[2] for block in blocks_of(two_ranges)] == [1, 1, 0, 0]
+
+
+def test_appends_since_the_plan_do_not_conflict(two_ranges: Subject) -> None:
+    outcome = run(two_ranges, engine=Meddling(after=lambda: two_ranges.append(2.5)))
+    assert statuses(outcome) == ["committed", "committed"]
+    assert len(two_ranges.rows()) == 17
+    assert [2.5, 2.5, 0, 1] in blocks_of(two_ranges)
+
+
+@pytest.mark.parametrize("moment", ["between plan and round", "before", "after"])
+def test_a_delete_in_one_group_drops_that_group_and_commits_the_other(
+    two_ranges: Subject, moment: str
+) -> None:
+    plan = plan_of(two_ranges)
+    if moment == "between plan and round":
+        two_ranges.delete(0)
+        outcome = run(two_ranges, plan)
+    else:
+        outcome = run(two_ranges, plan, Meddling(**{moment: lambda: two_ranges.delete(0)}))
+    assert statuses(outcome) == ["conflicted", "committed"]
+    assert outcome.groups[0].error is not None
+    assert "left the table" in outcome.groups[0].error
+    assert len(two_ranges.rows()) == 15
+    assert [block[2] for block in blocks_of(two_ranges)] == [0, 0, 1, 1]
+    assert two_ranges.detail()["recluster"]["conflicted_groups"] == 1
+
+
+def test_blocks_of_a_group_that_conflicts_are_deleted_and_those_committed_stay(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+    run(two_ranges, engine=Meddling(after=lambda: two_ranges.delete(0)))
+    version = two_ranges.port.newest()
+    listed = set(version.listing(version.sort, None).paths.to_pylist())
+    assert two_ranges.stored() == before | listed
+
+
+def test_when_all_groups_conflict_nothing_is_committed(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+
+    def meddle() -> None:
+        two_ranges.delete(0)
+        two_ranges.delete(15)
+
+    outcome = run(two_ranges, engine=Meddling(after=meddle))
+    assert statuses(outcome) == ["conflicted", "conflicted"]
+    assert outcome.version is None
+    assert len(two_ranges.rows()) == 14
+    assert len(two_ranges.stored() - before) == 2  # what the deletes copied
+
+
+@pytest.mark.parametrize("moment", ["between plan and round", "after"])
+def test_fail_commits_nothing_and_names_the_group(two_ranges: Subject, moment: str) -> None:
+    plan, engine = plan_of(two_ranges), None
+    if moment == "after":
+        engine = Meddling(after=lambda: two_ranges.delete(15))
+    else:
+        two_ranges.delete(15)
+    with pytest.raises(ConflictError, match=r"group 1: .* left the table.*nothing was committed") as caught:
+        run(two_ranges, plan, engine, on_conflict=FAIL)
+    assert caught.value.details["groups"] == (1,)
+    assert [block[2] for block in blocks_of(two_ranges)] == [0, 0, 0, 0]
+    version = two_ranges.port.newest()
+    assert len(two_ranges.stored()) == 5  # four, and the one that the delete copied
+    assert len(version.listing(version.sort, None).paths) == 4
+
+
+def test_a_group_whose_task_fails_fails_alone_and_leaves_nothing(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+    outcome = run(two_ranges, engine=Meddling(failing=frozenset({0})))
+    assert statuses(outcome) == ["failed", "committed"]
+    assert outcome.groups[0].error == "the disk is full"
+    assert len(two_ranges.stored() - before) == 2
+    assert len(two_ranges.rows()) == 16
+
+
+def test_a_missing_block_is_named_and_fails_its_group_alone(two_ranges: Subject) -> None:
+    plan = plan_of(two_ranges)
+    lost = plan.groups[0].blocks[1]
+    two_ranges.lose(lost)
+    before = two_ranges.stored()
+    outcome = run(two_ranges, plan)
+    assert statuses(outcome) == ["failed", "committed"]
+    assert lost in str(outcome.groups[0].error)
+    assert len(two_ranges.stored() - before) == 2
+
+
+@pytest.mark.parametrize("error", [StorageError("the session is gone"), KeyboardInterrupt()])
+def test_what_an_engine_raises_commits_nothing_and_leaves_nothing(
+    two_ranges: Subject, error: BaseException
+) -> None:
+    before, blocks = two_ranges.stored(), blocks_of(two_ranges)
+
+    def stop() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        run(two_ranges, engine=Meddling(after=stop))
+    assert (two_ranges.stored(), blocks_of(two_ranges)) == (before, blocks)
+
+
+@pytest.mark.parametrize("error", [CommitOutcomeUnknownError("no reply"), KeyboardInterrupt()])
+def test_while_a_commit_may_stand_nothing_of_it_is_deleted(
+    two_ranges: Subject, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = two_ranges.stored()
+    replace = type(two_ranges.port).replace
+
+    def in_doubt(*arguments: Any) -> None:
+        replace(*arguments)
+        raise error
+
+    monkeypatch.setattr(type(two_ranges.port), "replace", in_doubt)
+    with pytest.raises(type(error)):
+        run(two_ranges)
+    assert len(two_ranges.stored() - before) == 4
+    assert [block[2] for block in blocks_of(two_ranges)] == [1, 1, 1, 1]
+
+
+def test_a_commit_that_surely_failed_leaves_nothing(
+    two_ranges: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = two_ranges.stored()
+
+    def refuse(*_: Any) -> None:
+        raise StorageError("read only")
+
+    monkeypatch.setattr(type(two_ranges.port), "replace", refuse)
+    with pytest.raises(StorageError, match="read only"):
+        run(two_ranges)
+    assert two_ranges.stored() == before
+
+
+def test_a_plan_of_another_table_is_refused(make: Make, two_ranges: Subject) -> None:
+    plan = plan_of(twin(block_rows=4))
+    with pytest.raises(InvalidOptionError, match="another table"):
+        run(two_ranges, plan)
+
+
+def test_groups_of_an_older_plan_that_are_merged_already_conflict(two_ranges: Subject) -> None:
+    plan = plan_of(two_ranges)
+    run(two_ranges, plan_of(two_ranges, max_groups=1))
+    outcome = run(two_ranges, plan)
+    assert statuses(outcome) == ["conflicted", "committed"]
+    assert len(two_ranges.rows()) == 16
+
+
+def test_groups_planned_for_another_key_conflict(two_ranges: Subject) -> None:
+    plan = plan_of(two_ranges)
+    two_ranges.set_key("n")
+    outcome = run(two_ranges, plan)
+    assert statuses(outcome) == ["conflicted", "conflicted"]
+    assert outcome.groups[0].error == "the cluster key was altered since the plan"
+
+
+def test_a_key_altered_during_the_merge_leaves_sound_blocks_of_the_old_one(two_ranges: Subject) -> None:
+    rows = two_ranges.rows()
+    outcome = run(two_ranges, engine=Meddling(after=lambda: two_ranges.set_key("n")))
+    assert statuses(outcome) == ["committed", "committed"]
+    version = two_ranges.port.newest()
+    assert not version.listing(version.sort, None).own.any()
+    assert two_ranges.rows() == rows
+
+
+def test_replace_names_every_block_that_left(two_ranges: Subject) -> None:
+    base = two_ranges.port.newest()
+    paths = base.listing(base.sort, None).paths.to_pylist()
+    two_ranges.delete(0)
+    two_ranges.delete(15)
+    labels = {path: Label(level=3, run_id=None) for path in paths}
+    with pytest.raises(ConflictError) as caught:
+        two_ranges.port.replace(base, Replacement(removed=frozenset(), added=(), relabelled=labels))
+    assert len(caught.value.details["paths"]) == 2
+    assert set(caught.value.details["paths"]) <= set(paths)
+
+
+def test_relabelling_changes_levels_and_writes_no_block(two_ranges: Subject) -> None:
+    base = two_ranges.port.newest()
+    (path, *_) = base.listing(base.sort, None).paths.to_pylist()
+    before = two_ranges.stored()
+    label = Label(level=7, run_id=None)
+    version = two_ranges.port.replace(
+        base, Replacement(removed=frozenset(), added=(), relabelled={path: label})
+    )
+    assert sorted(block[2] for block in blocks_of(two_ranges)) == [0, 0, 0, 7]
+    assert version.sequence == base.sequence + 1
+    assert two_ranges.stored() == before
+
+
+def test_corrupt_blocks_fail_when_opened(two_ranges: Subject) -> None:
+    version = two_ranges.port.newest()
+    (path, *_) = version.listing(version.sort, None).paths.to_pylist()
+    two_ranges.lose(path)
+    (block,) = version.blocks([path, "data/none.parquet"]).values()
+    with pytest.raises(CorruptTableError) as caught:
+        two_ranges.port.block_io(version).open(block)
+    assert caught.value.details["name"] == path
