@@ -172,20 +172,10 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
     if as_json:
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return
-    names = (
-        "snapshot",
-        "time (UTC)",
-        "operation",
-        "added",
-        "removed",
-        "rows",
-        "blocks",
-        "size",
-        "tags",
-        "note",
-    )
+    notes = [recluster_clause(s.detail) if s.operation == "recluster" else "" for s in snapshots]
+    names = ["snapshot", "time (UTC)", "operation", "added", "removed", "rows", "blocks", "size", "tags"]
     rows = [
-        (
+        [
             s.sequence,
             s.timestamp,
             s.operation,
@@ -195,12 +185,12 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
             f"{s.blocks:,}",
             render.size(s.bytes),
             ", ".join(s.tags) if s.readable else "(expired)",
-            recluster_clause(s.detail) if s.operation == "recluster" else "",
-        )
+        ]
         for s in snapshots
     ]
-    if not any(note for *_, note in rows):
-        names, rows = names[:-1], [row[:-1] for row in rows]
+    if any(notes):
+        names.append("note")
+        rows = [[*row, note] for row, note in zip(rows, notes, strict=True)]
     render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7))
 
 

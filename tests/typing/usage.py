@@ -35,6 +35,19 @@ def write(location: str, rows: pa.Table) -> int | None:
     return outcome.snapshot
 
 
+def recluster(location: str) -> str:
+    """Plan, carry it out, pass a statement through."""
+    table = tblctl.open(location)
+    plan = table.plan(where="a > 1", options={"max_bytes": "10GiB"})
+    assert_type(plan, tblctl.Plan)
+    assert_type(table.recluster(plan, progress=lambda done, total, unit: None), tblctl.Outcome)
+    with tblctl.spark_session(master="local[2]") as spark:
+        outcome = table.recluster(final=True, spark=spark, on_conflict="fail")
+    found = tblctl.execute("ALTER TABLE t RECLUSTER", resolve={"t": location}.get, engine="local")
+    assert_type(found, tblctl.Outcome | None)
+    return outcome.policy
+
+
 def read(location: str) -> int:
     """Scan, explain, travel in time, tidy up."""
     reports: list[tblctl.ScanReport] = []
