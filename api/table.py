@@ -303,9 +303,10 @@ class Table:
             progress=progress,
         )
         outcome = _outcome(operation, native.env, started, published, nothing)
-        if published is None or not (recluster or published.snapshot.options.recluster_auto):
-            return outcome
-        return dataclasses.replace(outcome, recluster=self._recluster_quietly())
+        head = published and published.snapshot
+        if head and (recluster or (head.options.recluster_auto and head.sort)):
+            return dataclasses.replace(outcome, recluster=self._recluster_quietly())
+        return outcome
 
     def _recluster_quietly(self) -> Outcome | None:
         """Carry out one round after a write, which it must not make fail."""

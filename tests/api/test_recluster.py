@@ -1,0 +1,279 @@
+"""`Table.plan` and `Table.recluster` on real tables: the golden cases, arguments, outcomes, records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tblctl
+from tblctl import errors
+from tblctl.tableformat.storage import Storage
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
+SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+
+
+def blocks_of(table: tblctl.Table) -> list[list[int]]:
+    """Return [min, max, level, rows] of every block."""
+    return sorted([block.min[0], block.max[0], block.level, block.rows] for block in table.files())
+
+
+def rows_of(table: tblctl.Table) -> list[tuple[int, int]]:
+    return sorted((row["k"], row["n"]) for row in table.scan().to_arrow().to_pylist())
+
+
+def table_of(url: str, *inserts: list[int], **options: Any) -> tblctl.Table:
+    """Make a table of one block an insert; `n` numbers the rows."""
+    table = tblctl.create(url, SCHEMA, cluster_by=["k"], options={"block_rows": 4, **options})
+    for place, keys in enumerate(inserts):
+        append(table, keys, first=1000 * place)
+    return table
+
+
+def append(table: tblctl.Table, keys: list[int], *, first: int = 10**6, **how: Any) -> tblctl.WriteOutcome:
+    data = pa.table({"k": keys, "n": range(first, first + len(keys))}, schema=SCHEMA)
+    return table.append(data, **how)
+
+
+@pytest.fixture
+def overlapping(memory_url: str) -> tblctl.Table:
+    """Two pairs of blocks that overlap, far from each other."""
+    return table_of(memory_url, [1, 3, 5, 7], [2, 4, 6, 8], [101, 103, 105, 107], [102, 104, 106, 108])
+
+
+@pytest.mark.parametrize("policy", [None, "levels"])
+@pytest.mark.parametrize("case", GOLDEN, ids=[case["name"] for case in GOLDEN])
+def test_golden(case: dict[str, Any], policy: str | None, memory_url: str) -> None:
+    table = table_of(memory_url, *case["inserts"], block_rows=case["block_rows"])
+    rows = rows_of(table)
+    for step, expected in case["steps"]:
+        if step == "levels":
+            by_path = {block.path: block.level for block in table.files()}
+            assert sorted(by_path.values()) == sorted(expected)
+            continue
+        before = table.snapshot.sequence
+        outcome = table.recluster(policy=policy, final=step == "recluster_final")
+        if expected == "no-op":
+            assert (outcome.snapshot, outcome.rounds) == (None, 0)
+            assert outcome.note.startswith("nothing to do: ")
+            assert table.snapshot.sequence == before
+        elif step == "recluster":
+            assert blocks_of(table) == sorted(expected)
+            assert outcome.snapshot == table.snapshot.sequence == before + 1
+        else:
+            assert all(figures.average_depth <= 2 for _, figures in table.info().levels)
+        assert rows_of(table) == rows
+        assert table.check(deep=True).problems == ()
+
+
+def test_an_outcome_says_what_info_says_before_and_after(overlapping: tblctl.Table) -> None:
+    before = overlapping.info()
+    outcome = overlapping.recluster()
+    after = overlapping.info()
+    assert (outcome.depth_before, outcome.overlaps_before) == (before.average_depth, before.average_overlaps)
+    assert (outcome.depth_after, outcome.overlaps_after) == (after.average_depth, after.average_overlaps)
+    assert (outcome.depth_before, outcome.depth_after) == (2.0, 1.0)
+    found = outcome.to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found.items() >= {
+        "rounds": 1, "committed_groups": 2, "conflicted_groups": 0, "failed_groups": 0, "blocks_in": 4,
+        "blocks_out": 4, "rows": 16, "snapshot": 6, "policy": "levels", "engine": "local", "note": "",
+    }.items()  # fmt: skip
+    assert [group["status"] for group in found["groups"]] == ["committed", "committed"]
+
+
+def test_history_keeps_the_outcome_and_names_the_record(overlapping: tblctl.Table) -> None:
+    planned = overlapping.plan()
+    outcome = overlapping.recluster(planned)
+    info = overlapping.history(1)[0]
+    assert (info.operation, info.rows_added, info.rows_removed) == ("recluster", 0, 0)
+    assert (info.blocks_added, info.blocks_removed) == (4, 4)
+    kept = info.detail["recluster"]
+    told = outcome.to_dict()
+    assert {name: kept[name] for name in kept.keys() & told.keys()} == {
+        name: told[name] for name in kept.keys() & told.keys()
+    }
+    record = json.loads(Storage(overlapping.location).read(info.detail["record"]))
+    first = record["groups"][0]
+    assert {item["path"] for item in first["removed"]} == set(planned.groups[0].blocks)
+    assert sorted((item["min"], item["max"], item["rows"]) for item in first["removed"]) == [
+        ([1], [7], 4),
+        ([2], [8], 4),
+    ]
+    added = {path for group in record["groups"] for path in group["added"]}
+    assert added == {block.path for block in overlapping.files()}
+    assert (first["status"], first["sort_id"], first["level"], first["rows"]) == ("committed", 1, 1, 8)
+
+
+def test_final_goes_on_until_the_policy_finds_nothing(memory_url: str) -> None:
+    table = table_of(memory_url, *([start, start + 10, start + 20, start + 30] for start in range(24)))
+    rows = rows_of(table)
+    outcome = table.recluster(final=True)
+    assert outcome.rounds >= 1
+    assert not table.plan().groups
+    assert table.recluster(final=True).rounds == 0
+    assert rows_of(table) == rows
+
+
+def test_final_sorts_in_blocks_of_an_older_key_unless_told_not_to(overlapping: tblctl.Table) -> None:
+    overlapping.set_cluster_key("n")
+    assert overlapping.recluster().snapshot is None
+    assert overlapping.recluster(final=True, options={"include_unclustered": False}).snapshot is None
+    assert overlapping.info().unclustered_block_count == 4
+    overlapping.recluster(final=True)
+    assert overlapping.info().unclustered_block_count == 0
+
+
+def test_full_sorts_everything_at_once(overlapping: tblctl.Table) -> None:
+    outcome = overlapping.recluster(policy="full")
+    assert (outcome.committed_groups, outcome.policy) == (1, "full")
+    assert blocks_of(overlapping) == [[1, 4, 1, 4], [5, 8, 1, 4], [101, 104, 1, 4], [105, 108, 1, 4]]
+
+
+def test_a_plan_reads_as_json_and_is_carried_out_later(overlapping: tblctl.Table) -> None:
+    plan = tblctl.Plan.from_json(json.loads(json.dumps(overlapping.plan().to_json())))
+    append(overlapping, [50])
+    outcome = overlapping.recluster(plan)
+    assert outcome.committed_groups == 2
+    assert overlapping.recluster(plan).conflicted_groups == 2
+
+
+def test_where_takes_any_column_by_statistics(overlapping: tblctl.Table) -> None:
+    assert overlapping.recluster(where="n >= 2000 and n < 3000").committed_groups == 0  # one block alone
+    outcome = overlapping.recluster(where="n >= 2000")
+    assert outcome.committed_groups == 1
+    assert [block[2] for block in blocks_of(overlapping)] == [0, 0, 1, 1]
+    with pytest.raises(errors.InputError, match="zz"):
+        overlapping.recluster(where="zz > 1")
+
+
+def test_options_are_a_mapping_or_a_value(overlapping: tblctl.Table) -> None:
+    assert len(overlapping.plan(options={"max_groups": 1}).groups) == 1
+    assert len(overlapping.plan(options=tblctl.SelectOptions(max_groups=1)).groups) == 1
+    assert overlapping.plan(options={"max_group_bytes": "2GiB"}).options.max_group_bytes == 2**31
+    with pytest.raises(errors.InvalidOptionError, match="did you mean max_groups"):
+        overlapping.plan(options={"max_group": 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"policy": "levls"}, "did you mean levels"),
+        ({"engine": "flink"}, "expected 'auto', 'local' or 'spark'"),
+        ({"engine": "local", "spark": object()}, "a session was given"),
+        ({"on_conflict": "retry"}, "expected 'salvage' or 'fail'"),
+        ({"options": {"threshold": 2, "ratio": 0.1}}, "threshold and ratio"),
+        ({"plan": True, "policy": "levels"}, "a plan says"),
+        ({"plan": True, "where": "k > 1"}, "a plan says"),
+        ({"plan": True, "options": {}}, "a plan says"),
+        ({"plan": True, "final": True}, "a plan says"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    overlapping: tblctl.Table, arguments: dict[str, Any], message: str
+) -> None:
+    if "plan" in arguments:
+        arguments = {**arguments, "plan": overlapping.plan()}
+    before = overlapping.snapshot
+    with pytest.raises(errors.InvalidOptionError, match=message):
+        overlapping.recluster(**arguments)
+    assert overlapping.snapshot == before
+
+
+def test_a_plan_of_another_table_is_refused(overlapping: tblctl.Table, tmp_path: Path) -> None:
+    other = table_of(str(tmp_path / "other"), [1, 3, 5, 7], [2, 4, 6, 8])
+    with pytest.raises(errors.InvalidOptionError, match="another table"):
+        other.recluster(overlapping.plan())
+
+
+def test_a_table_without_key_says_what_to_do(memory_url: str) -> None:
+    table = tblctl.create(memory_url, SCHEMA)
+    append(table, [1, 2])
+    for act in (table.plan, table.recluster):
+        with pytest.raises(errors.InvalidKeyError, match="--cluster-by"):
+            act()
+
+
+def test_a_pinned_table_is_planned_but_not_changed(overlapping: tblctl.Table) -> None:
+    append(overlapping, [1, 2])
+    pinned = tblctl.open(overlapping.location, as_of=5)
+    assert pinned.plan().snapshot == 5
+    with pytest.raises(errors.InvalidOptionError, match="pinned"):
+        pinned.recluster()
+
+
+def test_an_empty_table_has_nothing_to_do(memory_url: str) -> None:
+    outcome = table_of(memory_url).recluster(final=True)
+    assert outcome.note == "nothing to do: the table has no blocks"
+    assert (outcome.depth_before, outcome.depth_after, outcome.engine) == (0.0, 0.0, None)
+
+
+def test_progress_counts_rows_and_groups(overlapping: tblctl.Table) -> None:
+    seen: list[tuple[int, int | None, str]] = []
+    overlapping.recluster(progress=lambda *report: seen.append(report))
+    assert {(16, 16, "rows"), (2, 2, "groups")} <= set(seen)
+
+
+def test_a_missing_block_fails_its_group_and_the_rest_goes_on(overlapping: tblctl.Table) -> None:
+    lost = overlapping.plan().groups[0].blocks[0]
+    Storage(overlapping.location).delete([lost])
+    outcome = overlapping.recluster(final=True)
+    assert (outcome.committed_groups, outcome.note) == (1, "stopped: what is left failed")
+    failed = [group for group in outcome.groups if group["status"] == "failed"]
+    assert outcome.failed_groups == len(failed) > 0
+    assert all(lost in group["error"] for group in failed)
+
+
+Write = Callable[[tblctl.Table], tblctl.WriteOutcome]
+WRITES: dict[str, Write] = {
+    "append": lambda table: append(table, [3, 4, 5, 6]),
+    "delete": lambda table: table.delete("k = 1"),
+    "update": lambda table: table.update({"n": 0}, "k = 1"),
+    "overwrite": lambda table: table.overwrite(pa.table({"k": [1], "n": [0]}, schema=SCHEMA), where="k = 1"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_recluster_auto_runs_a_round_after_every_write(overlapping: tblctl.Table, write: str) -> None:
+    assert append(overlapping, [103, 104]).recluster is None
+    overlapping.set_options({"recluster.auto": "true"})
+    outcome = WRITES[write](overlapping)
+    assert outcome.recluster is not None
+    assert outcome.recluster.snapshot == overlapping.snapshot.sequence
+    assert outcome.to_dict()["recluster"] == outcome.recluster.to_dict()
+
+
+def test_an_append_may_ask_for_a_round_of_its_own(overlapping: tblctl.Table) -> None:
+    outcome = append(overlapping, [3, 4, 5, 6], recluster=True)
+    assert outcome.recluster is not None
+    assert outcome.recluster.committed_groups > 0
+
+
+def test_a_round_after_a_write_that_fails_is_a_warning(
+    overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    overlapping.set_options({"recluster.auto": True})
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr("tblctl.recluster.merge_round", fail)
+    outcome = append(overlapping, [3])
+    assert (outcome.rows_added, outcome.recluster) == (1, None)
+    assert "was written, but not reclustered: the disk is full" in caplog.text
+    assert [record.levelname for record in caplog.records if "not reclustered" in record.message] == [
+        "WARNING"
+    ]
+
+
+def test_a_table_without_key_is_written_quietly_with_recluster_auto(
+    memory_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tblctl.create(memory_url, SCHEMA, options={"recluster.auto": "true"})
+    assert append(table, [1]).recluster is None
+    assert "not reclustered" not in caplog.text
