@@ -29,12 +29,14 @@ EXAMPLE = """
 tblctl create /data/lineitem --like lineitem.parquet --cluster-by "l_shipdate, l_orderkey"
 tblctl append /data/lineitem part-*.parquet
 tblctl scan   /data/lineitem --where "l_shipdate >= '1995-01-01'" --limit 5
+tblctl info   /data/lineitem
+tblctl recluster /data/lineitem --final
 """
 
 application = Application(
     name="tblctl",
     example=EXAMPLE,
-    help="""Tables of immutable Parquet blocks, on disk or object storage, that never lose a row.
+    help="""Tables of immutable Parquet blocks, on disk or object storage, kept well clustered for the least work.
 
     LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
     (environment, ~/.config/fsspec), and from --storage-option.
