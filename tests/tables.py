@@ -68,11 +68,16 @@ def objects_of(url: str, options: dict[str, Any] | None = None) -> dict[str, byt
 
 
 def named_objects(table: tblctl.Table) -> set[str]:
-    """Return every object that the table needs, worked out from its snapshots alone, apart from the hint."""
+    """Return every object that the table needs, worked out from its snapshots alone, apart from the hint.
+
+    Records of expired snapshots too, which are kept for 90 days: no table of a test is that old.
+    """
     native = native_of(table)
     head = native.head()
     needed = {f"metadata/snapshots/{sequence:020d}.json" for sequence in range(1, head.sequence + 1)}
     for info in table.history():
+        if "record" in info.detail:
+            needed.add(info.detail["record"])
         if info.readable:
             old = tblctl.open(table.location, as_of=info.sequence)
             needed |= {block.path for block in old.files()}

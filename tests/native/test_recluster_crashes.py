@@ -1,0 +1,124 @@
+"""A recluster that dies, or whose storage fails, at any call: the rows stay, and nothing is left lying about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import Faults, inject, kill_points
+from tables import (
+    SCHEMA,
+    Places,
+    assert_sound,
+    ids_of,
+    named_objects,
+    objects_of,
+    open_impatient,
+    places,
+    rows,
+)
+
+import tblctl
+from tblctl.errors import CommitOutcomeUnknownError, StorageError
+
+IDS = [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104, 105, 106, 107, 108]
+
+
+@pytest.fixture(params=["memory", "local"])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
+    yield from places(request.param, tmp_path)
+
+
+def build(url: str) -> None:
+    """Make a table of two pairs of blocks that overlap: two groups."""
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 4})
+    for first in (1, 2, 101, 102):
+        table.append(rows(*range(first, first + 8, 2)))
+
+
+def recluster(url: str) -> tblctl.Outcome:
+    return tblctl.open(url).recluster()
+
+
+def levels(url: str) -> list[int]:
+    return sorted(block.level for block in tblctl.open(url).files())
+
+
+def assert_usable(url: str, where: str) -> None:
+    """Assert that the rows are there, that the next recluster succeeds, and that gc leaves exactly what is named."""
+    table = tblctl.open(url)
+    assert_sound(table)
+    table.recluster(final=True)
+    assert levels(url) == [1, 1, 1, 1], where
+    table.gc(keep=1, older_than=0)
+    assert ids_of(table) == IDS, where
+    assert set(objects_of(url)) - {"metadata/latest"} == named_objects(table), where
+    assert_sound(table)
+
+
+def test_a_kill_at_any_storage_call_leaves_the_table_as_before_or_as_after(at: Places) -> None:
+    template = at.fresh()
+    build(template)
+    trial = at.copy(template)
+    seen = set()
+    for point in kill_points(lambda: recluster(trial)):
+        url = at.copy(template)
+        point.kill(lambda url=url: recluster(url))
+        assert ids_of(tblctl.open(url)) == IDS, str(point)
+        found = tuple(levels(url))
+        assert found in ((0, 0, 0, 0), (1, 1, 1, 1)), str(point)
+        seen.add(found)
+        assert_usable(url, str(point))
+    assert len(seen) == 2  # the kills came early enough, and late enough
+
+
+@pytest.mark.parametrize("at", ["memory"], indirect=True)
+def test_an_error_at_any_storage_call_costs_a_group_at_most_and_leaves_no_orphan(at: Places) -> None:
+    template = at.fresh()
+    build(template)
+    trial = at.copy(template)
+    failures = 0
+    for point in kill_points(lambda: recluster(trial)):
+        url = at.copy(template)
+        before = objects_of(url)
+        unsure = point.call.operation == "create" and point.at == "after"
+        faults = Faults()
+        error = CommitOutcomeUnknownError("injected: no reply") if unsure else None
+        faults.fail(error, nth=point.number, at=point.at)
+        with inject(faults):
+            try:
+                outcome = recluster(url)
+            except StorageError:
+                outcome = None
+        assert faults.fired, str(point)
+        needed = before.keys() if outcome is None else {"metadata/latest", *named_objects(tblctl.open(url))}
+        # What was written, though its writer was told otherwise, is left to gc.
+        spare = (point.at, point.call.operation) == ("after", "write")
+        assert len(objects_of(url).keys() - needed) <= spare, str(point)
+        if outcome is not None:
+            failures += outcome.failed_groups
+            assert levels(url).count(1) == 4 - 2 * outcome.failed_groups, str(point)
+        assert_usable(url, str(point))
+    assert failures > 0
+
+
+@pytest.mark.parametrize("at", ["memory"], indirect=True)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_commit_whose_reply_is_lost_for_good_is_in_doubt_and_nothing_is_deleted(
+    at: Places, moment: str
+) -> None:
+    url = at.fresh()
+    build(url)
+    faults = Faults()
+
+    def cut_off() -> None:
+        faults.fail(operation="read", times=10**6)
+        raise CommitOutcomeUnknownError("no reply")
+
+    faults.do(cut_off, operation="create", name="metadata/snapshots/", at=moment)
+    with inject(faults), pytest.raises(CommitOutcomeUnknownError):
+        open_impatient(url).recluster()
+    assert levels(url) == ([1, 1, 1, 1] if moment == "after" else [0, 0, 0, 0])
+    assert len([name for name in objects_of(url) if name.startswith("data/")]) == 8
+    assert_usable(url, moment)
