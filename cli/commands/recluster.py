@@ -111,10 +111,10 @@ def recluster(
         print_missing(location, as_json=as_json)
         return
     if dry_run:
-        if final:
+        if final:  # as the first of its rounds has it
             limits.setdefault("include_unclustered", True)
-        drafted = table.plan(policy=policy or "levels", where=where, options=limits)
-        plans.print_plan(drafted, final=final, as_json=as_json)
+        named = {} if policy is None else {"policy": policy}
+        plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
         return
     with choice.arguments() as engine, progress("reclustering") as report:
         outcome = table.recluster(

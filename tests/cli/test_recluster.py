@@ -318,15 +318,15 @@ def test_a_file_that_is_no_plan_is_refused(library: Library, text: str, message:
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        ([], {"policy": "levels", "where": None, "options": {}}),
+        ([], {"where": None, "options": {}}),
         (
             ["--policy", "full", "--where", "a = 1", "--max-groups", "1"],
             {"policy": "full", "where": "a = 1", "options": {"max_groups": 1}},
         ),
-        (["--final"], {"policy": "levels", "where": None, "options": {"include_unclustered": True}}),
+        (["--final"], {"where": None, "options": {"include_unclustered": True}}),
         (
             ["--final", "--no-include-unclustered"],
-            {"policy": "levels", "where": None, "options": {"include_unclustered": False}},
+            {"where": None, "options": {"include_unclustered": False}},
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
