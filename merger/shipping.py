@@ -15,6 +15,7 @@ import os
 import stat
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from tblctl.tableformat.errors import EngineError
@@ -71,7 +72,8 @@ def _sources() -> dict[str, bytes]:
 def _own_folder() -> Path:
     user = os.getuid()
     folder = Path(tempfile.gettempdir()) / f"tblctl-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
         raise EngineError(

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tblctl.merger.spark_workers import reason
-from tblctl.tableformat.errors import EngineError, InvalidOptionError
+from tblctl.tableformat.errors import EngineError, InvalidOptionError, TblctlError
 
 ANSWER_SECONDS = 30.0
 """How long a master or server may take to answer, the start of the JVM included."""
@@ -95,18 +95,14 @@ def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | No
 
 def _start(master: str, conf: Mapping[str, str]) -> Any:
     sessions = _pyspark_sessions()
-    is_local = master.startswith("local")
+    is_local, is_cluster = master.startswith("local"), master.startswith("spark://")
     settings = {**(_QUIET_AND_ON_THIS_HOST if is_local else _QUIET), **conf}
     builder = sessions.builder.appName("tblctl").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        session = (
-            _answer_of(builder.getOrCreate, master)
-            if master.startswith("spark://")
-            else builder.getOrCreate()
-        )
-    except EngineError:
+        session = _registered(builder.getOrCreate, master) if is_cluster else builder.getOrCreate()
+    except TblctlError:
         raise
     except Exception as error:
         if "JAVA_GATEWAY_EXITED" in str(error):
@@ -116,45 +112,49 @@ def _start(master: str, conf: Mapping[str, str]) -> Any:
         else:
             text = f"Spark did not start with master {master!r}: {reason(error)}"
         raise EngineError(f"{text}; --engine local needs none") from error
-    if is_local and "spark.pyspark.python" not in settings:
-        # Otherwise workers are the `python3` of PATH; that setting is only read by spark-submit.
-        session.sparkContext.pythonExec = sys.executable
+    python = settings.get("spark.pyspark.python", sys.executable if is_local else None)
+    if python is not None:  # pyspark asks the environment alone, and else takes the `python3` of PATH
+        session.sparkContext.pythonExec = python
     return session
 
 
 def _connect(remote: str, conf: Mapping[str, str]) -> Any:
     sessions = _pyspark_sessions()
-
-    def connected() -> Any:
-        builder = sessions.builder.appName("tblctl").remote(remote)
-        for name, value in conf.items():
-            builder = builder.config(name, value)
+    _require_listener(remote)
+    builder = sessions.builder.appName("tblctl").remote(remote)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        _require_grpc(remote)
         session = builder.create()
         session.version  # noqa: B018 (asks the server)
-        return session
-
-    try:
-        return _answer_of(connected, remote)
     except EngineError:
         raise
     except Exception as error:
         raise EngineError(f"no Spark session at {_shown(remote)}: {reason(error)}") from error
+    return session
 
 
-def _answer_of(open_it: Callable[[], Any], address: str) -> Any:
-    """Return what `open_it` does, which tries for minutes where nothing answers; that is cut short.
+def _require_grpc(remote: str) -> None:
+    """Raise unless a gRPC server answers in time; pyspark itself would try for ten minutes, and block the exit."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
 
-    Raises:
-        EngineError: all of the address's hosts refuse, or none answered in time.
-    """
-    no_answer = EngineError(f"no Spark answers at {_shown(address)}: is it running, and the address right?")
-    if all(_refuses(host, port) for host, port in _hosts(address)):
-        raise no_answer
+    with DefaultChannelBuilder(remote).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise _no_answer(remote) from None
+
+
+def _registered(start: Callable[[], Any], master: str) -> Any:
+    """Return what `start` does, unless it waits too long for the master; Spark itself waits a minute."""
+    _require_listener(master)
     answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            answer.put(open_it())
+            answer.put(start())
         except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
             answer.put(error)
 
@@ -162,10 +162,20 @@ def _answer_of(open_it: Callable[[], Any], address: str) -> Any:
     try:
         found = answer.get(timeout=ANSWER_SECONDS)
     except queue.Empty:
-        raise no_answer from None
+        raise _no_answer(master) from None
     if isinstance(found, BaseException):
         raise found
     return found
+
+
+def _no_answer(address: str) -> EngineError:
+    return EngineError(f"no Spark answers at {_shown(address)}: is it running, and the address right?")
+
+
+def _require_listener(address: str) -> None:
+    """Raise if all of the address's hosts refuse to be connected to."""
+    if all(_refuses(host, port) for host, port in _hosts(address)):
+        raise _no_answer(address)
 
 
 def _hosts(address: str) -> list[tuple[str, int]]:

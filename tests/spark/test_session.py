@@ -1,0 +1,145 @@
+"""Sessions that tblctl opens: what they are given, what is said when there is none, and whose they are at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tblctl.merger.spark_session import open_session
+from tblctl.tableformat.errors import EngineError, InvalidOptionError
+
+from .conftest import free_port
+
+
+def python(program: str, *, words: tuple[str, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
+
+
+LIFE = """
+import sys
+from pyspark.sql import SparkSession
+from tblctl.merger.spark_session import open_session
+from tblctl.tableformat.errors import InvalidOptionError
+
+with open_session(master="local[1]", conf={"spark.app.name": "mine"}) as first:
+    context = first.sparkContext
+    print("master", context.master, context.appName, context.pythonExec == sys.executable)
+    where = first.range(1).rdd.map(lambda _: __import__("sys").executable).collect()
+    print("workers", where == [sys.executable])
+    with open_session() as second:
+        print("same", second is first)
+    print("goes on", first.range(3).count())
+    for words in ({"master": "local[2]"}, {"conf": {"spark.sql.shuffle.partitions": "3"}}):
+        try:
+            with open_session(**words):
+                print("not refused")
+        except InvalidOptionError as error:
+            print("refused", "local[1]" in str(error))
+print("stopped", context._jsc is None)
+with open_session() as third:
+    print("default", third.sparkContext.master)
+"""
+
+
+def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_started_it(
+    java: None, tmp_path: Path
+) -> None:
+    done = python(LIFE, cwd=tmp_path)
+    assert done.stdout.splitlines() == [
+        "master local[1] mine True",
+        "workers True",
+        "same True",
+        "goes on 3",
+        "refused True",
+        "refused True",
+        "stopped True",
+        "default local[*]",
+    ], done.stderr
+    assert "\r" not in done.stderr  # no progress bars of Spark's own
+
+
+def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> None:
+    for name in ("bash", "dirname", "basename", "env", "readlink", "tr", "cat"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    variables = {name: value for name, value in os.environ.items() if name not in {"PATH", "JAVA_HOME"}}
+    program = (
+        "from tblctl.merger.spark_session import open_session\n"
+        "from tblctl.tableformat.errors import EngineError\n"
+        "try:\n    open_session(master='local[1]').__enter__()\nexcept EngineError as error:\n    print(error)"
+    )
+    done = python(program, env=variables | {"PATH": str(tmp_path)}, cwd=tmp_path)
+    assert "Java 17 or newer" in done.stdout, done.stderr
+    assert "JAVA_HOME" in done.stdout
+    assert "--engine local" in done.stdout
+
+
+def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(EngineError, match=r"pip install 'tblctl\[spark\]'"), open_session():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"master": "local[1]", "remote": "sc://h"}, "exclude each other"),
+        ({"remote": "http://h:1"}, "expected sc://host:port"),
+        ({"remote": "sc://h:port"}, "no address"),
+    ],
+)
+def test_words_that_make_no_session_are_refused(words: dict[str, str], expected: str) -> None:
+    with pytest.raises(InvalidOptionError, match=expected), open_session(**words):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ({"master": "spark://127.0.0.1:{port}"}, "spark://127.0.0.1:{port}"),
+        ({"remote": "sc://127.0.0.1:{port}/;token=PASSWORD"}, "sc://127.0.0.1:{port}"),
+    ],
+)
+def test_an_address_where_nothing_listens_is_named_without_its_token(
+    java: None, words: dict[str, str], address: str
+) -> None:
+    port = free_port()
+    with (
+        pytest.raises(EngineError) as caught,
+        open_session(**{name: value.format(port=port) for name, value in words.items()}),
+    ):
+        pass
+    assert address.format(port=port) + ":" in str(caught.value)
+    assert "PASSWORD" not in str(caught.value)
+
+
+SILENCE = """
+import sys
+from tblctl.merger import spark_session
+from tblctl.tableformat.errors import EngineError
+
+spark_session.ANSWER_SECONDS = 2.0
+try:
+    with spark_session.open_session(**{sys.argv[1]: sys.argv[2]}):
+        pass
+except EngineError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("word", "scheme"), [("remote", "sc"), ("master", "spark")])
+def test_a_server_that_takes_connections_and_says_nothing_is_given_up(
+    java: None, word: str, scheme: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+        done = python(SILENCE, words=(word, address), cwd=tmp_path)
+    assert done.stdout.startswith(f"no Spark answers at {address}:"), done.stderr
+    assert done.returncode == 0

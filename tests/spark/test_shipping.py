@@ -1,0 +1,92 @@
+"""The zip that carries tblctl to workers: whole, the same for the same sources, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tblctl.merger import shipping
+from tblctl.tableformat.errors import EngineError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_every_package_that_tasks_may_import_is_listed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    layers = ("tblctl.merger", "tblctl.selector", "tblctl.tableformat")
+    assert sorted(shipping.PACKAGES) == sorted(
+        name for name in settings["packages"] if name.startswith(layers)
+    )
+
+
+def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import tblctl.merger.spark_task, tblctl.tableformat.native.block_io\n"
+        "print({module.__file__.split('.zip/')[0] for name, module in sys.modules.items()"
+        " if name.split('.')[0] == 'tblctl'} == {sys.argv[1].removesuffix('.zip')}, 'pyspark' in sys.modules)"
+    )
+    path = shipping.stored_zip()
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], capture_output=True, text=True, cwd=temporary
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+def test_the_same_sources_make_the_same_zip_in_the_same_place(temporary: Path) -> None:
+    content, path = shipping.zip_content(), shipping.stored_zip()
+    shipping.zip_content.cache_clear()
+    assert shipping.zip_content() == content
+    assert shipping.stored_zip() == path
+    assert path.read_bytes() == content
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert "tblctl/merger/run.py" in zipfile.ZipFile(BytesIO(content)).namelist()
+
+
+@pytest.mark.parametrize("content", [b"", b"planted"])
+def test_a_zip_with_other_content_is_written_anew(temporary: Path, content: bytes) -> None:
+    path = shipping.stored_zip()
+    path.write_bytes(content)
+    assert shipping.stored_zip().read_bytes() == shipping.zip_content()
+
+
+def test_the_folder_is_closed_to_others(temporary: Path) -> None:
+    assert shipping.stored_zip().parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_may_change_is_refused(temporary: Path) -> None:
+    folder = temporary / f"tblctl-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(EngineError, match="other users could change it"):
+        shipping.stored_zip()
+
+
+def test_a_link_in_the_folders_place_is_refused(temporary: Path) -> None:
+    (temporary / "elsewhere").mkdir(mode=0o700)
+    (temporary / f"tblctl-{os.getuid()}").symlink_to(temporary / "elsewhere")
+    with pytest.raises(EngineError, match="remove it"):
+        shipping.stored_zip()
+    assert not list((temporary / "elsewhere").iterdir())
+
+
+def test_a_file_in_the_folders_place_is_refused(temporary: Path) -> None:
+    (temporary / f"tblctl-{os.getuid()}").touch()
+    with pytest.raises(EngineError, match="remove it"):
+        shipping.stored_zip()

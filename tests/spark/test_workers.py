@@ -1,0 +1,82 @@
+"""Workers that cannot run tasks are noticed before any task, and the error says what to do."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tblctl.merger import spark_workers
+from tblctl.tableformat.errors import EngineError
+
+FIT = {
+    "host": "node1",
+    "python": platform.python_version(),
+    "pyarrow": pa.__version__,
+    "numpy": np.__version__,
+    "fsspec": fsspec.__version__,
+    "tblctl": "/tmp/spark/tblctl-1.zip/tblctl/__init__.py",
+}
+
+
+def test_workers_like_the_driver_pass() -> None:
+    minor = f"{pa.__version__.split('.')[0]}.99.0"
+    spark_workers.require_fit([FIT, FIT | {"host": "node2", "pyarrow": minor}], zip_name="tblctl-1.zip")
+
+
+@pytest.mark.parametrize(
+    ("differs", "expected"),
+    [
+        ({"python": "3.8.1"}, f"node2: python is 3.8.1, but {platform.python_version()}"),
+        ({"pyarrow": "12.0.0"}, f"node2: pyarrow is 12.0.0, but {pa.__version__}"),
+        (
+            {"fsspec": "! ModuleNotFoundError: No module named 'fsspec'"},
+            "node2: fsspec cannot be imported (Mod",
+        ),
+        ({"tblctl": "/usr/lib/tblctl/__init__.py"}, "node2: tblctl comes from /usr/lib/tblctl/__init__.py"),
+    ],
+)
+def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, str], expected: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        spark_workers.require_fit([FIT, FIT | {"host": "node2"} | differs], zip_name="tblctl-1.zip")
+    assert expected in str(caught.value)
+    assert "node1" not in str(caught.value)
+    for advice in ("PYSPARK_PYTHON", "spark.archives", f"pyarrow {pa.__version__.split('.')[0]}"):
+        assert advice in str(caught.value)
+
+
+BARE_WORKERS = """
+import sys
+from tblctl.merger.spark import SparkEngine
+from tblctl.merger.spark_session import open_session
+from tblctl.tableformat.errors import EngineError
+
+with open_session(master="local[1]") as session:
+    session.sparkContext.pythonExec = sys.argv[1]
+    try:
+        SparkEngine(session).run(None, [], print, title="none")
+    except EngineError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["without libraries", "missing"])
+def test_workers_without_libraries_or_python_are_explained(java: None, tmp_path: Path, kind: str) -> None:
+    bare = tmp_path / "bare" / "bin" / "python"
+    if kind == "without libraries":
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", BARE_WORKERS, bare], capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
+    assert {
+        "without libraries": "pyarrow cannot be imported (ModuleNotFoundError",
+        "missing": f'Cannot run program "{bare}"',
+    }[kind] in done.stdout, done.stderr
+    assert "PYSPARK_PYTHON" in done.stdout
+    assert "Traceback" not in done.stdout
