@@ -69,4 +69,8 @@ class LocalEngine:
             except BaseException:
                 stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
+                while not news.empty():  # the caller cannot delete what it was not told of
+                    item = news.get()
+                    if isinstance(item, TaskResult):
+                        io.discard([record.path for record in item.records])
                 raise

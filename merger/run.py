@@ -137,6 +137,7 @@ class _Merge:
         try:
             start = 0
             for count in task.cuts:
+                _raise_failures(finished)
                 builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
                 builders.append(builder)
                 line = _Line(self._workers)
@@ -233,6 +234,7 @@ class _Workers:
 
     def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
         """Put work into a line, once fewer pieces of work than threads are waiting or being done."""
+        _raise_failures(self._writing)
         self._writing = [future for future in self._writing if not future.done()]
         while len(self._writing) >= self.threads:
             self._writing.pop(0).result()
@@ -244,6 +246,13 @@ class _Workers:
         """Wait until nothing is being written, whatever came of it."""
         for future in self._writing:
             future.exception()
+
+
+def _raise_failures(futures: Iterable[Future[Any]]) -> None:
+    """Raise what a piece of work that is done failed with, if any did."""
+    for future in futures:
+        if future.done():
+            future.result()
 
 
 class _Line:

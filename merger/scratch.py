@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from typing import Self
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
+        self._making = Lock()
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -35,20 +37,24 @@ class Scratch:
             StorageError: the disk is full, or the folder cannot be written.
         """
         try:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="tblctl-merge-"))
-            path = self._folder / f"{next(self._numbers)}.arrow"
+            path = self._opened() / f"{next(self._numbers)}.arrow"
             rows = SpilledRows(path)
             with pa.OSFile(str(path), "wb") as file:
                 rows.fill(file, tables)
         except OSError as error:
-            where = self._folder or tempfile.gettempdir()
+            where = f"its temporary folder {self._folder}" if self._folder else "a temporary folder"
             msg = (
-                f"the merge needs its temporary folder {where} for rows that exceed its memory budget: {error}; free "
-                "space there, set TMPDIR to another place, or give more --memory"
+                f"the merge needs {where} for rows that exceed its memory budget: {error}; free space there, set "
+                "TMPDIR to another place, or give more --memory"
             )
             raise StorageError(msg) from error
         return rows
+
+    def _opened(self) -> Path:
+        with self._making:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="tblctl-merge-"))
+            return self._folder
 
 
 class SpilledRows:

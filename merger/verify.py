@@ -1,7 +1,8 @@
 """Fingerprints of rows that do not depend on their order: what a merge must not change.
 
-Of every column: the number of nulls, and a 64-bit sum of its values as they lie in memory (and of the lengths of text
-and lists). About 1 % of a merge; catches lost, doubled and altered values, not rows whose values were exchanged.
+Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
+lengths of text and lists). About 1 % of a merge; catches lost, doubled and altered values, not rows whose values were
+exchanged.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tblctl.tableformat.errors import InternalError
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 _MODULUS = 1 << 64
+_NULL = 0x9E37_79B9_7F4A_7C15
+"""What a null adds: odd, so that only 2^64 of them add nothing, and large, so that few values add as much."""
+
 _WORDS = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
 
@@ -50,12 +54,11 @@ def _sum(values: pa.Array) -> int:
     kind = values.type
     if pat.is_dictionary(kind):
         return _sum(values.dictionary_decode())
-    if values.null_count and not pat.is_nested(kind):
+    nulls = values.null_count * _NULL
+    if nulls and not pat.is_nested(kind):
         values = values.drop_null()
-    for fits, total in _SUMS:
-        if fits(kind):
-            return total(values)
-    return _fixed_width(values)
+    total = next((total for fits, total in _SUMS if fits(kind)), _fixed_width)
+    return nulls + total(values)
 
 
 def _nothing(values: pa.Array) -> int:  # noqa: ARG001
@@ -77,18 +80,26 @@ def _text(values: pa.Array) -> int:
 
 
 def _struct(values: pa.StructArray) -> int:
-    children = enumerate(values.flatten())
-    return int(values.null_count) + sum(_sum(child) * (2 * place + 1) for place, child in children)
+    return sum(_sum(child) * (2 * place + 1) for place, child in enumerate(values.flatten()))
 
 
 def _list(values: pa.Array) -> int:
     lengths = pc.list_value_length(values)
-    return int(values.null_count) + int(pc.sum(lengths).as_py() or 0) + 31 * _sum(values.flatten())
+    return int(pc.sum(lengths).as_py() or 0) + 31 * _sum(values.flatten())
 
 
 def _map(values: pa.MapArray) -> int:
-    as_list = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
-    return _list(as_list)
+    entries = values.values
+    # (A cast would refuse the not-null elements of a null fixed-size list.)
+    return _list(
+        pa.ListArray.from_buffers(
+            pa.list_(entries.type),
+            len(values),
+            values.buffers()[:2],
+            offset=values.offset,
+            children=[entries],
+        )
+    )
 
 
 def _boolean(values: pa.Array) -> int:

@@ -25,6 +25,7 @@ import numpy as np
 
 from tblctl.selector.blocks import Candidates, Context, Integers, Mask, joined
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
+from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
 
 MOST_LEVEL = 32
@@ -115,7 +116,7 @@ def output_counts(
 ) -> tuple[Integers, Integers]:
     """Return into how many blocks groups of so many rows are cut, and the most rows that one of them holds."""
     row_bytes = np.maximum(decoded_bytes / rows, 1)
-    most = np.minimum(options.block_rows, np.floor(options.block_bytes / row_bytes))
+    most = np.minimum(options.block_rows, np.floor(ROOM * options.block_bytes / row_bytes))
     most = np.maximum(most, 1).astype(np.int64)
     return -(-rows // most), most
 

@@ -7,10 +7,14 @@ import math
 from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.options import TableOptions
 
+ROOM = 0.95
+"""Blocks that `block_bytes` bounds are planned to fill so much of it on average: planned to fill it, every second one
+would exceed it by a little, and become two."""
+
 
 def most_rows(options: TableOptions, row_bytes: float) -> int:
-    """Return how many rows of `row_bytes` decoded bytes each a block may hold."""
-    return max(1, min(options.block_rows, math.floor(options.block_bytes / max(row_bytes, 1))))
+    """Return how many rows of about `row_bytes` decoded bytes each a block is planned to hold."""
+    return max(1, min(options.block_rows, math.floor(ROOM * options.block_bytes / max(row_bytes, 1))))
 
 
 def cut_rows(row_count: int, block_rows: int) -> tuple[int, ...]:

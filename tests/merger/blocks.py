@@ -1,0 +1,170 @@
+"""Blocks without a table around them, and what merge tasks make of them.
+
+with lake("k: int64", "k desc", block_rows=4) as here:
+    here.add(rows)                     # a block in key order; `unordered(rows)` one as the rows come
+    tasks = here.split(tasks=2)
+    here.rows_of(here.run(tasks))      # what the tasks wrote, in their order
+    here.expected()                    # what a stable sort in plain Python says
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from tblctl.merger.run import run_task
+from tblctl.merger.split import Output, split_group
+from tblctl.merger.task import Slice
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.keys import key_table, sort_indices
+from tblctl.tableformat.model.block import Block, ClusterStatistics
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.native.block_io import NativeBlockIO
+from tblctl.tableformat.native.check import _BlockCheck
+from tblctl.tableformat.native.encode import Layout
+from tblctl.tableformat.native.segment_file import segment_table
+from tblctl.tableformat.native.write import BlockWriter
+from tblctl.tableformat.projection import conform
+from tblctl.tableformat.storage import Storage
+
+from ..native.test_keys import model_order, model_values
+
+LARGE_BYTES = 1 << 30
+LEVEL, RUN = 3, "run"
+
+
+@contextlib.contextmanager
+def lake(schema, terms, *, url=None, **options):
+    """Yield a `Lake`, in memory if no `url` is given; `terms` is the key's text, or the terms."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    name = uuid.uuid4().hex
+    try:
+        yield Lake(Storage(url or f"memory://{name}/table"), _schema(schema), terms, options)
+    finally:
+        for path in [path for path in MemoryFileSystem.store if path.startswith(f"/{name}/")]:
+            del MemoryFileSystem.store[path]
+
+
+def _schema(schema):
+    if isinstance(schema, str):
+        from tblctl.tableformat.model.type_text import fields_from_text
+
+        schema = pa.schema(fields_from_text(schema))
+    return schema if isinstance(schema, Schema) else Schema.create(schema)
+
+
+class Lake:
+    def __init__(self, storage, schema, terms, options):
+        self.storage = storage
+        self.schema = schema
+        terms = parse_terms(terms, schema) if isinstance(terms, str) else terms
+        self.sort = Sort(id=1, terms=terms)
+        layout = Layout(schema_id=1, schema=schema, sort=None, options=TableOptions.from_mapping(options))
+        self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout)
+        self.slices: list[Slice] = []
+
+    # -- blocks to merge
+
+    def add(self, rows) -> Slice:
+        """Write rows as one block in key order."""
+        rows = self.conformed(rows)
+        return self._add(rows.take(sort_indices(self.keys(rows), self.sort)), ordered=True)
+
+    def unordered(self, rows, *, is_said_to_be_ordered=False) -> Slice:
+        """Write rows as one block as they are."""
+        return self._add(self.conformed(rows), ordered=is_said_to_be_ordered)
+
+    def conformed(self, rows):
+        return conform(rows, self.schema) if rows.schema != self.schema.read_schema else rows
+
+    def _add(self, rows, *, ordered) -> Slice:
+        writer = BlockWriter(self.storage, SYSTEM, self.io.layout)
+        record = writer.write_block(rows, sort=None, level=0, run_id=None)
+        slice_ = Slice(block=block_of(record), start=0, stop=record.row_count, is_ordered=ordered)
+        self.slices.append(slice_)
+        return slice_
+
+    @property
+    def rows(self) -> int:
+        return sum(item.block.row_count for item in self.slices)
+
+    # -- merging
+
+    def split(self, tasks=1, *, memory_bytes=LARGE_BYTES, level=LEVEL):
+        output = Output(sort=self.sort, level=level, run_id=RUN, memory_bytes=memory_bytes)
+        return split_group(self.io, 7, self.slices, output, tasks=tasks)
+
+    def run(self, tasks, *, threads=1, **more):
+        """Run tasks one after the other, and return the records of what they wrote."""
+        results = [run_task(self.io, task, threads=threads, **more) for task in tasks]
+        return [record for result in results for record in result.records]
+
+    # -- what came of it
+
+    def keys(self, rows):
+        return key_table(rows, self.sort, self.schema)
+
+    def block_rows(self, block) -> pa.Table:
+        with self.io.open(block) as reader:
+            return reader.rows(range(len(reader.group_rows)))
+
+    def rows_of(self, records) -> pa.Table:
+        return pa.concat_tables([self.block_rows(block_of(record)) for record in records])
+
+    def row_groups(self, record) -> tuple[int, ...]:
+        with self.io.open(block_of(record)) as reader:
+            return reader.group_rows
+
+    def expected(self) -> pa.Table:
+        """Return all rows by (key, place of their block, row), sorted in plain Python."""
+        rows = pa.concat_tables([self.block_rows(item.block) for item in self.slices])
+        columns = [model_values(column.combine_chunks()) for column in self.keys(rows).columns]
+        return rows.take(pa.array(model_order(self.sort.terms, columns), pa.int64()))
+
+    def problems(self, records) -> list[str]:
+        """Return what `check --deep` finds wrong with blocks."""
+        head = SimpleNamespace(schemas={1: self.schema}, sorts={1: self.sort})
+        table = segment_table(records, self.schema)
+        return [
+            problem
+            for place, record in enumerate(records)
+            for problem in _BlockCheck(head, record.path, table.slice(place, 1)).problems(self.storage)
+        ]
+
+    def stored(self) -> set[str]:
+        """Return every object beside the blocks to merge."""
+        return {item.name for item in self.storage.list()} - {item.block.path for item in self.slices}
+
+
+def block_of(record) -> Block:
+    cluster = None
+    if record.cluster_key_id is not None:
+        cluster = ClusterStatistics(
+            cluster_key_id=record.cluster_key_id,
+            min=tuple(value.as_py() for value in record.key_min),
+            max=tuple(value.as_py() for value in record.key_max),
+            exact=record.key_exact,
+            level=record.level,
+        )
+    return Block(
+        path=record.path,
+        row_count=record.row_count,
+        size_bytes=record.size_bytes,
+        uncompressed_bytes=record.uncompressed_bytes,
+        decoded_bytes=record.decoded_bytes,
+        schema_id=record.schema_id,
+        run_id=record.run_id,
+        cluster=cluster,
+    )
+
+
+def merge_threads() -> list[str]:
+    """Return the names of tblctl's threads that live."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tblctl")]

@@ -1,0 +1,192 @@
+"""Tasks take every row of a group once, in one order, and begin where blocks of the output do."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from arrow_rows import canonical
+from faults import storage_calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tblctl.merger import split
+from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.model.cut import cut_rows
+
+from .blocks import LARGE_BYTES, LEVEL, RUN, lake
+
+COLUMNS = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+
+
+def add(here, *blocks, ordered=True):
+    """Add a block for each list of keys; `n` numbers all rows as they come."""
+    for keys in blocks:
+        first = here.rows
+        data = pa.table({"k": keys, "n": range(first, first + len(keys))}, schema=here.schema.logical)
+        (here.add if ordered else here.unordered)(data)
+
+
+def places(tasks):
+    """Return what tasks take: for each its slices as (path, start, stop)."""
+    return [[(item.block.path, item.start, item.stop) for item in task.slices] for task in tasks]
+
+
+def assert_exact(here, tasks, block_rows):
+    """Assert that the tasks take all rows once, in the order of (key, place of block, place in block), cut alike."""
+    assert [size for task in tasks for size in task.cuts] == list(cut_rows(here.rows, block_rows))
+    assert [task.number for task in tasks] == list(range(len(tasks)))
+    in_order, order = [], canonical(here.expected())
+    for item in here.slices:
+        mine = {row[-1] for row in canonical(here.block_rows(item.block))}
+        in_order.append([row for row in order if row[-1] in mine])
+    taken = [0] * len(here.slices)
+    numbers = {item.block.path: number for number, item in enumerate(here.slices)}
+    start = 0
+    for task, slices in zip(tasks, places(tasks), strict=True):
+        assert list(map(numbers.get, (path for path, _, _ in slices))) == sorted(
+            map(numbers.get, (path for path, _, _ in slices))
+        )
+        rows = []
+        for path, low, high in slices:
+            number = numbers[path]
+            assert taken[number] == low < high
+            taken[number] = high
+            rows += in_order[number][low:high]
+        assert len(rows) == task.rows
+        assert set(rows) == set(order[start : start + task.rows])
+        start += task.rows
+    assert taken == [item.block.row_count for item in here.slices]
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.lists(st.none() | st.integers(0, 12), min_size=1, max_size=25)),
+        min_size=1,
+        max_size=7,
+    ),
+    st.integers(1, 9),
+    st.sampled_from([1, 3, 10, 1_000]),
+    st.sampled_from([1, 5, 40, 65_536]),
+    st.sampled_from(["k", "k desc nulls first", "bucket(3, k), n desc"]),
+)
+@settings(max_examples=60)
+def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples, key):
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        lake(COLUMNS, key, block_rows=block_rows, row_group_rows=4) as here,
+    ):
+        patched.setattr(split, "_SAMPLES", samples)
+        for ordered, keys in blocks:
+            add(here, keys, ordered=ordered)
+        found = here.split(tasks)
+        assert len(found) == min(tasks, len(cut_rows(here.rows, block_rows)))
+        assert_exact(here, found, block_rows)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param([[5] * 10] * 6, id="one key only"),
+        pytest.param([[1, 2, 2, 2, 9], [0, 2, 2, 2, 3], [2, 2, 2, 2, 2]] * 3, id="one key in every block"),
+        pytest.param([[n % 7] for n in range(40)], id="blocks of one row"),
+        pytest.param([[None] * 8, [None, 3, None], [1, None, 2]], id="null keys"),
+        pytest.param([list(range(40)), [20], list(range(10, 30))], id="one inside another"),
+        pytest.param([list(range(n * 10, n * 10 + 10)) for n in range(8)], id="disjoint"),
+    ],
+)
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("samples", [1, 7, 65_536])
+def test_hard_shapes_are_split_at_exact_ranks(blocks, ordered, samples, monkeypatch):
+    monkeypatch.setattr(split, "_SAMPLES", samples)
+    with lake(COLUMNS, "k", block_rows=5) as here:
+        add(here, *blocks, ordered=ordered)
+        assert_exact(here, here.split(tasks=4), 5)
+
+
+def test_long_text_keys_are_compared_in_full():
+    start = "x" * 4_096
+    with lake("k: string, n: int64", "k", block_rows=10, row_group_rows=3) as here:
+        for block in range(4):
+            keys = [f"{start}{(row * 7 + block) % 16:02d}" for row in range(20)]
+            add(here, keys)
+        assert_exact(here, here.split(tasks=5), 10)
+
+
+def test_floats_with_nan_are_split_in_their_total_order():
+    nan, inf = float("nan"), float("inf")
+    with lake("k: double, n: int64", "k", block_rows=4) as here:
+        add(here, [nan, 0.0, -0.0, inf], [-inf, nan, nan, None], [-0.0, 0.0, 1.5, nan])
+        assert_exact(here, here.split(tasks=3), 4)
+
+
+def test_a_thousand_tiny_blocks_are_split_at_exact_ranks():
+    with lake(COLUMNS, "k", block_rows=500) as here:
+        add(here, *([(n * 7919) % 1_000, (n * 31) % 1_000] for n in range(1_000)))
+        tasks = here.split(tasks=3)
+        assert len(tasks) == 3
+        assert_exact(here, tasks, 500)
+
+
+def test_one_task_that_fits_reads_nothing():
+    with lake(COLUMNS, "k", block_rows=5) as here:
+        add(here, [3, 1, 2], [4, 1], [9, 9, 9, 9])
+        calls = storage_calls(lambda: here.split(tasks=1))
+        assert calls == []
+        (task,) = here.split(tasks=1)
+        assert task.slices == tuple(here.slices)
+        assert (task.cuts, task.level, task.run_id, task.memory_bytes) == ((5, 4), LEVEL, RUN, LARGE_BYTES)
+        assert (task.group, task.number, task.sort) == (7, 0, here.sort)
+
+
+def test_a_group_whose_keys_exceed_a_quarter_of_the_memory_becomes_more_tasks():
+    with lake("k: string, n: int64", "k", block_rows=100) as here:
+        add(here, *([f"{n:0500d}" for n in range(start, 1_000, 5)] for start in range(5)))
+        key_bytes = 500 + 4 + 24  # the text and its offset, and ordering
+        for wanted in (2, 5, 10):
+            tasks = here.split(tasks=1, memory_bytes=4 * 1_000 * key_bytes // wanted + 100)
+            assert len(tasks) == wanted
+            assert_exact(here, tasks, 100)
+        assert len(here.split(tasks=1, memory_bytes=1)) == 10  # no task writes less than a block
+
+
+def test_blocks_of_the_output_are_cut_by_bytes_too():
+    with lake("k: int64, s: string", "k", block_bytes=10_000, block_rows=1_000) as here:
+        here.add(
+            pa.table({"k": range(100), "s": ["x" * 888] * 100})
+        )  # 900 bytes a row: 10.6 fit 0.95 of a block
+        (task,) = here.split()
+        assert task.cuts == (10,) * 10
+
+
+def test_rows_of_about_one_size_do_not_overflow_the_blocks_that_bytes_bound():
+    sizes = random.Random(1)
+    with lake("k: int64, s: string", "k", block_bytes=200_000, row_group_rows=200) as here:
+        for _ in range(6):
+            texts = ["x" * sizes.randrange(10, 210) for _ in range(2_000)]
+            here.add(pa.table({"k": [sizes.randrange(10**9) for _ in texts], "s": texts}))
+        for memory_bytes in (LARGE_BYTES, 400_000):
+            tasks = here.split(memory_bytes=memory_bytes)
+            records = here.run(tasks)
+            assert [record.row_count for record in records] == [size for task in tasks for size in task.cuts]
+            assert min(record.decoded_bytes for record in records) > 0.8 * 200_000, "they are full"
+
+
+def test_a_block_that_lies_about_its_order_is_named():
+    with lake(COLUMNS, "k", block_rows=3) as here:
+        add(here, [1, 2, 3])
+        liar = here.unordered(pa.table({"k": [5, 4, 6], "n": [0, 1, 2]}), is_said_to_be_ordered=True)
+        with pytest.raises(CorruptTableError, match=liar.block.path) as caught:
+            here.split(tasks=2)
+        assert caught.value.details["name"] == liar.block.path
+
+
+def test_a_missing_block_is_named():
+    with lake(COLUMNS, "k", block_rows=3) as here:
+        add(here, [1, 2, 3], [4, 5, 6])
+        path = here.slices[1].block.path
+        here.storage.delete([path])
+        with pytest.raises(CorruptTableError, match="is missing") as caught:
+            here.split(tasks=2)
+        assert caught.value.details["name"] == path

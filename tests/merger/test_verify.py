@@ -1,0 +1,152 @@
+"""Every change of a column's values is noticed, and no other order of them is."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from arrow_rows import tables
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tblctl.merger.verify import VerificationError, require_equal
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.projection import conform
+
+from ..model.strategies import SCHEMAS
+
+PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
+PAIR_OF_FLAGS = pa.list_(pa.field("flag", pa.bool_(), nullable=False), 2)
+DAY, TIME = datetime.date(2024, 2, 29), datetime.time(1, 2, 3)
+INSTANT = datetime.datetime(2024, 2, 29, 1, 2, 3)
+
+VALUES = {  # different values of each type, first the one that lies in memory as zeros, or takes none
+    pa.bool_(): [False, True],
+    pa.int8(): [0, 1, -1],
+    pa.uint16(): [0, 1, 65_535],
+    pa.int32(): [0, 1, -1],
+    pa.int64(): [0, 1, -(2**63)],
+    pa.uint64(): [0, 1, 2**64 - 1],
+    pa.float16(): [0.0, 1.5, math.nan],
+    pa.float32(): [0.0, -0.0, 1.5, math.nan],
+    pa.float64(): [0.0, -0.0, 1.5, math.inf, math.nan],
+    pa.string(): ["", "a", "b", "aa"],
+    pa.large_string(): ["", "a", "é", "x" * 5_000],
+    pa.binary(): [b"", b"\0", b"\1", b"\0\0"],
+    pa.large_binary(): [b"", b"\0", b"\xff"],
+    pa.binary(1): [b"\0", b"\1"],
+    pa.binary(6): [b"\0" * 6, b"abcdef", b"abcdeg"],
+    pa.binary(16): [b"\0" * 16, b"x" * 16],
+    pa.date32(): [datetime.date(1970, 1, 1), DAY],
+    pa.date64(): [datetime.date(1970, 1, 1), DAY],
+    pa.time32("s"): [datetime.time(0), TIME],
+    pa.time64("us"): [datetime.time(0), TIME],
+    pa.timestamp("us"): [datetime.datetime(1970, 1, 1), INSTANT],
+    pa.timestamp("ns", "UTC"): [datetime.datetime(1970, 1, 1), INSTANT],
+    pa.decimal128(38, 2): [Decimal("0.00"), Decimal("0.01"), Decimal("-0.01"), Decimal(10) ** 30],
+    pa.decimal256(60, 0): [Decimal(0), Decimal(1), Decimal(-1), Decimal(10) ** 50],
+    pa.dictionary(pa.int32(), pa.string()): ["", "a", "bb"],
+    pa.list_(pa.int32()): [[], [0], [1], [0, 0], [None]],
+    pa.large_list(pa.string()): [[], [""], ["a"], [None], ["", ""]],
+    pa.list_(pa.int64(), 2): [[0, 0], [0, 1], [0, None]],
+    pa.list_(pa.list_(pa.int8())): [[], [[]], [[0]], [None], [[], []]],
+    PAIR: [{"a": 0, "b": ""}, {"a": 1, "b": ""}, {"a": None, "b": ""}, {"a": 0, "b": None}, {"a": None, "b": None}],
+    pa.list_(PAIR): [[], [{"a": 0, "b": ""}], [{"a": None, "b": ""}], [None]],
+    pa.map_(pa.string(), pa.int32()): [[], [("", 0)], [("", None)], [("a", 0)], [("", 0), ("a", 0)]],
+    pa.map_(pa.string(), PAIR_OF_FLAGS): [[], [("", None)], [("", [False, False])], [("", [False, True])]],
+}  # fmt: skip
+
+
+def with_slices(values, kind):
+    """Return the values as they are, as a slice of a longer array, and in chunks."""
+    whole = pa.array(values, kind)
+    around = pa.concat_arrays([whole, whole, whole]).slice(len(values), len(values))
+    cut = len(values) // 2
+    return whole, around, pa.chunked_array([around.slice(0, cut), whole.slice(cut), whole.slice(0, 0)])
+
+
+def changes(values):
+    """Yield what could go wrong: a row lost, one twice, or one that became another value or null."""
+    for place, value in enumerate(values):
+        yield values[:place] + values[place + 1 :]
+        yield [*values, value]
+        for other in range(len(values)):
+            if other != place:
+                yield [*values[:place], values[other], *values[place + 1 :]]
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+def test_a_lost_doubled_or_altered_value_of_any_type_is_noticed(kind):
+    values = [None, *VALUES[kind]]
+    read = with_slices(values, kind)
+    for array in read:
+        for same in with_slices(values[::-1], kind):
+            require_equal(array, same, "here")
+    for changed in changes(values):
+        for place, merged in enumerate(with_slices(changed, kind)):
+            with pytest.raises(VerificationError):
+                require_equal(read[place], merged, f"{changed} for {values}")
+
+
+def test_a_lost_null_is_noticed_where_nothing_else_is():
+    for kind in (pa.null(), pa.int8(), pa.string(), PAIR, pa.list_(pa.null())):
+        require_equal(pa.nulls(3, kind), pa.nulls(3, kind), "here")
+        with pytest.raises(VerificationError):
+            require_equal(pa.nulls(3, kind), pa.nulls(2, kind), "here")
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+def test_empty_arrays_are_equal_and_differ_from_one_row(kind):
+    empty = pa.array([], kind)
+    sliced = pa.array(VALUES[kind], kind).slice(1, 0)
+    require_equal(empty, sliced, "here")
+    require_equal(sliced, pa.chunked_array([], kind), "here")
+    with pytest.raises(VerificationError):
+        require_equal(empty, pa.array(VALUES[kind][:1], kind), "here")
+
+
+def test_what_lies_under_a_null_does_not_count():
+    hidden = pa.Array.from_buffers(pa.int32(), 2, [pa.py_buffer(b"\1"), pa.py_buffer(b"\5\0\0\0\7\0\0\0")])
+    assert hidden.to_pylist() == [5, None]
+    require_equal(hidden, pa.array([5, None], pa.int32()), "here")
+    mask = pa.array([False, True])
+    for made in (
+        pa.StructArray.from_arrays([pa.array([5, 7])], ["x"], mask=mask),
+        pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array([5, 7]), mask=mask),
+        pa.FixedSizeListArray.from_arrays(pa.array([5, 7]), 1, mask=mask),
+    ):
+        require_equal(made, pa.array(made.to_pylist(), made.type), "here")
+
+
+def test_dictionaries_are_compared_by_what_they_mean():
+    def words(indices, *values):
+        return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(values))
+
+    require_equal(words([0, 1, None], "a", "b"), words([1, None, 2], "c", "b", "a"), "here")
+    with pytest.raises(VerificationError):
+        require_equal(words([0, 1], "a", "b"), words([0, 1], "a", "c"), "here")
+
+
+@given(SCHEMAS, st.data())
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_rows_of_any_type_in_any_order_are_equal(columns, data):
+    schema = Schema.create(columns)
+    rows = conform(data.draw(tables(schema.logical)), schema)
+    start = data.draw(st.integers(0, rows.num_rows))
+    rows = rows.slice(start, data.draw(st.integers(0, rows.num_rows - start)))
+    order = data.draw(st.permutations(range(rows.num_rows)))
+    for name in rows.column_names:
+        read = rows[name].combine_chunks()
+        require_equal(read, read.take(pa.array(order, pa.int64())), name)
+        require_equal(rows[name], pa.chunked_array([read.slice(1), read.slice(0, 1)]), name)
+
+
+def test_the_error_says_where_and_that_it_is_a_bug():
+    with pytest.raises(InternalError) as caught:
+        require_equal(pa.array([1, None]), pa.array([1, 2]), "group 3, column 'v'")
+    assert str(caught.value).startswith("group 3, column 'v': read 2 values with 1 nulls, merged 2 with 0")
+    assert "please report it" in str(caught.value)
