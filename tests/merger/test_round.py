@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -308,3 +309,33 @@ def test_corrupt_blocks_fail_when_opened(two_ranges: Subject) -> None:
     with pytest.raises(CorruptTableError) as caught:
         two_ranges.port.block_io(version).open(block)
     assert caught.value.details["name"] == path
+
+
+def test_rows_that_went_in_and_did_not_come_out_fail_their_group(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+
+    class Forgetful(Meddling):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            def report(item: Any) -> None:
+                short = item.group == 1
+                done(dataclasses.replace(item, records=item.records[:-1]) if short else item)
+                if short:
+                    io.discard([record.path for record in item.records[-1:]])
+
+            super().run(io, tasks, report, **rest)
+
+    outcome = run(two_ranges, engine=Forgetful())
+    assert statuses(outcome) == ["committed", "failed"]
+    assert outcome.groups[1].error is not None
+    assert outcome.groups[1].error.startswith("8 rows went in and 4 came out")
+    assert len(two_ranges.stored() - before) == 2
+
+
+def test_a_task_that_the_engine_never_reports_fails_its_group(two_ranges: Subject) -> None:
+    class Silent(Meddling):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            super().run(io, [task for task in tasks if task.group == 0], done, **rest)
+
+    outcome = run(two_ranges, engine=Silent())
+    assert statuses(outcome) == ["committed", "failed"]
+    assert "were to report once each" in str(outcome.groups[1].error)
