@@ -1,0 +1,161 @@
+"""Random tables: whatever happens to them, reclustering keeps the rows and every invariant, and plans predict well."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import tblctl
+
+SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+KEYS = ("k", "n", "k desc nulls first", "truncate(3, n)", "n, k", "bucket(2, n), k desc")
+
+key = st.one_of(st.integers(-3, 12).map(float), st.sampled_from([None, math.nan, math.inf, -0.0]))
+policies = st.sampled_from(["levels", "full"])
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "threshold": st.sampled_from([1, 1.5, 3]),
+        "max_groups": st.integers(1, 2),
+        "max_blocks": st.integers(2, 5),
+        "max_group_bytes": st.sampled_from([100, 200, 10_000]),
+        "memory_bytes": st.sampled_from([1, 2_000, 2**30]),
+        "include_unclustered": st.booleans(),
+    },
+)
+
+
+def create() -> tblctl.Table:
+    url = f"memory://{uuid.uuid4().hex}/table"
+    return tblctl.create(url, SCHEMA, cluster_by="k", options={"block_rows": 4, "row_group_rows": 3})
+
+
+def rows_of(table: tblctl.Table) -> list[tuple[int, str]]:
+    return sorted((row["n"], repr(row["k"])) for row in table.scan().to_arrow().to_pylist())
+
+
+class Life(RuleBasedStateMachine):
+    """A table beside a dict of its keys by row number."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.table = create()
+        self.model: dict[int, float | None] = {}
+        self.versions: dict[int, dict[int, float | None]] = {}
+        self.fresh = 0
+
+    @rule(batches=st.lists(st.lists(key, min_size=1, max_size=9), min_size=1, max_size=3))
+    def append(self, batches: list[list[float | None]]) -> None:
+        for keys in batches:
+            numbers = range(self.fresh, self.fresh + len(keys))
+            self.fresh += len(keys)
+            self.table.append(pa.table({"k": keys, "n": numbers}, schema=SCHEMA))
+            self.model |= zip(numbers, keys, strict=True)
+
+    @rule(limit=st.integers(-3, 12))
+    def delete_keys(self, limit: int) -> None:
+        self.table.delete(f"k > {limit} and k < {limit + 3}")
+        self.model = {
+            number: value
+            for number, value in self.model.items()
+            if value is None or not limit < value < limit + 3
+        }
+
+    @rule(data=st.data())
+    def delete_row(self, data: st.DataObject) -> None:
+        if self.model:
+            number = data.draw(st.sampled_from(sorted(self.model)))
+            self.table.delete(f"n = {number}")
+            del self.model[number]
+
+    @rule(data=st.data(), value=st.integers(-3, 12))
+    def update(self, data: st.DataObject, value: int) -> None:
+        if self.model:
+            number = data.draw(st.sampled_from(sorted(self.model)))
+            self.table.update({"k": float(value)}, f"n = {number}")
+            self.model[number] = float(value)
+
+    @rule(terms=st.sampled_from(KEYS))
+    def alter_key(self, terms: str) -> None:
+        self.table.set_cluster_key(terms)
+
+    @rule(policy=policies, options=limits)
+    def recluster(self, policy: str, options: dict[str, Any]) -> None:
+        plan = self.table.plan(policy, options=options)
+        outcome = self.table.recluster(plan)
+        assert (outcome.conflicted_groups, outcome.failed_groups) == (0, 0)
+        assert outcome.committed_groups == len(plan.groups)
+
+    @rule(policy=policies)
+    def recluster_final(self, policy: str) -> None:
+        outcome = self.table.recluster(final=True, policy=policy)
+        assert (outcome.conflicted_groups, outcome.failed_groups) == (0, 0)
+        assert self.table.info().unclustered_block_count == 0
+        assert not self.table.plan(policy, options={"include_unclustered": True}).groups
+
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        if self.versions:
+            sequence = data.draw(st.sampled_from(sorted(self.versions)))
+            self.table.rollback(sequence)
+            self.model = dict(self.versions[sequence])
+
+    @rule()
+    def collect_garbage(self) -> None:
+        self.table.gc(keep=1, older_than=0)
+        self.versions.clear()
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "table"):
+            return
+        assert rows_of(self.table) == sorted((number, repr(value)) for number, value in self.model.items())
+        assert self.table.check(deep=True).problems == ()
+        self.versions[self.table.snapshot.sequence] = dict(self.model)
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(
+    max_examples=25, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    blocks=st.lists(st.lists(key, min_size=1, max_size=4), min_size=1, max_size=10),
+    late=st.lists(st.lists(key, min_size=1, max_size=4), max_size=4),
+    policy=policies,
+    options=limits,
+)
+def test_what_a_plan_predicts_holds(
+    blocks: list[list[float | None]],
+    late: list[list[float | None]],
+    policy: str,
+    options: dict[str, Any],
+) -> None:
+    table = create()
+    number = 0
+    for batch in (blocks, late):
+        for keys in batch:
+            table.append(pa.table({"k": keys, "n": range(number, number + len(keys))}, schema=SCHEMA))
+            number += len(keys)
+        before, rows = table.info(), rows_of(table)
+        plan = table.plan(policy, options=options)
+        predicted = plan.predicted
+        assert predicted.average_depth_before == before.average_depth
+        assert predicted.average_overlaps_before == before.average_overlaps
+        outcome = table.recluster(plan)
+        found = table.info()
+        assert predicted.average_depth_after.low <= found.average_depth <= predicted.average_depth_after.high
+        after = predicted.average_overlaps_after
+        assert after.low <= found.average_overlaps <= after.high
+        assert (outcome.depth_after, outcome.overlaps_after) == (found.average_depth, found.average_overlaps)
+        assert rows_of(table) == rows
+        assert found.total_block_count == before.total_block_count - outcome.blocks_in + outcome.blocks_out
+    assert table.check(deep=True).problems == ()
