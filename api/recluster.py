@@ -191,7 +191,7 @@ class _Loop:
         """Plan, unless that was done, and carry out; None if there is nothing to do."""
         version = self.port.newest()
         view = _view(version, self.request.condition)
-        self.after = view.averages()
+        self.after = view.averages
         self.before = self.before or self.after
         plan = given or _plan(version, view, self.request)
         if not plan.groups:
@@ -202,8 +202,8 @@ class _Loop:
 
         def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
             nonlocal measured
-            before, measured = view.averages(), view.replaced(removed, added).averages()
-            return _depths(before, measured)
+            measured = view.replaced(removed, added).averages
+            return _depths(view.averages, measured)
 
         outcome = merge_round(
             self.port,

@@ -100,8 +100,9 @@ class View:
         matched = self.listing.matched
         return clustering_info(terms, arrays if matched is None else arrays.pick(matched))
 
+    @cached_property
     def averages(self) -> Averages:
-        """Return the average figures of all blocks, whatever the condition leaves."""
+        """The average figures of all blocks, whatever the condition leaves."""
         blocks = self.blocks
         measured = ~(blocks.unclustered | blocks.unknown)
         overlap, depth = overlaps_and_depths(blocks.low[measured], blocks.high[measured])

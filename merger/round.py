@@ -147,8 +147,8 @@ class _Work:
             rows=self.group.rows,
             bytes_read=sum(result.bytes_read for result in self.results),
             bytes_written=sum(result.bytes_written for result in self.results),
-            wall_seconds=sum(result.wall_seconds for result in self.results),
-            cpu_seconds=sum(result.cpu_seconds for result in self.results),
+            wall_seconds=round(sum(result.wall_seconds for result in self.results), 6),
+            cpu_seconds=round(sum(result.cpu_seconds for result in self.results), 6),
         )
 
 

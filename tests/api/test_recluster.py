@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
 import tblctl
 from tblctl import errors
+from tblctl.merger.local import LocalEngine
 from tblctl.tableformat.storage import Storage
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
@@ -277,3 +279,71 @@ def test_a_table_without_key_is_written_quietly_with_recluster_auto(
     table = tblctl.create(memory_url, SCHEMA, options={"recluster.auto": "true"})
     assert append(table, [1]).recluster is None
     assert "not reclustered" not in caplog.text
+
+
+class FakeSpark:
+    """Stands for the Spark engine; `sessions` are those that it was made with."""
+
+    sessions: ClassVar[list[Any]] = []
+
+    def __new__(cls, session: Any) -> Any:
+        cls.sessions.append(session)
+        engine = LocalEngine()
+        engine.name = "spark"
+        return engine
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    FakeSpark.sessions = []
+    monkeypatch.setattr("tblctl.merger.spark.SparkEngine", FakeSpark)
+    return FakeSpark.sessions
+
+
+def open_fake_session(opened: list[str]) -> Callable[[], Any]:
+    @contextlib.contextmanager
+    def open_session() -> Iterator[str]:
+        opened.append("opened")
+        yield "ours"
+        opened.append("stopped")
+
+    return open_session
+
+
+def test_auto_merges_here_and_on_a_session_that_is_given(overlapping: tblctl.Table, spark: list[Any]) -> None:
+    assert overlapping.recluster(options={"max_groups": 1}).engine == "local"
+    assert overlapping.recluster(spark="yours").engine == "spark"
+    assert spark == ["yours"]
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_a_session_is_opened_for_what_is_large_or_asked_for_and_stopped_again(
+    overlapping: tblctl.Table, spark: list[Any], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    if engine == "auto":
+        monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", 0)
+    assert overlapping.recluster(engine=engine, final=True).engine == "spark"
+    assert (spark, opened) == (["ours"], ["opened", "stopped"])
+
+
+def test_without_java_auto_merges_here_and_spark_says_what_to_install(
+    overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise errors.EngineError("Java is missing: install a JRE")
+
+    monkeypatch.setattr("tblctl.merger.spark_session.open_session", refuse)
+    monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", 0)
+    with pytest.raises(errors.EngineError, match="install"):
+        overlapping.recluster(engine="spark")
+    assert overlapping.recluster().engine == "local"
+
+
+def test_nothing_to_do_opens_no_session(overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlapping.recluster(final=True)
+    opened: list[str] = []
+    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    assert overlapping.recluster(engine="spark").note.startswith("nothing to do")
+    assert opened == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tables import (
     rows,
     state_of,
 )
+from writers import expected_ids, run_writers
 
 import tblctl
 from tblctl.errors import ConflictError, TableNotFoundError
@@ -208,3 +210,17 @@ def test_a_recluster_that_loses_the_race_for_a_snapshot_waits_longer_than_a_writ
     (writer,) = waits(lambda table: table.append(rows(50)))
     (recluster,) = waits(lambda table: table.recluster())
     assert recluster == 8 * writer
+
+
+def test_writers_in_other_processes_all_succeed_while_the_table_is_reclustered(tmp_path: Path) -> None:
+    url = str(tmp_path / "table")
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 8})
+    committed = 0
+    with ThreadPoolExecutor(1) as pool:
+        writers = pool.submit(run_writers, url, {}, workers=2, operations=20)  # asserts that each succeeds
+        while not writers.done():
+            committed += table.recluster(final=True).committed_groups
+        writers.result()
+    assert committed > 0
+    assert ids_of(table) == expected_ids(2, 20)
+    assert_sound(table)

@@ -1,0 +1,92 @@
+"""Rounds until there is nothing to do, on the native format and on its twin: golden cases, and what ends the loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tblctl.merger.local import LocalEngine
+from tblctl.recluster import Request, recluster
+from tblctl.results import Outcome
+
+from .subjects import Meddling, Subject, blocks_of, native, twin
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
+
+Make = Callable[..., Subject]
+
+
+@pytest.fixture(params=["twin", "native"])
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    if request.param == "twin":
+        yield twin
+        return
+    url = request.getfixturevalue("memory_url")
+    yield lambda **options: native(url, **options)
+
+
+def run(subject: Subject, *, engine: Any = None, **words: Any) -> Outcome:
+    request = Request.of(policy=None, condition=lambda _schema: None, options=None, **words)
+    return recluster(subject.port, request, lambda _plan: engine or LocalEngine())
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=[case["name"] for case in GOLDEN])
+def test_golden(make: Make, case: dict[str, Any]) -> None:
+    subject = make(block_rows=case["block_rows"])
+    for keys in case["inserts"]:
+        subject.append(*map(float, keys))
+    rows = subject.rows()
+    for step, expected in case["steps"]:
+        if step == "levels":
+            assert sorted(block[2] for block in blocks_of(subject)) == sorted(expected)
+            continue
+        outcome = run(subject, final=step == "recluster_final")
+        assert (outcome.rounds == 0) == (expected == "no-op")
+        if isinstance(expected, list):
+            assert blocks_of(subject) == sorted(expected)
+        assert subject.rows() == rows
+
+
+def table_of_pairs(make: Make, pairs: int = 2) -> Subject:
+    """Make pairs of blocks that overlap, far from each other: as many groups."""
+    subject = make(block_rows=4)
+    for pair in range(pairs):
+        for start in (100.0 * pair, 100.0 * pair + 1):
+            subject.append(*(start + 2 * step for step in range(4)))
+    return subject
+
+
+def test_final_takes_what_others_append_meanwhile(make: Make) -> None:
+    subject = table_of_pairs(make)
+    late = iter([1.5, 3.5])
+
+    def append() -> None:
+        start = next(late, None)
+        if start is not None:
+            for first in (start, start + 1):
+                subject.append(*(first + 2 * step for step in range(4)))
+
+    outcome = run(subject, engine=Meddling(after=append), final=True)
+    assert outcome.rounds > 2
+    assert run(subject, final=True).rounds == 0
+    assert len(subject.rows()) == 32
+
+
+def test_final_stops_at_a_round_that_only_failed(make: Make) -> None:
+    subject = table_of_pairs(make)
+    outcome = run(subject, engine=Meddling(failing=frozenset({0})), final=True)
+    assert (outcome.rounds, outcome.committed_groups, outcome.failed_groups) == (2, 1, 2)
+    assert outcome.note == "stopped: what is left failed"
+
+
+def test_one_round_is_one_round(make: Make) -> None:
+    subject = table_of_pairs(make)
+    for keys in ((0.5, 2.5, 4.5, 6.5), (1.5, 3.5, 5.5, 7.5)):
+        subject.append(*keys)
+    outcome = run(subject)
+    assert outcome.rounds == 1
+    assert run(subject).rounds == 1
