@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from servers import Location
 
 import tblctl
 from tblctl import errors
@@ -347,3 +348,45 @@ def test_nothing_to_do_opens_no_session(overlapping: tblctl.Table, monkeypatch: 
     monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
     assert overlapping.recluster(engine="spark").note.startswith("nothing to do")
     assert opened == []
+
+
+def test_every_storage_backend_is_reclustered_and_collected(location: Location) -> None:
+    table = tblctl.create(
+        location.url,
+        SCHEMA,
+        cluster_by=["k"],
+        options={"block_rows": 4},
+        storage_options=location.storage_options,
+    )
+    for start in (1, 2, 101, 102):
+        append(table, [start, start + 2, start + 4, start + 6], first=start * 100)
+    rows = rows_of(table)
+    outcome = table.recluster(final=True)
+    assert (outcome.committed_groups, outcome.depth_after) == (2, 1.0)
+    assert rows_of(table) == rows
+    table.gc(keep=1, older_than=0)
+    assert table.check(deep=True).problems == ()
+    assert rows_of(table) == rows
+
+
+ADVERSARIAL = {
+    "all keys equal": [[7, 7, 7]] * 8,
+    "two alternating keys": [[1, 1, 1, 2], [1, 2, 2, 2]] * 6,
+    "nested ranges": [[low, 20, 20, 40 - low] for low in range(12)],
+    "one row over the limit": [[low, low + 1, low + 2, low + 3, low + 4] for low in range(8)],
+    "every block full range": [[0, 10 + place, 20 + place, 99] for place in range(10)],
+}
+
+
+@pytest.mark.parametrize("policy", ["levels", "full"])
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_final_ends_on_adversarial_tables(memory_url: str, name: str, policy: str) -> None:
+    table = table_of(memory_url, *ADVERSARIAL[name], block_rows=5)
+    table.set_options({"block_rows": 4})
+    rows = rows_of(table)
+    outcome = table.recluster(final=True, policy=policy)
+    assert outcome.rounds <= 33
+    assert table.recluster(final=True, policy=policy).rounds == 0
+    assert rows_of(table) == rows
+    assert max(block.rows for block in table.files()) <= 5
+    assert table.check(deep=True).problems == ()

@@ -122,3 +122,17 @@ def test_a_commit_whose_reply_is_lost_for_good_is_in_doubt_and_nothing_is_delete
     assert levels(url) == ([1, 1, 1, 1] if moment == "after" else [0, 0, 0, 0])
     assert len([name for name in objects_of(url) if name.startswith("data/")]) == 8
     assert_usable(url, moment)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_disk_that_fills_up_costs_groups_and_leaves_nothing(at: Places, nth: int) -> None:
+    url = at.fresh()
+    build(url)
+    faults = Faults()
+    faults.fail(StorageError("the storage is full"), operation="write", name="data/", nth=nth, times=10**6)
+    with inject(faults):
+        outcome = recluster(url)
+    assert outcome.failed_groups == 2 - outcome.committed_groups > 0
+    assert {group["error"] for group in outcome.groups} <= {None, "the storage is full"}
+    assert set(objects_of(url)) - {"metadata/latest"} == named_objects(tblctl.open(url))
+    assert_usable(url, str(nth))
