@@ -55,7 +55,10 @@ class Life(RuleBasedStateMachine):
         for keys in batches:
             numbers = range(self.fresh, self.fresh + len(keys))
             self.fresh += len(keys)
-            self.table.append(pa.table({"k": keys, "n": numbers}, schema=SCHEMA))
+            data = pa.table({"k": keys, "n": numbers}, schema=SCHEMA)
+            for name in self.table.schema.names[2:]:
+                data = data.append_column(name, pa.nulls(len(keys), pa.int32()))
+            self.table.append(data)
             self.model |= zip(numbers, keys, strict=True)
 
     @rule(limit=st.integers(-3, 12))
@@ -84,6 +87,11 @@ class Life(RuleBasedStateMachine):
     @rule(terms=st.sampled_from(KEYS))
     def alter_key(self, terms: str) -> None:
         self.table.set_cluster_key(terms)
+
+    @rule()
+    def add_column(self) -> None:
+        if len(self.table.schema.names) < 4:
+            self.table.add_column(f"c{self.table.snapshot.sequence}", "int32")
 
     @rule(policy=policies, options=limits)
     def recluster(self, policy: str, options: dict[str, Any]) -> None:
