@@ -304,6 +304,7 @@ class _Tally:
         self._progress = progress
         self._left = {number: len(work.tasks) for number, work in works.items()}
         self._total_rows = sum(task.rows for work in works.values() for task in work.tasks)
+        self._groups = 0  # that are done
         self._rows = 0  # of tasks that are done
         self._advanced = 0  # as the engine says, where it can
 
@@ -316,8 +317,10 @@ class _Tally:
             work.results.append(item)
             self._rows += item.rows
         self._left[item.group] -= 1
-        if self._progress and self._left[item.group] == 0:
-            self._progress(list(self._left.values()).count(0), len(self._left), "groups")
+        if self._left[item.group] == 0:
+            self._groups += 1
+            if self._progress:
+                self._progress(self._groups, len(self._left), "groups")
         self._report()
 
     def advance(self, rows: int) -> None:
