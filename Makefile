@@ -8,7 +8,7 @@
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
 PYTHON ?= python3
 INSTALL ?= editable
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist loadgroup
 SF ?= 0.1
 CONSTRAINTS := tests/constraints.txt
 LAYERS := api cli merger metrics selector tableformat
@@ -50,7 +50,7 @@ format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.peers
 	$(VENV)/bin/python -m benchmarks
 
 bench-a: $(VENV)/.installed
@@ -76,6 +76,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(VENV)/bin/pip install $(PIP_FLAGS) --editable '.[dev,test]'
 	touch $@
 
+$(VENV)/.peers: $(VENV)/.installed
+	$(VENV)/bin/pip install $(PIP_FLAGS) --editable '.[bench]'
+	touch $@
+
 $(WHEEL_VENV)/.installed: dist/.built $(CONSTRAINTS)
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/pip install $(PIP_FLAGS) "$$(ls $(CURDIR)/dist/*.whl)[test]"
@@ -89,7 +93,7 @@ minio:
 constraints:
 	rm -rf build/constraints
 	$(PYTHON) -m venv build/constraints
-	build/constraints/bin/pip install --quiet --editable '.[dev,test]'
+	build/constraints/bin/pip install --quiet --editable '.[dev,test,bench]'
 	{ sed -n '/^#/p' $(CONSTRAINTS); build/constraints/bin/pip freeze --exclude-editable | sort --ignore-case; } > build/constraints.txt
 	mv build/constraints.txt $(CONSTRAINTS)
 

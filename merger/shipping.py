@@ -38,14 +38,19 @@ def stored_zip() -> Path:
     """Return the zip's path, in a folder of this user's under the system's for temporary files; write it if needed.
 
     Raises:
-        EngineError: the folder is someone else's, or open to others, who could put code of theirs there.
+        EngineError: it cannot be written; or the folder is open to others, who could put code of theirs there.
     """
     content = zip_content()
-    path = _own_folder() / f"tblctl-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    if not path.is_file() or path.read_bytes() != content:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
-            unfinished.write(content)
-        Path(unfinished.name).replace(path)
+    try:
+        path = _own_folder() / f"tblctl-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+        if not path.is_file() or path.read_bytes() != content:
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
+                unfinished.write(content)
+            Path(unfinished.name).replace(path)
+    except OSError as error:
+        raise EngineError(
+            f"the code for Spark's workers cannot be kept: {error}; free space there, or let TMPDIR name another place"
+        ) from error
     return path
 
 

@@ -29,14 +29,23 @@ def is_connect(session: Any) -> bool:
 
 
 def parallelism(session: Any) -> int:
-    """Return the session's default number of partitions: its executors' cores, unless settings say otherwise."""
-    if not is_connect(session):
-        return int(session.sparkContext.defaultParallelism)
-    with _LOCK:
-        if session not in _PARALLELISM:  # a Connect client cannot ask, but sees how many parts a range has
-            parts = session.range(_MANY_ROWS).selectExpr("spark_partition_id() AS part").agg({"part": "max"})
-            _PARALLELISM[session] = parts.collect()[0][0] + 1
-        return _PARALLELISM[session]
+    """Return the session's default number of partitions: its executors' cores, unless settings say otherwise.
+
+    Raises:
+        EngineError: the session does not work.
+    """
+    try:
+        if not is_connect(session):
+            return int(session.sparkContext.defaultParallelism)
+        with _LOCK:
+            if (
+                session not in _PARALLELISM
+            ):  # a Connect client cannot ask, but sees how many parts a range has
+                parts = session.range(_MANY_ROWS).selectExpr("spark_partition_id() AS part")
+                _PARALLELISM[session] = parts.agg({"part": "max"}).collect()[0][0] + 1
+            return _PARALLELISM[session]
+    except Exception as error:
+        raise EngineError(f"the Spark session does not work ({reason(error)}): start a new one") from error
 
 
 def prepare(session: Any) -> None:
@@ -45,15 +54,15 @@ def prepare(session: Any) -> None:
     Raises:
         EngineError: the session does not work, or workers lack something; the message says what was found where.
     """
+    tasks = parallelism(session)
     path = stored_zip()
-    try:
-        tasks = parallelism(session)
-    except Exception as error:
-        raise EngineError(f"the Spark session does not work: {reason(error)}; start a new one") from error
     with _LOCK:
         if session in _PREPARED:
             return
-        session.addArtifacts(str(path), pyfile=True)
+        try:
+            session.addArtifacts(str(path), pyfile=True)
+        except Exception as error:
+            raise EngineError(f"the Spark session does not take tblctl's code ({reason(error)})") from error
         # Classic sessions also put a copy first on this process's own path, where children would find it.
         sys.path[:] = [entry for entry in sys.path if not entry.endswith(f"/{path.name}")]
         require_fit(look_at_workers(session, tasks), zip_name=path.name)

@@ -66,7 +66,10 @@ def event_log(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session", params=["local[2]", "local-cluster[2,1,1024]", "connect"])
+KINDS = ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow), "connect"]
+
+
+@pytest.fixture(scope="session", params=KINDS)
 def spark(
     request: pytest.FixtureRequest, java: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
@@ -91,6 +94,14 @@ def classic_again_afterwards() -> Iterator[None]:
     finally:
         for name in _REMOTE_MODE:
             os.environ.pop(name, None)
+
+
+def python(program: str, *, words: tuple[Any, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, where nothing of Spark has been used yet."""
+    variables = {name: value for name, value in os.environ.items() if name not in _REMOTE_MODE}
+    command = [sys.executable, "-c", program, *words]
+    settings = {"env": variables, "capture_output": True, "text": True, "timeout": 300} | more
+    return subprocess.run(command, **settings)
 
 
 def free_port() -> int:

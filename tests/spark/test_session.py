@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tblctl.merger.spark_session import open_session
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 
-from .conftest import free_port
-
-
-def python(program: str, *, words: tuple[str, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", program, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
-
+from .conftest import free_port, python
 
 LIFE = """
 import sys

@@ -70,6 +70,12 @@ def test_the_folder_is_closed_to_others(temporary: Path) -> None:
     assert shipping.stored_zip().parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_place_that_cannot_be_written_is_named(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
+    with pytest.raises(EngineError, match=rf"{temporary}/missing/tblctl-.*TMPDIR"):
+        shipping.stored_zip()
+
+
 def test_a_folder_that_others_may_change_is_refused(temporary: Path) -> None:
     folder = temporary / f"tblctl-{os.getuid()}"
     folder.mkdir()

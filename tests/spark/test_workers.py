@@ -15,6 +15,8 @@ import pytest
 from tblctl.merger import spark_workers
 from tblctl.tableformat.errors import EngineError
 
+from .conftest import python
+
 FIT = {
     "host": "node1",
     "python": platform.python_version(),
@@ -71,9 +73,7 @@ def test_workers_without_libraries_or_python_are_explained(java: None, tmp_path:
     bare = tmp_path / "bare" / "bin" / "python"
     if kind == "without libraries":
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
-    done = subprocess.run(
-        [sys.executable, "-c", BARE_WORKERS, bare], capture_output=True, text=True, timeout=300, cwd=tmp_path
-    )
+    done = python(BARE_WORKERS, words=(bare,), cwd=tmp_path)
     assert {
         "without libraries": "pyarrow cannot be imported (ModuleNotFoundError",
         "missing": f'Cannot run program "{bare}"',
