@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +139,32 @@ def test_a_disk_that_fills_up_costs_groups_and_leaves_nothing(at: Places, nth: i
     assert {group["error"] for group in outcome.groups} <= {None, "the storage is full"}
     assert set(objects_of(url)) - {"metadata/latest"} == named_objects(tblctl.open(url))
     assert_usable(url, str(nth))
+
+
+@pytest.mark.parametrize("delay_seconds", [0.05, 0.2, 0.5])
+def test_a_process_killed_while_it_reclusters_leaves_a_sound_table(
+    tmp_path: Path, delay_seconds: float
+) -> None:
+    url = str(tmp_path / "table")
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 500})
+    for number in range(20):
+        table.append(rows(*range(number, 20_000, 20)))
+    program = f"""
+import tblctl, tblctl.recluster
+table = tblctl.open({url!r})
+print("ready", flush=True)
+table.recluster(final=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(delay_seconds)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert ids_of(table) == list(range(20_000))
+    assert_sound(table)
+    table.recluster(final=True)
+    table.gc(keep=1, older_than=0)
+    assert ids_of(table) == list(range(20_000))
+    assert set(objects_of(url)) - {"metadata/latest"} == named_objects(table)
