@@ -15,6 +15,7 @@ import gc
 import os
 import platform
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -195,17 +196,27 @@ def script(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def main(subject: str, measure: Callable[[Report, bool], None]) -> None:
-    """Measure a subject as the command line asks, and write down the result."""
+def main(
+    subject: str,
+    measure: Callable[..., None],
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None,
+) -> None:
+    """Measure a subject as the command line asks: `measure(report, tiny, **options of the subject)`.
+
+    The result is written down only if it is that of the whole subject, without any option.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{subject}")
     parser.add_argument("--tiny", action="store_true", help="small data, seconds, nothing written")
-    tiny = parser.parse_args().tiny
+    add_options(parser)
+    options = vars(parser.parse_args())
     report = Report(subject=subject)
-    report.line(f"{subject}: made by `python -m benchmarks.{subject}{' --tiny' if tiny else ''}`")
+    report.line(
+        f"{subject}: made by `{shlex.join(['python', '-m', f'benchmarks.{subject}', *sys.argv[1:]])}`"
+    )
     report.line(machine())
-    measure(report, tiny)
+    measure(report, options.pop("tiny"), **options)
     report.line()
     report.line(f"limits missed: {'; '.join(report.missed)}" if report.missed else "every limit met")
-    if not tiny:
+    if not sys.argv[1:]:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{subject}.txt").write_text("\n".join(report.lines) + "\n")

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUBJECTS = ["append", "scan", "metadata", "startup", "metrics"]
+SUBJECTS = ["append", "scan", "metadata", "startup", "metrics", "merge", "e2e", "memory"]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+SLOW = {"merge"}  # starts Spark, and a process for every contender
+
+
+@pytest.mark.parametrize(
+    "subject", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SUBJECTS]
+)
 def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
     results = ROOT / "benchmarks" / "results"
     before = {path: path.stat().st_mtime_ns for path in results.glob("*")}

@@ -1,0 +1,143 @@
+"""A table's life from end to end: create, 60 appends, and one `recluster(final=True)`.
+
+Batches come in the order of the file (l_orderkey), so that each spans nearly all keys, or, to be as adverse or as kind
+as possible, with the key ascending, descending, or at random. Depths are of closed intervals, as `info` has them:
+neighbours that share a date make 2.
+
+    python -m benchmarks.e2e --scale 0.1 --orders sorted,reversed
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import tblctl
+from benchmarks.common import Report, lineitem, main, scratch
+from tblctl.tableformat.model.scan_report import ScanReport
+
+KEY = "l_shipdate"
+APPENDS = 60
+WEEK = f"{KEY} between '1995-03-01' and '1995-03-07'"
+
+
+def _by_key(rows: pa.Table) -> pa.Table:
+    return rows.sort_by(KEY)
+
+
+def _by_key_descending(rows: pa.Table) -> pa.Table:
+    return rows.sort_by([(KEY, "descending")])
+
+
+def _at_random(rows: pa.Table) -> pa.Table:
+    return rows.take(pa.array(np.random.default_rng(seed=0).permutation(rows.num_rows)))
+
+
+ORDERS: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "arrival": lambda rows: rows,
+    "sorted": _by_key,
+    "reversed": _by_key_descending,
+    "random": _at_random,
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
+    parser.add_argument("--orders", default=",".join(ORDERS), help="names, with commas between")
+    parser.add_argument("--block-rows", type=int, help="of the table; 1,000,000 x scale if not given")
+
+
+def measure(report: Report, tiny: bool, *, scale: str, orders: str, block_rows: int | None) -> None:
+    scale, appends = ("0.01", 12) if tiny else (scale, APPENDS)
+    chosen = orders.split(",")
+    if unknown := sorted(set(chosen) - set(ORDERS)):
+        msg = f"unknown orders {', '.join(unknown)}; there are {', '.join(ORDERS)}"
+        raise SystemExit(msg)
+    rows = read(lineitem(scale))
+    block_rows = block_rows or round(1_000_000 * float(scale))
+    report.line(
+        f"{rows.num_rows:,} rows of lineitem in {appends} appends; key {KEY}; blocks of at most {block_rows:,} rows; "
+        f"query: {WEEK}"
+    )
+    for name in chosen:
+        report.begin(f"order of arrival: {name}")
+        with scratch() as folder:
+            one_life(report, folder / "table", batches(ORDERS[name](rows), appends), block_rows)
+
+
+def read(path: Path) -> pa.Table:
+    """Return a file's rows, with a string type that can be taken from."""
+    schema = pq.read_schema(path)
+    plain = [item.with_type(pa.string()) if pa.types.is_string_view(item.type) else item for item in schema]
+    return pq.read_table(path, schema=pa.schema(plain))
+
+
+def batches(rows: pa.Table, count: int) -> list[pa.Table]:
+    """Cut rows into so many batches."""
+    size = math.ceil(rows.num_rows / count)
+    return [rows.slice(start, size).combine_chunks() for start in range(0, rows.num_rows, size)]
+
+
+def one_life(report: Report, place: Path, parts: Sequence[pa.Table], block_rows: int) -> None:
+    """Create, append, recluster, and write what it took and what it gained."""
+    started = time.perf_counter()
+    table = tblctl.create(place, parts[0].schema, cluster_by=KEY, options={"block_rows": block_rows})
+    for part in parts:
+        table.append(part)
+    appended = time.perf_counter()
+    before, week_before = table.info(), one_week(place)
+    paused = time.perf_counter()
+    outcome = table.recluster(final=True)
+    ended = time.perf_counter()
+    after, week_after = table.info(), one_week(place)
+    require_same_rows(table, parts)
+    append_seconds, recluster_seconds = appended - started, ended - paused
+    report.figure("create and append", append_seconds, "s")
+    report.figure(f"recluster, {outcome.rounds} rounds", recluster_seconds, "s")
+    report.figure("together", append_seconds + recluster_seconds, "s")
+    report.figure("rows rewritten / rows ingested", outcome.rows / after.rows, "x")
+    report.line(f"  {'before and after':<44}")
+    for title, was, is_now, unit in (
+        ("blocks", before.total_block_count, after.total_block_count, ""),
+        ("average depth", before.average_depth, after.average_depth, ""),
+        ("maximum depth", before.depth.max, after.depth.max, ""),
+        ("query: blocks read", week_before.blocks_read, week_after.blocks_read, ""),
+        ("query: bytes read", _mib(week_before), _mib(week_after), "MiB"),
+        ("query: seconds", week_before.seconds, week_after.seconds, "s"),
+    ):
+        report.line(f"  {title:<44} {was:9.3f} {is_now:9.3f} {unit}")
+
+
+def require_same_rows(table: tblctl.Table, parts: Sequence[pa.Table]) -> None:
+    """Stop a run that lost or changed rows.
+
+    Raises:
+        AssertionError: the table does not hold what was appended.
+    """
+    order = [("l_orderkey", "ascending"), ("l_linenumber", "ascending")]
+    rows = table.scan().to_arrow().sort_by(order)
+    if not rows.equals(pa.concat_tables(parts).sort_by(order).cast(rows.schema)):
+        msg = "the table does not hold the rows that were appended"
+        raise AssertionError(msg)
+
+
+def one_week(place: Path) -> ScanReport:
+    """Run a selective query, and return the report of its scan."""
+    reports: list[ScanReport] = []
+    tblctl.open(place, on_scan=reports.append).scan(where=WEEK).to_arrow()
+    return reports[0]
+
+
+def _mib(report: ScanReport) -> float:
+    return sum(sum(block.column_bytes.values()) for block in report.blocks) / 2**20
+
+
+if __name__ == "__main__":
+    main("e2e", measure, options)

@@ -1,0 +1,93 @@
+"""Peak memory of a merge task against its budget, for inputs of one size and of ten times that.
+
+A fresh process opens the table, runs a small merge so that all code is loaded, notes its resident memory, and runs the
+tasks that all blocks come to as one group, one after the other. Peaks are the kernel's (`VmHWM`), so what allocators
+hold back and what files and footers take is in them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import tblctl
+from benchmarks.common import Report, lineitem, main, scratch
+from benchmarks.merging.tasks import merge_tasks
+from tblctl.merger.run import run_task
+
+KEY = "l_shipdate"
+BUDGETS_MIB = (64, 128, 256, 512, 1024)
+CONSTANT_MIB = 64  # a task may take so much more than its budget, whatever the size of budget and input
+THREADS = {"one thread, as on Spark": 1, "two threads, as in-process": 2}
+
+
+def measure(report: Report, tiny: bool) -> None:
+    budgets = BUDGETS_MIB[:1] if tiny else BUDGETS_MIB
+    block_rows = 1_000 if tiny else 100_000
+    with scratch() as folder:
+        small = make_table(folder / "small", lineitem("0.001"), 1_000)
+        tables = [
+            make_table(folder / scale, lineitem(scale), block_rows)
+            for scale in (("0.001", "0.01") if tiny else ("0.1", "1"))
+        ]
+        report.line(
+            f"tables of lineitem, key {KEY}, sorted blocks of {block_rows:,} rows, all merged as one group; "
+            f"a task may take {CONSTANT_MIB} MiB more than its budget"
+        )
+        for title, threads in THREADS.items():
+            for table in tables:
+                rows, blocks = table.snapshot.rows, table.snapshot.blocks
+                report.begin(f"{rows:,} rows in {blocks} blocks, {title}")
+                for budget in budgets:
+                    tasks, excess = peak(table.location, small.location, budget, threads)
+                    report.figure(
+                        f"over a budget of {budget} MiB, {tasks} tasks", excess, "MiB", most=CONSTANT_MIB
+                    )
+
+
+def make_table(place: Path, source: Path, block_rows: int) -> tblctl.Table:
+    """Make a table of sorted blocks that all span nearly all keys."""
+    options = {"block_rows": block_rows, "sort_scope": "block"}
+    table = tblctl.create(place, tblctl.read_schema(source), cluster_by=KEY, options=options)
+    table.append(source)
+    table.set_options({"block_rows": 1_000_000})
+    return table
+
+
+def peak(location: str, small: str, budget_mib: int, threads: int) -> tuple[int, float]:
+    """Return how many tasks there were, and by how many MiB the largest exceeded its budget; from a new process."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=_run, args=(theirs, location, small, budget_mib, threads))
+    process.start()
+    theirs.close()
+    try:
+        return mine.recv()
+    finally:
+        process.join()
+
+
+def _run(end: Connection, location: str, small: str, budget_mib: int, threads: int) -> None:
+    _merge(small, budget_mib, threads)
+    baseline = _resident_mib("VmRSS")
+    tasks = _merge(location, budget_mib, threads)
+    end.send((tasks, _resident_mib("VmHWM") - baseline - budget_mib))
+
+
+def _merge(location: str, budget_mib: int, threads: int) -> int:
+    io, tasks = merge_tasks(tblctl.open(location), tasks=1, memory_bytes=budget_mib * 2**20)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    for task in tasks:
+        result = run_task(io, task, threads=threads)
+        io.discard([record.path for record in result.records])
+    return len(tasks)
+
+
+def _resident_mib(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+if __name__ == "__main__":
+    main("memory", measure)

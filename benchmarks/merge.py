@@ -1,0 +1,202 @@
+"""Merge of 61 sorted blocks of TPC-H lineitem: ours against the floor and against every engine that does the same.
+
+The floor is decode + encode of the same files on two processes. Contenders have their turns in every round, each in a
+warm process of its own (ours on Spark shares its session with Spark's own way). Ratios are of one round, then the
+median of them. What is timed: ours from plan to commit, verification and the flush to disk included; the others from
+their statement to its end. Everything that they wrote is checked after every run.
+
+    python -m benchmarks.merge --contenders floor,local --rounds 3
+    python -m benchmarks.merge --profile              where our time goes
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+import tblctl
+from benchmarks.common import Report, Timed, in_turn, lineitem, main, scratch, timed
+from benchmarks.merging.contender import KEY, Check, Host, Job, cut_input, hosts
+from benchmarks.merging.ours import Local
+from benchmarks.merging.profile import profile as write_profile
+from benchmarks.merging.tasks import rows_decoded
+
+
+class Entry(NamedTuple):
+    """A contender: what it is called, the process that it is in, and `module:class` in `benchmarks.merging`."""
+
+    title: str
+    place: str
+    kind: str
+    ordered: bool = True
+
+
+CONTENDERS = {
+    "floor": Entry("floor: decode + encode, two processes", "floor", "ours:Floor", ordered=False),
+    "floor-ours": Entry(
+        "the same, of our blocks, encoded as ours", "floor-ours", "ours:FloorOfOurs", ordered=False
+    ),
+    "local": Entry("tblctl, in-process", "local", "ours:Local"),
+    "spark": Entry("tblctl, on warm Spark local[2]", "spark", "spark:OursOnSpark"),
+    "spark-own": Entry("Spark: repartitionByRange + sort + write", "spark", "spark:SparkOwn"),
+    "duckdb": Entry("DuckDB: ORDER BY + COPY", "duckdb", "peers:DuckDB"),
+    "polars": Entry("Polars: sort + sink_parquet", "polars", "peers:Polars"),
+    "delta-rs": Entry("delta-rs: optimize.z_order", "delta-rs", "peers:DeltaRs"),
+    "databend": Entry("Databend: RECLUSTER FINAL", "databend", "peers:Databend"),
+}
+LIMITS = (  # which takes how many times as long as which: at least, at most
+    ("local", "floor", None, 1.4),
+    ("local", "floor-ours", None, None),
+    ("spark", "floor", None, 1.6),
+    ("spark-own", "spark", 3.0, None),
+    ("delta-rs", "local", 2.0, None),
+    ("databend", "local", 5.0, None),
+    ("duckdb", "local", None, None),
+    ("polars", "local", None, None),
+)
+OUTPUTS = 8  # about; what one million rows of lineitem, or 128 MiB of them, come to
+ROW_GROUP_ROWS = (20_000, 32_768, 65_536, 131_072)
+ONE_WEEK = f"{KEY} between '1995-03-01' and '1995-03-07'"
+
+Seconds = dict[str, list[float]]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
+    parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="names, with commas between")
+    parser.add_argument("--profile", action="store_true", help="only where our time goes")
+
+
+def measure(report: Report, tiny: bool, *, scale: str, rounds: int, contenders: str, profile: bool) -> None:
+    scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
+    chosen = contenders.split(",")
+    if unknown := sorted(set(chosen) - set(CONTENDERS)):
+        msg = f"unknown contenders {', '.join(unknown)}; there are {', '.join(CONTENDERS)}"
+        raise SystemExit(msg)
+    with scratch() as folder:
+        job = make_job(folder / "input", scale)
+        rows = sum(pq.read_metadata(file).num_rows for file in job.files)
+        report.line(
+            f"{rows:,} rows of lineitem in {len(job.files)} blocks, each sorted by {KEY}, zstd 1, row groups of "
+            f"{job.row_group_rows:,} rows; {rounds} rounds"
+        )
+        if not profile:
+            compare(report, job, folder, chosen, rounds)
+            if "local" in chosen:
+                row_groups(report, job, folder, rounds)
+        if profile or "local" in chosen:
+            profile_local(report, job, folder)
+
+
+def make_job(folder: Path, scale: str) -> Job:
+    """Cut the input, in proportion to the scale: at scale 1 it is 61 blocks of 100,000 rows."""
+    factor = float(scale)
+    row_group_rows = max(20, round(20_000 * factor))
+    files = cut_input(
+        lineitem(scale), folder, rows=math.ceil(100_000 * factor), row_group_rows=row_group_rows
+    )
+    return Job(
+        files=files,
+        block_rows=round(1_000_000 * factor),
+        output_files=OUTPUTS,
+        row_group_rows=row_group_rows,
+    )
+
+
+def compare(report: Report, job: Job, folder: Path, chosen: Sequence[str], rounds: int) -> None:
+    """Run the contenders in turn, and write their times and ratios."""
+    places: dict[str, dict[str, str]] = {}
+    for name in chosen:
+        places.setdefault(CONTENDERS[name].place, {})[name] = CONTENDERS[name].kind
+    with hosts(places, job, folder) as running:
+        missing: dict[str, str] = {}
+        for host in running.values():
+            missing |= host.missing()
+        for name, why in missing.items():
+            report.line(f"skipped {CONTENDERS[name].title}: {why}")
+        ready = {name: running[CONTENDERS[name].place] for name in chosen if name not in missing}
+        seconds = in_rounds(report, ready, Check(job), rounds)
+    report.begin("merge")
+    for name in seconds:
+        report.seconds(CONTENDERS[name].title, seconds[name])
+    for name, base, least, most in LIMITS:
+        if name in seconds and base in seconds:
+            ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[base], strict=True))
+            report.figure(f"{name} / {base}", ratio, "x", least=least, most=most)
+
+
+def in_rounds(report: Report, ready: dict[str, Host], check: Check, rounds: int) -> Seconds:
+    """Return the seconds of every contender in every round but the first, which warms up."""
+    report.begin("seconds of every round")
+    found: list[dict[str, float]] = []
+    for number in range(rounds + 1):
+        found.append({})
+        for name, host in ready.items():
+            found[-1][name], files = host.run(name)
+            check.require_equal(CONTENDERS[name].title, files, ordered=CONTENDERS[name].ordered)
+        times = ", ".join(f"{name} {seconds:.2f}" for name, seconds in found[-1].items())
+        report.line(f"  {number or 'warm-up'}: {times}")
+    return {name: [one[name] for one in found[1:]] for name in ready}
+
+
+def profile_local(report: Report, job: Job, folder: Path) -> None:
+    """Write where the time of ours goes in one run, after one to warm up."""
+    place = folder / "profile"
+    place.mkdir()
+    local = Local(job, place)
+    local.reset()
+    local.run()
+    local.reset()
+    write_profile(report, local.run)
+
+
+# -- how many rows a row group should have -----------------------------------------------------------------------------
+
+
+def row_groups(report: Report, job: Job, folder: Path, rounds: int) -> None:
+    """Write what the number of rows in a row group costs a merge and gains a scan."""
+    sizes = {rows: max(2, rows * job.row_group_rows // ROW_GROUP_ROWS[0]) for rows in ROW_GROUP_ROWS}
+    merges = {}
+    for rows, scaled in sizes.items():
+        place = folder / f"row groups of {rows}"
+        place.mkdir()
+        merges[rows] = Local(job, place, row_group_rows=scaled)
+    merged = in_turn([fresh(local) for local in merges.values()], runs=rounds)
+    tables = [local.table for local in merges.values()]
+    scans = in_turn([timed(lambda table=table: table.scan().to_arrow()) for table in tables], runs=rounds)
+    weeks = in_turn([timed(selective(table)) for table in tables], runs=rounds)
+    for place, (rows, local) in enumerate(merges.items()):
+        default = " (the default)" if rows == tblctl.TableOptions().row_group_rows else ""
+        report.begin(f"row groups of {rows:,} rows{default}")
+        report.seconds("merge", merged[place])
+        for tasks in (1, 2, OUTPUTS):
+            decoded = rows_decoded(local.base, tasks=tasks)
+            report.figure(f"rows decoded / rows, {tasks} tasks", decoded, "x")
+        report.seconds("scan of the output", scans[place])
+        report.seconds(f"scan where {ONE_WEEK}", weeks[place])
+        report.figure("bytes of the output", local.table.snapshot.bytes / 2**20, "MiB")
+
+
+def fresh(local: Local) -> Timed:
+    """Make a case of a merge: the copy beforehand does not count."""
+
+    def run() -> float:
+        local.reset()
+        return timed(local.run)()
+
+    return run
+
+
+def selective(table: tblctl.Table) -> Callable[[], object]:
+    return lambda: table.scan(where=ONE_WEEK).to_arrow()
+
+
+if __name__ == "__main__":
+    main("merge", measure, options)

@@ -1,0 +1,1 @@
+"""What `benchmarks.merge` compares: contenders sort the same blocks by the same key, in processes of their own."""

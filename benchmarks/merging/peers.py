@@ -1,0 +1,133 @@
+"""DuckDB, Polars, delta-rs and Databend; each as near to our output as its settings allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.merging.contender import KEY, PROCESSES, Job, link_all
+
+
+class DuckDB:
+    """`ORDER BY` and `COPY`, into one file."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        import duckdb
+
+        self._output = folder / "out.parquet"
+        settings = {"threads": PROCESSES, "temp_directory": str(folder / "spill")}
+        self._connection = duckdb.connect(config=settings)
+        files = ", ".join(f"'{file}'" for file in job.files)
+        self._statement = (
+            f"COPY (SELECT * FROM read_parquet([{files}]) ORDER BY {KEY}) TO '{self._output}' "
+            f"(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {job.row_group_rows})"
+        )
+
+    def reset(self) -> None:
+        self._output.unlink(missing_ok=True)
+
+    def run(self) -> None:
+        self._connection.execute(self._statement)
+
+    def output(self) -> list[str]:
+        return [str(self._output)]
+
+
+class Polars:
+    """A lazy sort into a sink, one file."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        import polars
+
+        self._job = job
+        self._output = folder / "out.parquet"
+        self._scan = polars.scan_parquet
+
+    def reset(self) -> None:
+        self._output.unlink(missing_ok=True)
+
+    def run(self) -> None:
+        self._scan(list(self._job.files)).sort(KEY).sink_parquet(
+            self._output, compression="zstd", compression_level=1, row_group_size=self._job.row_group_rows
+        )
+
+    def output(self) -> list[str]:
+        return [str(self._output)]
+
+
+class DeltaRs:
+    """`optimize.z_order` by one column, of a Delta table of the very same files."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        import deltalake
+
+        self._delta = deltalake
+        self._job = job
+        self._place = folder / "table"
+
+    def reset(self) -> None:
+        link_all(self._job.files, self._place)
+        self._delta.convert_to_deltalake(self._place)
+        self._table = self._delta.DeltaTable(self._place)
+
+    def run(self) -> None:
+        writer = self._delta.WriterProperties(
+            compression="ZSTD", compression_level=1, max_row_group_size=self._job.row_group_rows
+        )
+        self._table.optimize.z_order([KEY], target_size=self._job.output_bytes, writer_properties=writer)
+
+    def output(self) -> list[str]:
+        return [uri.removeprefix("file://") for uri in self._table.file_uris()]
+
+
+class Databend:
+    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file.
+
+    Every run begins at the snapshot before the first one. Compaction after inserts is off: it would merge the blocks
+    beforehand.
+    """
+
+    def __init__(self, job: Job, folder: Path) -> None:  # noqa: ARG002 (it keeps things in the current folder)
+        from databend import SessionContext
+
+        self._context = SessionContext()
+        self._sql("SET enable_compact_after_write = 0")
+        self._sql(
+            f"CREATE TABLE lineitem ({', '.join(_databend_columns(job.files[0]))}) CLUSTER BY ({KEY}) "
+            f"ROW_PER_BLOCK = {job.block_rows} COMPRESSION = 'zstd' STORAGE_FORMAT = 'parquet'"
+        )
+        for file in job.files:
+            self._sql(f"COPY INTO lineitem FROM 'fs://{file}' FILE_FORMAT = (TYPE = parquet)")
+        facts = self._rows(
+            "SELECT snapshot_id, block_count FROM fuse_snapshot('default', 'lineitem') LIMIT 1"
+        )
+        self._snapshot, blocks = facts[0]
+        if blocks != len(job.files):
+            msg = f"Databend made {blocks} blocks of {len(job.files)} files"
+            raise AssertionError(msg)
+
+    def reset(self) -> None:
+        self._sql(f"ALTER TABLE lineitem FLASHBACK TO (SNAPSHOT => '{self._snapshot}')")
+
+    def run(self) -> None:
+        self._sql("ALTER TABLE lineitem RECLUSTER FINAL")
+
+    def output(self) -> list[str]:
+        blocks = self._rows("SELECT block_location FROM fuse_block('default', 'lineitem')")
+        return [str(Path(".databend", "_data", location).resolve()) for (location,) in blocks]
+
+    def _sql(self, text: str) -> None:
+        self._context.sql(text).collect()
+
+    def _rows(self, text: str) -> list[tuple]:
+        batches = self._context.sql(text).to_py_arrow()
+        return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def _databend_columns(file: str) -> Sequence[str]:
+    import pyarrow.parquet as pq
+
+    kinds = {"int64": "BIGINT", "int32": "INT", "date32[day]": "DATE", "string": "VARCHAR"}
+    return [
+        f"{item.name} {kinds.get(str(item.type), 'DECIMAL(15, 2)')} NOT NULL" for item in pq.read_schema(file)
+    ]

@@ -1,0 +1,81 @@
+"""Ours on Spark, and Spark's own way, in one warm session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import tblctl
+from benchmarks.merging.contender import KEY, PROCESSES, Job, MissingError
+from benchmarks.merging.ours import Local, append_all, fresh_copy
+
+_CONF = {
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+}
+
+
+@cache
+def _session(folder: Path):
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        raise MissingError("Spark needs Java")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{PROCESSES}]")
+    for name, value in {**_CONF, "spark.local.dir": str(folder)}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class OursOnSpark(Local):
+    """Plan, merge, verify and commit, the tasks in Spark's workers."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self._spark = _session(folder.parent)
+        super().__init__(job, folder)
+        small = Job(
+            files=job.files[:2],
+            block_rows=max(1, job.block_rows // 100),
+            output_files=job.output_files,
+            row_group_rows=job.row_group_rows,
+        )
+        self._small = append_all(small, folder / "small")
+        self._small_copy = folder / "small copy"
+
+    def reset(self) -> None:
+        super().reset()
+        # Spark ends workers that were idle for a minute.
+        fresh_copy(self._small, self._small_copy).recluster(policy="full", spark=self._spark)
+
+    def _recluster(self) -> tblctl.Outcome:
+        return self.table.recluster(policy="full", spark=self._spark)
+
+
+class SparkOwn:
+    """Range partition, sort and write, by the JVM alone."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self._spark = _session(folder.parent)
+        self._job = job
+        self._output = folder / "out"
+
+    def reset(self) -> None:
+        shutil.rmtree(self._output, ignore_errors=True)
+
+    def run(self) -> None:
+        rows = self._spark.read.parquet(*self._job.files)
+        ordered = rows.repartitionByRange(self._job.output_files, KEY).sortWithinPartitions(KEY)
+        ordered.write.parquet(str(self._output))
+
+    def output(self) -> list[str]:
+        return [str(file) for file in self._output.glob("*.parquet")]

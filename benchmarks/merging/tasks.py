@@ -1,0 +1,49 @@
+"""The merge tasks of all blocks of a table as one group, as a round has them, for a closer look."""
+
+from __future__ import annotations
+
+import tblctl
+from tblctl.merger.split import Output, split_group
+from tblctl.merger.task import MergeTask, Slice
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.native.port import NativePort
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.port import BlockIO
+from tblctl.tableformat.storage import Storage
+
+
+def merge_tasks(
+    table: tblctl.Table, *, tasks: int, memory_bytes: int = 2**30
+) -> tuple[BlockIO, tuple[MergeTask, ...]]:
+    """Return what the tasks read and write with, and the tasks: as many as wished for, if memory allows it."""
+    port = NativePort(NativeTable(Storage(table.location), SYSTEM))
+    version = port.newest()
+    assert version.sort is not None
+    io = port.block_io(version)
+    blocks = version.blocks([item.path for item in table.files()]).values()
+    slices = [
+        Slice(
+            block=block,
+            start=0,
+            stop=block.row_count,
+            is_ordered=version.is_ordered(block, version.sort),
+        )
+        for block in blocks
+    ]
+    output = Output(sort=version.sort, level=1, run_id=SYSTEM.new_run_id(), memory_bytes=memory_bytes)
+    return io, split_group(io, 0, slices, output, tasks=tasks)
+
+
+def rows_decoded(table: tblctl.Table, *, tasks: int) -> float:
+    """Return how often a row is decoded on average: a row group that a cut goes through is read on both sides."""
+    io, found = merge_tasks(table, tasks=tasks)
+    decoded = 0
+    for task in found:
+        for item in task.slices:
+            with io.open(item.block) as reader:
+                first = 0
+                for rows in reader.group_rows:
+                    if first < item.stop and first + rows > item.start:
+                        decoded += rows
+                    first += rows
+    return decoded / sum(task.rows for task in found)
