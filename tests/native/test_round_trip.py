@@ -263,3 +263,19 @@ def test_a_dictionary_longer_than_its_rows_is_cut_to_what_they_use():
             assert sum(block.uncompressed_bytes for block in blocks) < 400_000  # the words used take 120,000
             assert canonical(table.scan().to_arrow().sort_by("n")) == canonical(data)
             assert table.check(deep=True).ok
+
+
+def test_dictionaries_of_halffloat_survive_being_put_together():
+    kind = pa.dictionary(pa.int8(), pa.float16())  # pyarrow 26 would make 15872.0 of 1.5
+
+    def one(value):
+        words = pa.array([value], pa.float32()).cast(pa.float16())
+        return pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), words)
+
+    data = pa.table({"n": [3, 1, 2], "c": pa.chunked_array([one(1.5), one(2.5), one(3.5)], kind)})
+    with memory_table(data.schema, cluster_by="n", options={"row_group_rows": 1}) as table:
+        table.append(data)
+        assert table.scan().to_arrow()["c"].to_pylist() == [2.5, 3.5, 1.5]
+        table.delete("n = 2")
+        assert table.scan().to_arrow()["c"].to_pylist() == [2.5, 1.5]
+        assert table.check(deep=True).ok
