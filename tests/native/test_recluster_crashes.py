@@ -132,7 +132,7 @@ def test_a_disk_that_fills_up_costs_groups_and_leaves_nothing(at: Places, nth: i
     url = at.fresh()
     build(url)
     faults = Faults()
-    faults.fail(StorageError("the storage is full"), operation="write", name="data/", nth=nth, times=10**6)
+    faults.fail(StorageError("the storage is full"), operation="write", name="^data/", nth=nth, times=10**6)
     with inject(faults):
         outcome = recluster(url)
     assert outcome.failed_groups == 2 - outcome.committed_groups > 0
