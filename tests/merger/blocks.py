@@ -65,7 +65,7 @@ class Lake:
         self.storage = storage
         self.schema = schema
         terms = parse_terms(terms, schema) if isinstance(terms, str) else terms
-        self.sort = Sort(id=1, terms=terms)
+        self.sort = Sort(id=1, terms=terms) if terms else None
         layout = Layout(schema_id=1, schema=schema, sort=None, options=TableOptions.from_mapping(options))
         self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout)
         self.slices: list[Slice] = []
@@ -130,7 +130,7 @@ class Lake:
 
     def problems(self, records) -> list[str]:
         """Return what `check --deep` finds wrong with blocks."""
-        head = SimpleNamespace(schemas={1: self.schema}, sorts={1: self.sort})
+        head = SimpleNamespace(schemas={1: self.schema}, sorts={1: self.sort} if self.sort else {})
         table = segment_table(records, self.schema)
         return [
             problem
