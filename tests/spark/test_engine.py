@@ -6,15 +6,37 @@ import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tblctl.merger.spark import SparkEngine
+from tblctl.merger.spark import SparkEngine, _by_group, _cut
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
 from .toys import ROWS, block_io, outcomes_of, result, task
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parallelism", "expected"),
+    [
+        ([], 2, []),
+        ([1, 3, 2], 2, [[3, 2], [1]]),
+        ([1, 3, 2], 8, [[3, 2, 1]]),
+        (range(20), 2, [[19, 18, 17], [16, 15, 14], [13, 12, 11], [10, 9, 8], [7, 6, 5], [4, 3, 2], [1, 0]]),
+    ],
+)
+def test_jobs_take_the_largest_tasks_first_fill_all_cores_and_are_few(
+    sizes: Any, parallelism: int, expected: list[list[int]]
+) -> None:
+    jobs = _cut([SimpleNamespace(size_bytes=size) for size in sizes], parallelism)
+    assert [[item.size_bytes for item in job] for job in jobs] == expected
+
+
+def test_a_job_that_was_given_up_is_parted_by_group() -> None:
+    job = [task(2, 0), task(1, 0), task(2, 1)]
+    assert _by_group(job) == [[task(1, 0)], [task(2, 0), task(2, 1)]]
 
 
 def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_calling_thread(
@@ -96,6 +118,27 @@ def test_a_worker_that_dies_takes_only_its_group_with_it(spark: Any) -> None:
     assert isinstance(found[1, 0].error, EngineError)
     assert "group 1" in str(found[1, 0].error)
     assert "memory" in str(found[1, 0].error)
+
+
+def test_only_the_attempt_that_spark_took_is_reported(spark: Any, tmp_path: Path) -> None:
+    if spark.kind != "local-cluster[2,1,1024]":
+        pytest.skip("a local master gives up at the first attempt that dies")
+
+    def dies_once(io, what):
+        import os
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        attempt = TaskContext.get().attemptNumber()
+        (Path(io.folder) / f"{what.group}-{attempt}").touch()
+        if what.group == 1 and attempt == 0:
+            os._exit(1)
+        return result(io, what, bytes_read=attempt)
+
+    found = outcomes_of(spark.session, [task(0), task(1)], dies_once, io=block_io(folder=str(tmp_path)))
+    assert {path.name for path in tmp_path.iterdir()} == {"0-0", "1-0", "1-1"}
+    assert {place: outcome.bytes_read for place, outcome in found.items()} == {(0, 0): 0, (1, 0): 1}
 
 
 def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
