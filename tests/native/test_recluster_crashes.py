@@ -23,7 +23,7 @@ from tables import (
 )
 
 import tblctl
-from tblctl.errors import CommitOutcomeUnknownError, StorageError
+from tblctl.errors import CommitOutcomeUnknownError, CorruptTableError, StorageError
 
 IDS = [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104, 105, 106, 107, 108]
 
@@ -168,3 +168,17 @@ table.recluster(final=True)
     table.gc(keep=1, older_than=0)
     assert ids_of(table) == list(range(20_000))
     assert set(objects_of(url)) - {"metadata/latest"} == named_objects(table)
+
+
+def test_any_error_once_a_commit_may_stand_leaves_it_in_doubt(at: Places) -> None:
+    url = at.fresh()
+    build(url)
+    faults = Faults()
+    faults.fail(CorruptTableError("odd"), operation="create", name="metadata/snapshots/", at="after")
+    with (
+        inject(faults),
+        pytest.raises(CommitOutcomeUnknownError, match="may have happened before this failed: odd"),
+    ):
+        recluster(url)
+    assert levels(url) == [1, 1, 1, 1]
+    assert_usable(url, "odd")
