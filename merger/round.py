@@ -16,6 +16,7 @@ from tblctl.merger.conflicts import salvage
 from tblctl.merger.engine import Engine
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
+from tblctl.merger.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import (
@@ -99,6 +100,7 @@ def merge_round(
         InvalidOptionError: the plan is of another table.
         ConflictError: with `FAIL`, a group conflicts; nothing was committed.
         CommitOutcomeUnknownError: nobody can tell now whether it was committed; nothing was deleted.
+        VerificationError: a task would have changed the rows; nothing was committed.
         TblctlError: what concerns all tasks, such as an engine that is gone; nothing was committed.
     """
     if plan.table_id != version.table_id:
@@ -180,7 +182,11 @@ class _Round(Generic[VersionT]):
         self._refuse_conflicts()
 
     def merge(self, progress: Progress | None) -> None:
-        """Run the tasks of all groups. What is raised concerns them all: nothing that was written stays."""
+        """Run the tasks of all groups. What is raised concerns them all: nothing that was written stays.
+
+        Raises:
+            VerificationError: a task would have changed the rows. Then no group is trusted.
+        """
         live = self._live()
         total = sum(work.group.decoded_bytes for work in live.values())
         run_ids = {number: self._port.env.new_run_id() for number in live}
@@ -196,11 +202,12 @@ class _Round(Generic[VersionT]):
             if tasks:
                 title = f"tblctl recluster {self._version.location}"
                 self._engine.run(self._io, tasks, tally.done, title=title, advance=tally.advance)
+                tally.require_no_mismatch()
+            for work in self._live().values():
+                _verify(work)
         except BaseException:
             self._discard(self.works.values())
             raise
-        for work in self._live().values():
-            _verify(work)
         self._discard(work for work in self.works.values() if work.status == FAILED)
 
     def _split(self, work: _Work, run_id: str, tasks: int) -> None:
@@ -302,6 +309,7 @@ class _Tally:
     def __init__(self, works: Mapping[int, _Work], progress: Progress | None) -> None:
         self._works = works
         self._progress = progress
+        self._mismatch: VerificationError | None = None
         self._left = {number: len(work.tasks) for number, work in works.items()}
         self._total_rows = sum(task.rows for work in works.values() for task in work.tasks)
         self._groups = 0  # that are done
@@ -313,6 +321,8 @@ class _Tally:
         work = self._works[item.group]
         if isinstance(item, TaskFailure):
             work.end(FAILED, str(item.error))
+            if isinstance(item.error, VerificationError):
+                self._mismatch = item.error
         else:
             work.results.append(item)
             self._rows += item.rows
@@ -322,6 +332,11 @@ class _Tally:
             if self._progress:
                 self._progress(self._groups, len(self._left), "groups")
         self._report()
+
+    def require_no_mismatch(self) -> None:
+        """Raise what a task found that would have changed the rows."""
+        if self._mismatch:
+            raise self._mismatch
 
     def advance(self, rows: int) -> None:
         """Note rows that were merged within a task."""
@@ -355,14 +370,16 @@ def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
 
 
 def _verify(work: _Work) -> None:
-    """Fail a group that is not complete: a task without a report, or other rows out than in."""
+    """Refuse a group that is not complete: a task without a report, or other rows out than in."""
     reported = sorted(result.number for result in work.results)
-    if reported != sorted(task.number for task in work.tasks):
-        work.end(FAILED, f"a bug: {len(work.tasks)} tasks were to report once each, got {reported}")
     rows_in = sum(block.row_count for block in work.blocks)
     rows_out = sum(record.row_count for record in work.records)
-    if rows_in != rows_out:
-        work.end(FAILED, f"{rows_in} rows went in and {rows_out} came out; please report it")
+    if reported != sorted(task.number for task in work.tasks) or rows_in != rows_out:
+        msg = (
+            f"group {work.group.number}: {rows_in} rows went in and {rows_out} came out of {len(work.tasks)} tasks, of "
+            f"which {reported} reported. Nothing was committed; this is a bug, please report it"
+        )
+        raise VerificationError(msg)
 
 
 def _recorded(work: _Work) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _sum(values: pa.Array) -> int:
     kind = values.type
     if pat.is_dictionary(kind):
         return _sum(values.dictionary_decode())
-    nulls = values.null_count * _NULL
+    nulls = int(values.null_count) * _NULL
     if nulls and not pat.is_nested(kind):
         values = values.drop_null()
     total = next((total for fits, total in _SUMS if fits(kind)), _fixed_width)

@@ -16,7 +16,7 @@ from tblctl.merger.task import MergeTask, TaskFailure
 from tblctl.recluster import Request, make_plan
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import StorageError
+from tblctl.tableformat.errors import StorageError, TblctlError
 from tblctl.tableformat.native.names import DATA
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -166,6 +166,7 @@ class Meddling:
     failing: frozenset[int] = frozenset()  # groups whose last task fails
     before: Callable[[], object] = lambda: None
     after: Callable[[], object] = lambda: None
+    error: TblctlError = field(default_factory=lambda: StorageError("the disk is full"))  # of those that fail
     name: str = "local"
     parallelism: int = 2
 
@@ -183,6 +184,5 @@ class Meddling:
         bad = [task for task in tasks if last.get(task.group) == task.number]
         LocalEngine().run(io, [task for task in tasks if task not in bad], done, title=title, advance=advance)
         for task in bad:
-            error = StorageError("the disk is full")
-            done(TaskFailure(group=task.group, number=task.number, error=error))
+            done(TaskFailure(group=task.group, number=task.number, error=self.error))
         self.after()

@@ -18,6 +18,7 @@ from tblctl.errors import (
 )
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.round import FAIL, RoundOutcome, merge_round
+from tblctl.merger.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.port import Label, Replacement
 
@@ -311,7 +312,7 @@ def test_corrupt_blocks_fail_when_opened(two_ranges: Subject) -> None:
     assert caught.value.details["name"] == path
 
 
-def test_rows_that_went_in_and_did_not_come_out_fail_their_group(two_ranges: Subject) -> None:
+def test_rows_that_went_in_and_did_not_come_out_commit_nothing(two_ranges: Subject) -> None:
     before = two_ranges.stored()
 
     class Forgetful(Meddling):
@@ -324,18 +325,27 @@ def test_rows_that_went_in_and_did_not_come_out_fail_their_group(two_ranges: Sub
 
             super().run(io, tasks, report, **rest)
 
-    outcome = run(two_ranges, engine=Forgetful())
-    assert statuses(outcome) == ["committed", "failed"]
-    assert outcome.groups[1].error is not None
-    assert outcome.groups[1].error.startswith("8 rows went in and 4 came out")
-    assert len(two_ranges.stored() - before) == 2
+    with pytest.raises(VerificationError, match="group 1: 8 rows went in and 4 came out"):
+        run(two_ranges, engine=Forgetful())
+    assert two_ranges.stored() == before
+    assert len(two_ranges.rows()) == 16
 
 
-def test_a_task_that_the_engine_never_reports_fails_its_group(two_ranges: Subject) -> None:
+def test_a_task_that_the_engine_never_reports_commits_nothing(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+
     class Silent(Meddling):
         def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
             super().run(io, [task for task in tasks if task.group == 0], done, **rest)
 
-    outcome = run(two_ranges, engine=Silent())
-    assert statuses(outcome) == ["committed", "failed"]
-    assert "were to report once each" in str(outcome.groups[1].error)
+    with pytest.raises(VerificationError, match=r"group 1: .* of which \[\] reported"):
+        run(two_ranges, engine=Silent())
+    assert two_ranges.stored() == before
+
+
+def test_when_one_task_would_change_rows_no_group_is_committed(two_ranges: Subject) -> None:
+    before = two_ranges.stored()
+    engine = Meddling(failing=frozenset({0}), error=VerificationError("read 8 values, merged 7"))
+    with pytest.raises(VerificationError, match="read 8 values"):
+        run(two_ranges, engine=engine)
+    assert two_ranges.stored() == before
