@@ -281,11 +281,11 @@ def _group(number: int, group: GroupOutcome) -> dict[str, Any]:
 
 
 @contextmanager
-def engines(name: str, session: Any) -> Iterator[Callable[[Plan], Engine]]:
-    """Give what names the engine for a plan; a session that is opened for it is stopped at the end.
+def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan], Engine]]:
+    """Give what names the engine for a plan of the table at `location`; what is opened for it is stopped at the end.
 
     Raises:
-        InvalidOptionError: an unknown name, or a session for the engine that needs none.
+        InvalidOptionError: an unknown name, a session for the engine that needs none, or a table that Spark cannot see.
         EngineError: Spark was asked for, and cannot be started here.
     """
     if name not in ("auto", "local", "spark"):
@@ -294,12 +294,16 @@ def engines(name: str, session: Any) -> Iterator[Callable[[Plan], Engine]]:
     if name == "local" and session is not None:
         msg = "engine='local' runs without Spark, yet a session was given; leave one of them out"
         raise InvalidOptionError(msg)
+    in_memory = location.startswith("memory:")
+    if in_memory and (name == "spark" or session is not None):
+        msg = f"{location} is in the memory of this process, where Spark's workers cannot see it: use engine='local'"
+        raise InvalidOptionError(msg)
     with ExitStack() as opened:
         found: list[Engine] = []
 
         def engine(plan: Plan) -> Engine:
             if not found:
-                found.append(_engine(name, session, plan, opened))
+                found.append(_engine("local" if in_memory else name, session, plan, opened))
             return found[0]
 
         yield engine

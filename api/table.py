@@ -502,7 +502,7 @@ class Table:
             on_conflict=on_conflict,
             progress=progress,
         )
-        with engines(engine, spark) as engine_for:
+        with engines(engine, spark, self.location) as engine_for:
             return recluster(NativePort(self._live()), request, engine_for, plan=plan)
 
     def rollback(self, to: AsOf) -> WriteOutcome:

@@ -46,7 +46,7 @@ class SparkEngine:
 
     Args:
         session: pyspark's. None of its settings is changed; tblctl's code joins its Python files.
-        function: what runs a task, if not `tblctl.merger.run.run_task`.
+        function: what runs a task, if not `spark_task.run`.
     """
 
     name = "spark"

@@ -12,8 +12,16 @@ from tblctl.tableformat.port import BlockIO
 
 TaskFunction = Callable[[BlockIO, MergeTask], TaskResult]
 
+_THREADS = 2
+"""Of a task: one slot of an executor is one core, but then it reads or writes while the other thread computes."""
 
-def run_pickled(io: bytes, task: bytes, function: TaskFunction = run_task) -> bytes:
+
+def run(io: BlockIO, task: MergeTask) -> TaskResult:
+    """Run a task."""
+    return run_task(io, task, threads=_THREADS)
+
+
+def run_pickled(io: bytes, task: bytes, function: TaskFunction = run) -> bytes:
     """Run a task and return its `TaskResult`, or the `TaskFailure` of whatever it raised.
 
     A task that raised would make Spark run it again, and then give up the whole job.

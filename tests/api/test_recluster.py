@@ -44,9 +44,11 @@ def append(table: tblctl.Table, keys: list[int], *, first: int = 10**6, **how: A
 
 
 @pytest.fixture
-def overlapping(memory_url: str) -> tblctl.Table:
+def overlapping(tmp_path: Path) -> tblctl.Table:
     """Two pairs of blocks that overlap, far from each other."""
-    return table_of(memory_url, [1, 3, 5, 7], [2, 4, 6, 8], [101, 103, 105, 107], [102, 104, 106, 108])
+    return table_of(
+        str(tmp_path / "t"), [1, 3, 5, 7], [2, 4, 6, 8], [101, 103, 105, 107], [102, 104, 106, 108]
+    )
 
 
 @pytest.mark.parametrize("policy", [None, "levels"])
@@ -340,6 +342,14 @@ def test_without_java_auto_merges_here_and_spark_says_what_to_install(
     with pytest.raises(errors.EngineError, match="install"):
         overlapping.recluster(engine="spark")
     assert overlapping.recluster().engine == "local"
+
+
+@pytest.mark.parametrize("words", [{"engine": "spark"}, {"spark": "yours"}])
+def test_a_table_in_memory_is_not_for_spark(memory_url: str, words: dict[str, Any]) -> None:
+    table = table_of(memory_url, [1, 3], [2, 4])
+    with pytest.raises(errors.InvalidOptionError, match="in the memory of this process"):
+        table.recluster(**words)
+    assert table.recluster().committed_groups == 1
 
 
 def test_nothing_to_do_opens_no_session(overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch) -> None:
