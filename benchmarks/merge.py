@@ -6,6 +6,7 @@ median of them. What is timed: ours from plan to commit, verification and the fl
 their statement to its end. Everything that they wrote is checked after every run.
 
     python -m benchmarks.merge --contenders floor,local --rounds 3
+    python -m benchmarks.merge --row-groups           what the size of row groups costs and gains
     python -m benchmarks.merge --profile              where our time goes
 """
 
@@ -70,13 +71,24 @@ Seconds = dict[str, list[float]]
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
     parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="names, with commas between")
-    parser.add_argument("--profile", action="store_true", help="only where our time goes")
+    parser.add_argument("--contenders", help="only compare these: names, with commas between")
+    parser.add_argument("--row-groups", action="store_true", help="only compare sizes of row groups")
+    parser.add_argument("--profile", action="store_true", help="only show where our time goes")
 
 
-def measure(report: Report, tiny: bool, *, scale: str, rounds: int, contenders: str, profile: bool) -> None:
+def measure(
+    report: Report,
+    tiny: bool,
+    *,
+    scale: str,
+    rounds: int,
+    contenders: str | None,
+    row_groups: bool,
+    profile: bool,
+) -> None:
     scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
-    chosen = contenders.split(",")
+    everything = not (contenders or row_groups or profile)
+    chosen = contenders.split(",") if contenders else list(CONTENDERS)
     if unknown := sorted(set(chosen) - set(CONTENDERS)):
         msg = f"unknown contenders {', '.join(unknown)}; there are {', '.join(CONTENDERS)}"
         raise SystemExit(msg)
@@ -87,11 +99,11 @@ def measure(report: Report, tiny: bool, *, scale: str, rounds: int, contenders: 
             f"{rows:,} rows of lineitem in {len(job.files)} blocks, each sorted by {KEY}, zstd 1, row groups of "
             f"{job.row_group_rows:,} rows; {rounds} rounds"
         )
-        if not profile:
+        if contenders or everything:
             compare(report, job, folder, chosen, rounds)
-            if "local" in chosen:
-                row_groups(report, job, folder, rounds)
-        if profile or "local" in chosen:
+        if row_groups or everything:
+            compare_row_groups(report, job, folder, rounds)
+        if profile or everything:
             profile_local(report, job, folder)
 
 
@@ -160,7 +172,7 @@ def profile_local(report: Report, job: Job, folder: Path) -> None:
 # -- how many rows a row group should have -----------------------------------------------------------------------------
 
 
-def row_groups(report: Report, job: Job, folder: Path, rounds: int) -> None:
+def compare_row_groups(report: Report, job: Job, folder: Path, rounds: int) -> None:
     """Write what the number of rows in a row group costs a merge and gains a scan."""
     sizes = {rows: max(2, rows * job.row_group_rows // ROW_GROUP_ROWS[0]) for rows in ROW_GROUP_ROWS}
     merges = {}
@@ -180,7 +192,7 @@ def row_groups(report: Report, job: Job, folder: Path, rounds: int) -> None:
             decoded = rows_decoded(local.base, tasks=tasks)
             report.figure(f"rows decoded / rows, {tasks} tasks", decoded, "x")
         report.seconds("scan of the output", scans[place])
-        report.seconds(f"scan where {ONE_WEEK}", weeks[place])
+        report.seconds("scan of one week", weeks[place])
         report.figure("bytes of the output", local.table.snapshot.bytes / 2**20, "MiB")
 
 
