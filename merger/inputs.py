@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.task import Slice
+from tblctl.merger.verify import Fingerprint
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.keys import is_sorted, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
@@ -35,6 +36,8 @@ class Input:
         self._source = source
         self._tables: Tables | None = None
         self._rest: pa.Table | None = None
+        self.read: list[Fingerprint] = []
+        """Of each table that the source gave, before it is cut."""
 
     def take(self, count: int) -> list[pa.Table]:
         """Return the next `count` rows, in tables one after the other."""
@@ -43,6 +46,7 @@ class Input:
         while count:
             if self._rest is None:
                 self._rest = next(self._tables)
+                self.read.append(Fingerprint.of(self._rest))
             piece = self._rest.slice(0, count)
             taken.append(piece)
             count -= piece.num_rows

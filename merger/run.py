@@ -23,7 +23,7 @@ import pyarrow as pa
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.task import MergeTask, TaskResult
-from tblctl.merger.verify import require_equal
+from tblctl.merger.verify import Fingerprint, require_equal
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import sort_indices
 from tblctl.tableformat.model.record import BlockRecord
@@ -129,6 +129,7 @@ class _Merge:
         self._workers = workers
         self._starts = np.cumsum([0] + [one.rows for one in inputs])
         self._taken = np.zeros(len(inputs), dtype=np.int64)
+        self._merged: list[Fingerprint] = []
 
     def run(self) -> tuple[BlockRecord, ...]:
         task = self._task
@@ -147,6 +148,8 @@ class _Merge:
                     del rows
                 finished.append(line.submit(builder.finish))
                 start += count
+            read = Fingerprint.total(part for one in self._inputs for part in one.read)
+            require_equal(read, Fingerprint.total(self._merged), f"group {task.group}, task {task.number}")
             return tuple(record for future in finished for record in future.result())
         except BaseException:
             self._workers.settle()
@@ -197,14 +200,15 @@ class _Merge:
         del tables
         order = None if in_order else pa.array(places)
 
-        def gather(place: int) -> pa.Array | pa.ChunkedArray:
+        def gather(place: int) -> tuple[pa.Table, Fingerprint]:
             read = pa.chunked_array(chunks[place]).combine_chunks()
             chunks[place] = []  # frees what no input holds any more
-            merged = read if order is None else read.take(order)
-            require_equal(read, merged, f"group {self._task.group}, column {schema.field(place).name!r}")
-            return merged
+            column = pa.table([read if order is None else read.take(order)], pa.schema([schema.field(place)]))
+            return column, Fingerprint.of(column)
 
-        rows = pa.Table.from_arrays(self._workers.map(gather, range(len(schema))), schema=schema)
+        columns = self._workers.map(gather, range(len(schema)))
+        self._merged += [found for _, found in columns]
+        rows = pa.Table.from_arrays([column.column(0) for column, _ in columns], schema=schema)
         self._hooks.advance(rows.num_rows)
         return rows
 

@@ -14,7 +14,7 @@ from faults import Faults, inject
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tblctl.merger import run
+from tblctl.merger import inputs, run
 from tblctl.merger.run import Cancelled, Hooks, run_task
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import Slice
@@ -315,8 +315,23 @@ def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monk
 
     (task,) = here.split()
     monkeypatch.setattr(run, "sort_indices", wrong)
-    with pytest.raises(VerificationError, match=r"group 7, column '[kn]': read"):
+    with pytest.raises(VerificationError, match=r"group 7, task 0: of '[kn]'"):
         run_task(here.io, task, threads=threads)
+    assert here.stored() == set()
+
+
+def test_rows_that_are_handed_out_wrongly_are_noticed_and_nothing_stays(here, monkeypatch):
+    real = inputs.Input.take
+
+    def wrong(self, count):
+        whole = pa.concat_tables(real(self, count))
+        first = whole.slice(0, 1)
+        return [first, first, whole.slice(2)] if count > 1 else [whole]
+
+    (task,) = here.split()
+    monkeypatch.setattr(inputs.Input, "take", wrong)
+    with pytest.raises(VerificationError, match="group 7, task 0"):
+        run_task(here.io, task)
     assert here.stored() == set()
 
 

@@ -12,7 +12,8 @@ from arrow_rows import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tblctl.merger.verify import VerificationError, require_equal
+from tblctl.merger import verify
+from tblctl.merger.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.projection import conform
@@ -59,6 +60,12 @@ VALUES = {  # different values of each type, first the one that lies in memory a
     pa.map_(pa.string(), pa.int32()): [[], [("", 0)], [("", None)], [("a", 0)], [("", 0), ("a", 0)]],
     pa.map_(pa.string(), PAIR_OF_FLAGS): [[], [("", None)], [("", [False, False])], [("", [False, True])]],
 }  # fmt: skip
+
+
+def require_equal(read, merged, where):
+    verify.require_equal(
+        Fingerprint.of(pa.table({"v": read})), Fingerprint.of(pa.table({"v": merged})), where
+    )
 
 
 def with_slices(values, kind):
@@ -147,6 +154,18 @@ def test_rows_of_any_type_in_any_order_are_equal(columns, data):
 
 def test_the_error_says_where_and_that_it_is_a_bug():
     with pytest.raises(InternalError) as caught:
-        require_equal(pa.array([1, None]), pa.array([1, 2]), "group 3, column 'v'")
-    assert str(caught.value).startswith("group 3, column 'v': read 2 values with 1 nulls, merged 2 with 0")
+        require_equal(pa.array([1, None]), pa.array([1, 2]), "group 3")
+    assert str(caught.value).startswith(
+        "group 3: of 'v' the values read and merged differ (of 'v' 2 with 1 nulls"
+    )
     assert "please report it" in str(caught.value)
+
+
+def test_the_rows_of_a_task_are_compared_over_all_its_windows():
+    rows = pa.table({"a": [1, 2, 3, None], "b": ["x", "y", "z", ""]})
+    parts = [Fingerprint.of(rows.slice(0, 1)), Fingerprint.of(rows.slice(1))]
+    assert Fingerprint.total(parts) == Fingerprint.of(rows) != Fingerprint.total(parts[:1])
+    columns = [Fingerprint.of(rows.select([name])) for name in rows.column_names]
+    assert Fingerprint.total(columns) == Fingerprint.of(rows)
+    with pytest.raises(VerificationError, match="of 'b'"):
+        verify.require_equal(Fingerprint.of(rows), columns[0], "here")
