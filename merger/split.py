@@ -30,6 +30,8 @@ _ORDER_BYTES = 24
 """What ordering takes a row beside its key: see `run.py`."""
 
 _SAMPLES = 65_536
+_SAMPLE_BYTES = 32 << 20
+"""Of the keys in a group, so many are sampled at most, and so many bytes of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +61,13 @@ def split_group(
     rows = sum(item.stop - item.start for item in slices)
     decoded = sum(item.block.decoded_bytes for item in slices)
     sizes = cut_rows(rows, most_rows(io.options, decoded / rows))
-    cuts = _shared_out(sizes, max(tasks, _tasks_for_memory(io, slices, output)))
+    share = max(1, output.memory_bytes // _KEY_SHARE)
+    key_bytes = decoded / rows  # at most, where that is known to be enough
+    if len(sizes) > 1 and (tasks > 1 or decoded + _ORDER_BYTES * rows > share):
+        key_bytes = _key_bytes(io, slices, output.sort)
+    cuts = _shared_out(sizes, max(tasks, math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)))
     ranks = list(itertools.accumulate(sum(part) for part in cuts[:-1]))
-    ends = _Cutter(io, slices, output.sort).positions(ranks) if ranks else []
+    ends = _Cutter(io, slices, output.sort, key_bytes).positions(ranks) if ranks else []
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
     found = []
     for number, part in enumerate(cuts):
@@ -92,17 +98,12 @@ def _shared_out(sizes: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
     return [tuple(sizes[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
-def _tasks_for_memory(io: BlockIO, slices: Sequence[Slice], output: Output) -> int:
-    """Return of how many tasks the keys and order fit, going by the first row group of the largest block."""
-    share = max(1, output.memory_bytes // _KEY_SHARE)
-    rows = sum(item.stop for item in slices)
-    if sum(item.block.decoded_bytes for item in slices) + _ORDER_BYTES * rows <= share:
-        return 1
+def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> float:
+    """Return about how many bytes a key takes, going by the first row group of the largest block."""
     largest = max((item.block for item in slices), key=lambda block: block.row_count)
     with io.open(largest) as reader:
-        keys = reader.keys([0], output.sort)
-    key_bytes: float = keys.nbytes / keys.num_rows
-    return math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)
+        keys = reader.keys([0], sort)
+    return float(keys.nbytes / keys.num_rows)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class _Cutter:
     io: BlockIO
     slices: Sequence[Slice]
     sort: Sort
+    key_bytes: float
 
     def positions(self, ranks: Sequence[int]) -> list[np.ndarray]:
         """Return for each rank how many rows of each block are among the first so many of all."""
@@ -119,7 +121,8 @@ class _Cutter:
         return [self._exact(rank, *brackets.of(rank)) for rank in ranks]
 
     def _brackets(self) -> _Brackets:
-        stride = max(1, sum(item.stop for item in self.slices) // _SAMPLES)
+        rows = sum(item.stop for item in self.slices)
+        stride = max(1, rows // _SAMPLES, math.ceil(rows * self.key_bytes / _SAMPLE_BYTES))
 
         def sample(item: Slice) -> tuple[pa.Table, np.ndarray]:
             keys = slice_keys(self.io, item, self.sort)
