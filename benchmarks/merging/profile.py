@@ -20,7 +20,7 @@ STAGES = (
     ("read and check keys", "tblctl.merger.run", "look_at"),
     ("sort keys", "tblctl.merger.run", "_ordered"),
     ("read rows", "tblctl.merger.inputs", "Input.take"),
-    ("verify", "tblctl.merger.run", "require_equal"),
+    ("verify", "tblctl.merger.verify", "Fingerprint.of"),
     ("statistics and encode", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.add"),
     ("store blocks", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.finish"),
     ("commit", "tblctl.tableformat.native.port", "NativePort.replace"),
@@ -67,11 +67,18 @@ def _metered() -> Iterator[_Meter]:
 
 
 def profile(report: Report, run: Callable[[], object]) -> None:
-    """Run something and write where its time went."""
+    """Run a recluster and write where its time went.
+
+    Raises:
+        AssertionError: a stage is no longer where it is looked for.
+    """
     with _metered() as meter:
         wall, cpu = time.perf_counter(), time.process_time()
         run()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    if unseen := [stage for stage, _, _ in STAGES if stage not in meter.cpu_seconds]:
+        msg = f"nothing was seen of {', '.join(unseen)}: has the code moved?"
+        raise AssertionError(msg)
     report.begin("processor seconds by stage, one run in this process")
     for stage, _, _ in STAGES:
         report.figure(stage, meter.cpu_seconds[stage], "s")
