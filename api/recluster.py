@@ -2,13 +2,16 @@
 
 `final` repeats plan, merge and commit until the policy finds nothing to do. Every group that is committed lowers a
 whole number that cannot fall below 0 (`selector/draft.py`), so only rounds that commit nothing could go on for ever:
-those that conflict are bounded here, and one that fails ends the loop.
+these are bounded here.
+
+The blocks of a group that failed are left alone by the rounds that follow, so that one damaged block does not keep the
+rest of the table from being merged. A single round that came to nothing for that reason is followed by another one.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,8 +45,8 @@ if TYPE_CHECKING:
 Condition = Callable[[Schema], "BooleanExpression | None"]
 Progress = Callable[[int, "int | None", str], None]
 
-_MOST_CONFLICTS = 10
-"""`final` gives up after so many rounds in a row that committed nothing because other writers were faster."""
+_MOST_FRUITLESS = 10
+"""Rounds in a row that may commit nothing, because groups failed or other writers were faster, before giving up."""
 
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 10.0
@@ -125,7 +128,7 @@ def _view(version: Version, condition: Condition) -> View:
     return View.of(version, version.sort, condition(version.schema))
 
 
-def _plan(version: Version, view: View, request: Request) -> Plan:
+def _plan(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
     context = Context(
         table_id=version.table_id,
         snapshot=version.sequence,
@@ -134,6 +137,7 @@ def _plan(version: Version, view: View, request: Request) -> Plan:
         options=request.options,
         table_options=version.options,
         restricted=view.listing.matched,
+        failed=view.named(failed) if failed else None,
     )
     return policy_named(request.policy)(context)
 
@@ -141,7 +145,7 @@ def _plan(version: Version, view: View, request: Request) -> Plan:
 def recluster(
     port: TablePort[Any], request: Request, engine: Callable[[Plan], Engine], *, plan: Plan | None = None
 ) -> Outcome:
-    """Carry out `plan`, or plan and carry out one round, or with `final` rounds until there is nothing to do.
+    """Carry out `plan`; or plan and carry out one round, or with `final` rounds until there is nothing to do.
 
     Args:
         port: the table.
@@ -166,25 +170,28 @@ class _Loop:
     engine_name: str | None = None
     before: Averages | None = None
     after: Averages | None = None
+    failed: set[str] = field(default_factory=set)  # blocks of groups that failed
     note: str = ""
 
     def run(self, given: Plan | None) -> Outcome:
         started = self.port.env.elapsed()
         policy = given.policy if given else self.request.policy
-        conflicts = 0
-        while True:
+        fruitless = 0
+        while fruitless <= _MOST_FRUITLESS:
             plan, outcome = self._round(given)
             if outcome is None:
-                self.note = "" if self.rounds else plan.note
+                self.note = self.note if self.rounds else plan.note
                 break
             self.rounds.append(outcome)
-            if not self.request.final:
+            self._note_failures(plan, outcome)
+            fruitless = 0 if outcome.version else fruitless + 1
+            statuses = {group.status for group in outcome.groups}
+            if given or not (self.request.final or (fruitless and FAILED in statuses)):
                 break
-            conflicts = 0 if outcome.version else conflicts + 1
-            if self._is_stuck(outcome, conflicts):
-                break
-            if conflicts:
-                self._wait(conflicts)
+            if fruitless and CONFLICTED in statuses:
+                self._wait(fruitless)
+        else:
+            self.note = f"stopped: {fruitless} rounds in a row committed nothing; run it again later"
         return self._outcome(policy, self.port.env.elapsed() - started)
 
     def _round(self, given: Plan | None) -> tuple[Plan, RoundOutcome | None]:
@@ -193,7 +200,7 @@ class _Loop:
         view = _view(version, self.request.condition)
         self.after = view.averages
         self.before = self.before or self.after
-        plan = given or _plan(version, view, self.request)
+        plan = given or _plan(version, view, self.request, self.failed)
         if not plan.groups:
             return plan, None
         engine = self.engine(plan)
@@ -218,19 +225,16 @@ class _Loop:
             self.after = measured
         return plan, outcome
 
-    def _is_stuck(self, outcome: RoundOutcome, conflicts: int) -> bool:
-        """Tell whether another round would be no better, and note why."""
-        if outcome.version is None and any(group.status == FAILED for group in outcome.groups):
-            self.note = "stopped: what is left failed"
-        elif conflicts > _MOST_CONFLICTS:
-            self.note = (
-                f"stopped: other writers kept {conflicts} rounds in a row from committing; run it again later"
-            )
-        return bool(self.note)
+    def _note_failures(self, plan: Plan, outcome: RoundOutcome) -> None:
+        for group in outcome.groups:
+            if group.status == FAILED:
+                self.failed.update(plan.groups[group.number].blocks)
+        if self.failed:
+            self.note = f"{len(self.failed)} blocks of groups that failed are left as they are"
 
-    def _wait(self, conflicts: int) -> None:
+    def _wait(self, fruitless: int) -> None:
         env = self.port.env
-        longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**conflicts)
+        longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**fruitless)
         env.sleep(longest * (0.5 + env.random() / 2))
 
     def _outcome(self, policy: str, seconds: float) -> Outcome:

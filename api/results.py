@@ -49,7 +49,8 @@ class Outcome:
     """What a recluster did.
 
     Attributes:
-        rounds: plans that were carried out, each in one commit at most.
+        rounds: plans that were carried out, each in one commit at most. Without `final` more than one only where those
+            before the last committed nothing because groups failed.
         committed_groups: groups that were merged and committed.
         conflicted_groups: those dropped because a block left the table, or the key was altered.
         failed_groups: those that could not be merged; `groups` says why.
@@ -60,7 +61,7 @@ class Outcome:
         snapshot: the last sequence committed; None if nothing was.
         policy: what chose the groups.
         engine: what merged them: local or spark; None if there was nothing to merge.
-        note: why nothing was done, or why `final` stopped early; else empty.
+        note: why nothing was done, or what was left undone; else empty.
         groups: every group in order: round, number, status (committed, conflicted, failed), blocks, rows, why it was
             chosen, error (None if committed).
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean
-from tblctl.selector.blocks import Candidates
+from tblctl.selector.blocks import Candidates, Mask
 from tblctl.tableformat.keys import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.cluster_key import Sort, term_to_text
@@ -111,11 +111,17 @@ class View:
             overlaps=rounded_mean(int(overlap.sum()), overlap.size),
         )
 
+    def named(self, paths: Collection[str]) -> Mask:
+        """Return which of the blocks are among `paths`."""
+        found: Mask = pc.is_in(self.listing.paths, pa.array(list(paths), self.listing.paths.type)).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> View:
         """Return all blocks as they are once `added`, which are in the order of `sort`, take the place of `removed`."""
         listing = self.listing
-        leaves = pc.is_in(listing.paths, pa.array(list(removed), listing.paths.type))
-        kept = np.flatnonzero(~leaves.to_numpy(zero_copy_only=False))
+        kept = np.flatnonzero(~self.named(removed))
         fresh = _listed(added, listing)
         columns = {
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))

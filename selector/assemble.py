@@ -66,9 +66,11 @@ def left_out(context: Context, *, include_unclustered: bool) -> list[Rejection]:
     blocks = context.blocks
     everywhere = np.ones(len(blocks), np.bool_)
     allowed = everywhere if context.restricted is None else context.restricted
+    failed = ~everywhere if context.failed is None else context.failed
     ignored = everywhere & (blocks.unclustered & (not include_unclustered))
     reasons = (
         ("where", ~allowed, "cannot hold rows that the condition asks for"),
+        ("failed", failed, "could not be merged in an earlier round"),
         (
             "unclustered",
             ignored,

@@ -76,6 +76,7 @@ class Context:
         table_id, snapshot, sort_id: what the plan is for; the sequence of the snapshot, the id of the current sort.
         blocks: the table's blocks, all of them.
         restricted: only these may be selected (`where`); None for all.
+        failed: these could not be merged a moment ago, and may not be selected; None for none.
     """
 
     table_id: str
@@ -85,6 +86,7 @@ class Context:
     options: SelectOptions
     table_options: TableOptions
     restricted: Mask | None = None
+    failed: Mask | None = None
 
 
 def joined(parts: Iterable[Integers]) -> Integers:

@@ -83,11 +83,13 @@ class Limits:
 
 
 def selectable(context: Context) -> Mask:
-    """Return the blocks that a policy may select: not outside `where`, constant and full, or of too high a level."""
+    """Return the blocks that a policy may select: not those that `left_out` tells of (unclustered ones aside)."""
     blocks = context.blocks
     chosen = ~(finished(context) | too_high(blocks))
     if context.restricted is not None:
         chosen &= context.restricted
+    if context.failed is not None:
+        chosen &= ~context.failed
     return chosen
 
 

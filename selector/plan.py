@@ -70,7 +70,7 @@ class Rejection:
     """Blocks that were not selected.
 
     Attributes:
-        rule: the reason as one word for programs: constant, unclustered, where, max_level, too_few_blocks,
+        rule: the reason as one word for programs: constant, unclustered, where, failed, max_level, too_few_blocks,
             well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups.
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.

@@ -153,6 +153,7 @@ class MemoryBuilder:
 class MemoryIO:
     version: MemoryVersion
     files: dict[str, pa.Table]
+    lost: set[str]
     env: Environment
 
     @property
@@ -164,7 +165,7 @@ class MemoryIO:
         return self.version.options
 
     def open(self, block: Block) -> MemoryReader:
-        if block.path not in self.files:
+        if block.path not in self.files or block.path in self.lost:
             raise CorruptTableError(f"block {block.path} is missing", name=block.path)
         return MemoryReader(table=self.files[block.path], schema=self.schema)
 
@@ -183,6 +184,7 @@ class MemoryPort:
         columns = Schema.create(schema)
         self.env = IMPATIENT
         self.files: dict[str, pa.Table] = {}
+        self.lost: set[str] = set()  # paths whose blocks cannot be opened any more
         self._lock = threading.Lock()
         self._sort_ids = itertools.count(1)
         self._version = MemoryVersion(
@@ -195,7 +197,7 @@ class MemoryPort:
         return self._version
 
     def block_io(self, version: MemoryVersion) -> MemoryIO:
-        return MemoryIO(version=version, files=self.files, env=self.env)
+        return MemoryIO(version=version, files=self.files, lost=self.lost, env=self.env)
 
     def replace(self, base: MemoryVersion, replacement: Replacement) -> MemoryVersion:
         assert base.sequence <= self._version.sequence

@@ -90,10 +90,10 @@ class Twin:
         return sorted_rows(pa.concat_tables([SCHEMA.empty_table(), *tables]))
 
     def lose(self, path: str) -> None:
-        del self.port.files[path]
+        self.port.lost.add(path)
 
     def stored(self) -> set[str]:
-        return set(self.port.files)
+        return set(self.port.files) - self.port.lost
 
     def detail(self) -> Any:
         return self.port.newest().detail

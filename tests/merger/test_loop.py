@@ -13,7 +13,7 @@ from tblctl.merger.local import LocalEngine
 from tblctl.recluster import Request, recluster
 from tblctl.results import Outcome
 
-from .subjects import Meddling, Subject, blocks_of, native, twin
+from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
 
@@ -30,7 +30,8 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 
 def run(subject: Subject, *, engine: Any = None, **words: Any) -> Outcome:
-    request = Request.of(policy=None, condition=lambda _schema: None, options=None, **words)
+    words = {"policy": None, "options": None, **words}
+    request = Request.of(condition=lambda _schema: None, **words)
     return recluster(subject.port, request, lambda _plan: engine or LocalEngine())
 
 
@@ -76,11 +77,56 @@ def test_final_takes_what_others_append_meanwhile(make: Make) -> None:
     assert len(subject.rows()) == 32
 
 
-def test_final_stops_at_a_round_that_only_failed(make: Make) -> None:
-    subject = table_of_pairs(make)
-    outcome = run(subject, engine=Meddling(failing=frozenset({0})), final=True)
-    assert (outcome.rounds, outcome.committed_groups, outcome.failed_groups) == (2, 1, 2)
-    assert outcome.note == "stopped: what is left failed"
+def damaged_beside_healthy(make: Make) -> Subject:
+    """Make four blocks that overlap, one of them lost, and two ranges of three: less deep, so for another round."""
+    subject = make(block_rows=4)
+    for start in range(4):
+        subject.append(*(start + 4.0 * step for step in range(4)))
+    for base in (100.0, 200.0):
+        for start in range(3):
+            subject.append(*(base + start + 3.0 * step for step in range(4)))
+    (damaged,) = plan_of(subject).groups
+    subject.lose(damaged.blocks[0])
+    return subject
+
+
+def test_a_group_that_fails_is_left_out_and_the_rest_goes_on(make: Make) -> None:
+    subject = damaged_beside_healthy(make)
+    outcome = run(subject, final=True)
+    assert outcome.failed_groups == 1
+    assert outcome.note == "4 blocks of groups that failed are left as they are"
+    levels = [block[2] for block in blocks_of(subject)]
+    assert levels[:4] == [0, 0, 0, 0]
+    assert min(levels[4:]) > 0
+    assert all(group["error"] for group in outcome.groups if group["status"] == "failed")
+
+
+def test_a_single_round_that_only_failed_is_followed_by_one_of_the_rest(make: Make) -> None:
+    subject = damaged_beside_healthy(make)
+    outcome = run(subject)
+    assert (outcome.rounds, outcome.committed_groups, outcome.failed_groups) == (2, 2, 1)
+    assert [group["status"] for group in outcome.groups] == ["failed", "committed", "committed"]
+
+
+def test_a_plan_that_only_failed_is_all_that_is_tried(make: Make) -> None:
+    subject = damaged_beside_healthy(make)
+    request = Request.of(policy=None, condition=lambda _schema: None, options=None)
+    outcome = recluster(subject.port, request, lambda _plan: LocalEngine(), plan=plan_of(subject))
+    assert (outcome.rounds, outcome.committed_groups, outcome.failed_groups) == (1, 0, 1)
+
+
+def test_a_single_round_goes_on_until_all_failed(make: Make) -> None:
+    subject = damaged_beside_healthy(make)
+    outcome = run(subject, engine=Meddling(failing=frozenset(range(4))))
+    assert (outcome.committed_groups, outcome.failed_groups) == (0, 3)
+    assert outcome.note == "10 blocks of groups that failed are left as they are"
+
+
+def test_rounds_that_all_fail_come_to_an_end(make: Make) -> None:
+    subject = table_of_pairs(make, pairs=20)
+    outcome = run(subject, engine=Meddling(failing=frozenset({0})), final=True, options={"max_groups": 1})
+    assert (outcome.rounds, outcome.failed_groups) == (11, 11)
+    assert outcome.note == "stopped: 11 rounds in a row committed nothing; run it again later"
 
 
 def test_one_round_is_one_round(make: Make) -> None:
