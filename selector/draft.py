@@ -7,13 +7,15 @@ above that of each of its inputs, and a merge keeps the rows. So the sum over al
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
 a whole number, and cannot fall below 0.
 
-Where no input is larger than the limits of an output, a merge yields at most as many blocks as it takes. Then the same
-sum over blocks falls by at least 1 a block taken: n blocks need at most 33 n / 2 groups, so 33 n / 2 rounds.
+That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 
-That is the guarantee; few rounds come near it, since a group must also change something (`changes`): a merge of blocks
-that already are one sorted run, into no fewer blocks, would write the same again. What a merge writes is such a run, so
-a table that was merged once and got nothing new is left alone at once. Neither depth nor overlap could show that:
-[1,7] [7,7] [7,9] have depth 3 however often they are merged.
+- Blocks that are no sorted run become one. What a merge writes is such a run, unless bounds are inexact. Into how many
+  blocks it is cut is not counted on: they are planned by the average width of a row, and wide rows next to each other
+  make more of them.
+- Of a sorted run only neighbours that fit into one block together become that block. Packed one after the other, no
+  two that follow each other then fit together: a run is packed once.
+
+Neither depth nor overlap could show that: [1,7] [7,7] [7,9] have depth 3 however often they are merged.
 """
 
 from __future__ import annotations
@@ -124,26 +126,80 @@ def output_counts(
 
 
 def changes(blocks: Candidates, chosen: Integers, group: Integers, options: TableOptions) -> Mask:
-    """Return for every group whether merging it changes anything; `group[i]`, ascending, is the one of `chosen[i]`.
+    """Return for every group whether merging it, or some of it, changes anything (`worth_merging`); O(n log n).
 
-    It does if two of its blocks share more than one point, or one lies within another, or a bound is unknown, or one is
-    unclustered; or if fewer blocks come out than go in. O(n log n).
+    `group[i]`, ascending, is the one of `chosen[i]`.
+    """
+    order = _key_order(blocks, chosen, group)
+    found = _unsorted(blocks, chosen[order], group)
+    same = group[1:] == group[:-1]
+    found[group[1:][same & _fit_together(blocks, chosen[order], options)]] = True
+    return found
+
+
+def worth_merging(
+    blocks: Candidates, chosen: Integers, options: TableOptions, *, most: int = MOST_GROUPS
+) -> list[Integers]:
+    """Return what to merge of `chosen`, each part by itself: all of it, or, of a sorted run, what makes one block.
+
+    A run is packed from its smallest key on: neighbours, at least two, as long as they fit. At most `most` parts.
+    """
+    if not chosen.size:
+        return []
+    one = np.zeros(chosen.size, np.int64)
+    run = chosen[_key_order(blocks, chosen, one)]
+    if _unsorted(blocks, run, one)[0]:
+        return [chosen]
+    begins = np.flatnonzero(_fit_together(blocks, run, options))
+    rows = np.concatenate(([0], np.cumsum(blocks.row_count[run])))
+    sizes = np.concatenate(([0], np.cumsum(_planned_bytes(blocks, run))))
+    parts: list[Integers] = []
+    place = 0
+    while place < begins.size and len(parts) < most:
+        begin = int(begins[place])
+        by_rows = np.searchsorted(rows, rows[begin] + options.block_rows, side="right")
+        by_bytes = np.searchsorted(sizes, sizes[begin] + ROOM * options.block_bytes, side="left")
+        end = int(min(by_rows, by_bytes)) - 1
+        parts.append(run[begin:end])
+        place = int(np.searchsorted(begins, end))
+    return parts
+
+
+def _key_order(blocks: Candidates, chosen: Integers, group: Integers) -> Integers:
+    """Return the places of `chosen` by group, low and high; blocks of unknown range come last."""
+    unknown = blocks.unknown[chosen]
+    low = np.where(unknown, np.iinfo(np.int64).max, blocks.low[chosen])
+    order: Integers = np.lexsort((blocks.high[chosen], low, group))
+    return order
+
+
+def _unsorted(blocks: Candidates, in_order: Integers, group: Integers) -> Mask:
+    """Return for every group, its blocks in key order, whether they are no sorted run.
+
+    So it is if two share more than one point, or one lies within another, or a bound is unknown, or one is unclustered.
     """
     count = int(group[-1]) + 1 if group.size else 0
-    sizes = np.bincount(group, minlength=count)
-    rows = np.bincount(group, blocks.row_count[chosen], minlength=count).astype(np.int64)
-    decoded = np.bincount(group, blocks.decoded_bytes[chosen], minlength=count).astype(np.int64)
-    outputs, _ = output_counts(rows, decoded, options)
-    low, high = blocks.low[chosen], blocks.high[chosen]
-    order = np.lexsort((high, low, group))
-    before, after = order[:-1], order[1:]
-    crossing = (group[before] == group[after]) & (high[before] > low[after])
-    overlap = np.zeros(count, np.bool_)
-    overlap[group[before][crossing]] = True
-    open_ended = blocks.unknown[chosen] & (sizes[group] > 1)
-    overlap[group[open_ended | blocks.unclustered[chosen]]] = True
-    found: Mask = overlap | (outputs < sizes)
+    before, after = in_order[:-1], in_order[1:]
+    found = np.zeros(count, np.bool_)
+    found[group[1:][(group[1:] == group[:-1]) & (blocks.high[before] > blocks.low[after])]] = True
+    several = np.bincount(group, minlength=count)[group] > 1
+    found[group[(blocks.unknown[in_order] & several) | blocks.unclustered[in_order]]] = True
     return found
+
+
+def _fit_together(blocks: Candidates, in_order: Integers, options: TableOptions) -> Mask:
+    """Return for every block but the last whether it and the next one are planned as one block."""
+    rows, sizes = blocks.row_count[in_order], _planned_bytes(blocks, in_order)
+    found: Mask = (rows[1:] + rows[:-1] <= options.block_rows) & (
+        sizes[1:] + sizes[:-1] < ROOM * options.block_bytes
+    )
+    return found
+
+
+def _planned_bytes(blocks: Candidates, chosen: Integers) -> Integers:
+    """Return what blocks are planned to take of `block_bytes`: at least a byte a row (`cut.most_rows`)."""
+    sizes: Integers = np.maximum(blocks.decoded_bytes[chosen], blocks.row_count[chosen])
+    return sizes
 
 
 def split_in_key_order(
@@ -153,8 +209,7 @@ def split_in_key_order(
 
     Blocks of unknown range come last. One that breaks the group's limit alone is left too, and the next ones are tried.
     """
-    low = np.where(blocks.unknown[chosen], np.iinfo(np.int64).max, blocks.low[chosen])
-    waiting = chosen[np.lexsort((blocks.high[chosen], low))]
+    waiting = chosen[_key_order(blocks, chosen, np.zeros(chosen.size, np.int64))]
     alone = blocks.decoded_bytes[waiting] > limits.decoded_bytes
     too_large, waiting = waiting[alone], waiting[~alone]
     groups: list[Integers] = []

@@ -30,6 +30,7 @@ from tblctl.selector.draft import (
     next_level,
     selectable,
     split_in_key_order,
+    worth_merging,
 )
 from tblctl.selector.options import DEFAULT_GROUP_BYTES
 from tblctl.selector.plan import Plan, Rejection
@@ -195,14 +196,16 @@ def _take_groups(
             break
         chosen = inside[0][begin:end]
         hot = (int(ranges.first[number]), int(ranges.last[number]))
-        picked, others, rule = _fitting(context, level, hot, chosen, limits)
+        parts, others, rule = _fitting(context, level, hot, chosen, limits)
         if rule:
             left.setdefault(rule, []).append(others)
-        if picked.size:
-            size_bytes = int(blocks.size_bytes[picked].sum())
-            limits = limits.after(size_bytes, picked.size)
-            why = f"{level.text}; {picked.size} blocks around a depth of {depth}"
-            found.drafts.append(Draft(blocks=picked, output_level=level.number + 1, why=why))
+        room = _most_groups(context) - added
+        if len(parts) > room:
+            left.setdefault("max_groups", []).append(joined(parts[room:]))
+        for part in parts[:room]:
+            limits = limits.after(int(blocks.size_bytes[part].sum()), part.size)
+            why = f"{level.text}; {part.size} blocks around a depth of {depth}"
+            found.drafts.append(Draft(blocks=part, output_level=level.number + 1, why=why))
             added += 1
     found.rejected += [_over_limit(context, rule, level.number, joined(rest)) for rule, rest in left.items()]
     return added > 0
@@ -210,17 +213,16 @@ def _take_groups(
 
 def _fitting(
     context: Context, level: _Level, hot: tuple[int, int], chosen: Integers, limits: Limits
-) -> tuple[Integers, Integers, str]:
-    """Return the blocks of a range to merge, none if what fits would not change anything; the others; the limit met."""
+) -> tuple[list[Integers], Integers, str]:
+    """Return what to merge of a range, nothing if what fits would not change; what does not fit; the limit met."""
     blocks = context.blocks
     fits, rule = limits.fitting(blocks, chosen)
     if fits == chosen.size:
-        return chosen, chosen[:0], ""
-    picked, others, rule = around_deepest(blocks, chosen, level.curve, hot, limits)
-    one = np.zeros(picked.size, np.int64)
-    if picked.size < 2 or not changes(blocks, picked, one, context.table_options)[0]:  # noqa: PLR2004 - as above
-        picked, others = picked[:0], chosen
-    return picked, others, rule
+        picked, others, rule = chosen, chosen[:0], ""
+    else:
+        picked, others, rule = around_deepest(blocks, chosen, level.curve, hot, limits)
+    parts = worth_merging(blocks, picked, context.table_options)
+    return parts, others if parts else chosen, rule
 
 
 def _spent(limits: Limits) -> str:

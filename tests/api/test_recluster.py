@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -395,8 +396,34 @@ def test_final_ends_on_adversarial_tables(memory_url: str, name: str, policy: st
     table.set_options({"block_rows": 4})
     rows = rows_of(table)
     outcome = table.recluster(final=True, policy=policy)
-    assert outcome.rounds <= 33
+    assert outcome.rounds <= 5
     assert table.recluster(final=True, policy=policy).rounds == 0
     assert rows_of(table) == rows
     assert max(block.rows for block in table.files()) <= 5
+    assert table.check(deep=True).problems == ()
+
+
+WIDTHS: dict[str, Callable[[int], int]] = {
+    "wide rows in the middle": lambda key: 5000 if 400 < key < 450 else 20,
+    "wider and wider": lambda key: key,
+    "few rows above block_bytes": lambda key: 100_000 if key % 97 == 0 else 10,
+    "one side empty": lambda key: 900 if key < 300 else 0,
+}
+
+
+@pytest.mark.parametrize("policy", ["levels", "full"])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_final_ends_where_some_keys_have_wide_rows(memory_url: str, name: str, policy: str) -> None:
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
+    options = {"block_rows": 1000, "block_bytes": 64 << 10, "row_group_rows": 100}
+    table = tblctl.create(memory_url, schema, cluster_by=["k"], options=options)
+    rng = random.Random(1)
+    for _ in range(12):
+        keys = [rng.randrange(1000) for _ in range(100)]
+        table.append(pa.table({"k": keys, "s": ["x" * WIDTHS[name](key) for key in keys]}, schema=schema))
+    widths = sorted((row["k"], len(row["s"])) for row in table.scan().to_arrow().to_pylist())
+    outcome = table.recluster(final=True, policy=policy)
+    assert 1 <= outcome.rounds <= 5
+    assert not table.plan(policy, options={"include_unclustered": True}).groups
+    assert sorted((row["k"], len(row["s"])) for row in table.scan().to_arrow().to_pylist()) == widths
     assert table.check(deep=True).problems == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,10 +14,15 @@ from tblctl.selector.blocks import Candidates, Context
 from tblctl.selector.draft import MOST_LEVEL
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.policies import policy_named
-from tblctl.tableformat.model.cut import cut_rows
+from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.options import TableOptions
 
 ROW_BYTES = 8
+
+
+def even(_key: int) -> int:
+    """Rows of one width."""
+    return ROW_BYTES
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,11 @@ class SimBlock:
 
 @dataclass
 class SimTable:
+    """`width` tells how many bytes the row of a key takes."""
+
     block_rows: int
+    block_bytes: int = TableOptions().block_bytes
+    width: Callable[[int], int] = even
     blocks: list[SimBlock] = field(default_factory=list)
     written: int = 0
 
@@ -39,9 +49,17 @@ class SimTable:
             self.blocks.append(self.made(sorted(keys), level, **marks))
         return self
 
+    @property
+    def options(self):
+        return TableOptions(block_rows=self.block_rows, block_bytes=self.block_bytes)
+
+    def decoded_bytes(self, keys):
+        return sum(self.width(key) for key in keys)
+
     def made(self, keys, level, **marks):
         self.written += 1
         full = len(keys) >= math.floor(0.8 * self.block_rows)
+        full |= self.decoded_bytes(keys) >= 0.8 * self.block_bytes
         if keys[0] == keys[-1] and full and not marks.get("unclustered"):
             level = -1
         return SimBlock(path=f"data/{self.written:06d}", keys=tuple(keys), level=level, **marks)
@@ -61,7 +79,7 @@ class SimTable:
             level=np.array([block.level for block in self.blocks], np.int64),
             row_count=rows,
             size_bytes=rows,
-            decoded_bytes=rows * ROW_BYTES,
+            decoded_bytes=np.array([self.decoded_bytes(block.keys) for block in self.blocks], np.int64),
             constant=mask(len(set(block.keys)) == 1 for block in self.blocks),
             unclustered=mask(block.unclustered for block in self.blocks),
             unknown=mask(block.unknown for block in self.blocks),
@@ -74,7 +92,7 @@ class SimTable:
             sort_id=1,
             blocks=self.candidates(),
             options=SelectOptions(**options),
-            table_options=TableOptions(block_rows=self.block_rows),
+            table_options=self.options,
             restricted=restricted,
         )
 
@@ -86,11 +104,23 @@ class SimTable:
         for group in plan.groups:
             keys = sorted(key for path in group.blocks for key in by_path.pop(path).keys)
             start = 0
-            for size in cut_rows(len(keys), self.block_rows):
-                block = self.made(keys[start : start + size], group.output_level)
-                by_path[block.path] = block
+            for size in cut_rows(len(keys), most_rows(self.options, group.decoded_bytes / group.rows)):
+                for part in self.filled(keys[start : start + size]):
+                    block = self.made(part, group.output_level)
+                    by_path[block.path] = block
                 start += size
         self.blocks = list(by_path.values())
+
+    def filled(self, keys):
+        """Yield keys by block: a block ends where one row more would be too much for `block_bytes`."""
+        part, size = [], 0
+        for key in keys:
+            if part and size + self.width(key) > self.block_bytes:
+                yield part
+                part, size = [], 0
+            part.append(key)
+            size += self.width(key)
+        yield part
 
     def final(self, policy="levels", most_rounds=None, **options):
         """Plan and merge until there is nothing to do; return the plans. Each must lower what `draft.py` promises."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -58,15 +59,55 @@ def test_adversarial_tables_are_done_within_tight_limits_of_a_group(name):
     print(f"{name}: {len(plans)} rounds of at most 5 blocks a group")
 
 
-def test_constant_blocks_of_one_key_become_full_ones_and_a_remainder():
+WIDTHS = {
+    "wide rows in the middle": lambda key: 300 if 400 <= key < 450 else 2,
+    "wider and wider": lambda key: 1 + key // 8,
+    "every second hundred": lambda key: 90 if key // 100 % 2 else 3,
+    "few rows above block_bytes": lambda key: 5000 if key % 97 == 0 else 4,
+    "one side empty": lambda key: 120 if key < 300 else 0,
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("policy", ["levels", "full"])
+def test_rows_of_uneven_width_are_done_in_a_few_rounds(width, policy):
+    rng = random.Random(1)
+    table = SimTable(block_rows=200, block_bytes=1000, width=WIDTHS[width])
+    for _ in range(20):
+        table.append(*table.filled(sorted(rng.randrange(1000) for _ in range(50))))
+    before = len(table.blocks)
+    plans = table.final(policy, most_rounds=5)
+    print(f"{policy}, {width}: {len(plans)} rounds, {before} -> {len(table.blocks)} blocks")
+    run = sorted(table.blocks, key=lambda block: block.keys)
+    if policy == "full":
+        assert not any(fit_together(table, *pair) for pair in itertools.pairwise(run))
+
+
+def fit_together(table, one, other):
+    size = table.decoded_bytes(one.keys + other.keys)
+    rows = len(one.keys + other.keys)
+    return (
+        min(one.level, other.level) >= 0
+        and rows <= table.block_rows
+        and max(size, rows) < 0.95 * table.block_bytes
+    )
+
+
+def test_of_a_sorted_run_only_neighbours_that_fit_into_one_block_are_merged():
+    table = SimTable(block_rows=10).append(*[[n] * 7 for n in range(30)], [40] * 3, [41], [42] * 7)
+    assert table.ranges_of(table.plan("full")) == [[(29, 29), (40, 40)], [(41, 41), (42, 42)]]
+    assert len(table.plan("full", max_groups=1).groups) == 1
+    assert {item.rule: item.blocks for item in table.plan("full", max_groups=1).rejected} == {
+        "max_groups": 31
+    }
+
+
+def test_constant_blocks_of_one_key_are_packed():
     table = SimTable(block_rows=10).append(*[[5] * 3] * 11)
     table.final(most_rounds=1)
-    assert [entry[2:] for entry in table.listed()] == [[-1, 8], [-1, 8], [-1, 8], [-1, 9]]
-    table = SimTable(block_rows=1000).append(*[[5] * 300] * 4)
-    table.final(most_rounds=1)
-    assert [entry[2:] for entry in table.listed()] == [[1, 600], [1, 600]], (
-        "not full, and merging gives the same"
-    )
+    assert [entry[2:] for entry in table.listed()] == [[-1, 9], [-1, 9], [-1, 9], [1, 6]]
+    table = SimTable(block_rows=1000).append(*[[5] * 600] * 5)
+    assert not table.final()
 
 
 keys = st.one_of(st.integers(0, 3), st.integers(0, 40), st.integers(0, 10**6))
