@@ -43,7 +43,13 @@ class Engine(Protocol):
 
 def failure(task: MergeTask, error: Exception) -> TaskFailure:
     """Return what an engine reports of a task that raised `error`."""
-    if not isinstance(error, TblctlError):
-        text = f"{type(error).__name__}: {error}"[:500]
-        error = InternalError(f"group {task.group}, task {task.number} failed: {text}")
-    return TaskFailure(group=task.group, number=task.number, error=error)
+    own = as_own(error, f"group {task.group}, task {task.number}")
+    return TaskFailure(group=task.group, number=task.number, error=own)
+
+
+def as_own(error: Exception, what: str) -> TblctlError:
+    """Return an error as one of this package; one of another library then names `what` failed."""
+    if isinstance(error, TblctlError):
+        return error
+    text = f"{type(error).__name__}: {error}"[:500]
+    return InternalError(f"{what} failed: {text}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from tblctl.merger.conflicts import salvage
-from tblctl.merger.engine import Engine
+from tblctl.merger.engine import Engine, as_own
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
@@ -229,8 +229,8 @@ class _Round(Generic[VersionT]):
         ]
         try:
             work.tasks = split_group(self._io, work.group.number, slices, output, tasks=tasks)
-        except TblctlError as error:
-            work.end(FAILED, str(error))
+        except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
+            work.end(FAILED, str(as_own(error, f"planning the tasks of group {work.group.number}")))
             return
         if not covers(work.tasks, work.blocks):
             work.end(

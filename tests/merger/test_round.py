@@ -16,6 +16,7 @@ from tblctl.errors import (
     InvalidOptionError,
     StorageError,
 )
+from tblctl.merger import round as round_module
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.round import FAIL, RoundOutcome, merge_round
 from tblctl.merger.verify import VerificationError
@@ -198,6 +199,23 @@ def test_a_missing_block_is_named_and_fails_its_group_alone(two_ranges: Subject)
     assert statuses(outcome) == ["failed", "committed"]
     assert lost in str(outcome.groups[0].error)
     assert len(two_ranges.stored() - before) == 2
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), StorageError("no room")])
+def test_a_group_whose_tasks_cannot_be_planned_fails_alone(
+    two_ranges: Subject, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = round_module.split_group
+
+    def split_group(io: Any, group: int, *rest: Any, **more: Any) -> Any:
+        if group == 0:
+            raise error
+        return real(io, group, *rest, **more)
+
+    monkeypatch.setattr(round_module, "split_group", split_group)
+    outcome = run(two_ranges)
+    assert statuses(outcome) == ["failed", "committed"]
+    assert str(outcome.groups[0].error).endswith("no room")
 
 
 @pytest.mark.parametrize("error", [StorageError("the session is gone"), KeyboardInterrupt()])
