@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -196,7 +197,7 @@ class _Round(Generic[VersionT]):
             self._split(work, run_ids[work.group.number], math.ceil(share * self._engine.parallelism))
 
         in_parallel(split, live.values(), threads=IO_THREADS)
-        try:
+        with self._leaving_nothing():
             tally = _Tally(self._live(), progress)
             tasks = [task for work in self._live().values() for task in work.tasks]
             if tasks:
@@ -205,9 +206,6 @@ class _Round(Generic[VersionT]):
                 tally.require_no_mismatch()
             for work in self._live().values():
                 _verify(work)
-        except BaseException:
-            self._discard(self.works.values())
-            raise
         self._discard(work for work in self.works.values() if work.status == FAILED)
 
     def _split(self, work: _Work, run_id: str, tasks: int) -> None:
@@ -239,17 +237,18 @@ class _Round(Generic[VersionT]):
 
     def commit(self, measure: Measure | None) -> Version | None:
         """Commit the groups that are left, again without those that conflict; None if none is left."""
-        try:
-            while kept := self._live():
-                try:
-                    return self._port.replace(self._version, self._replacement(kept, measure))
-                except ConflictError as error:
+        while kept := self._live():
+            with self._leaving_nothing():
+                replacement = self._replacement(kept, measure)
+            try:
+                return self._port.replace(self._version, replacement)
+            except CommitOutcomeUnknownError:
+                raise
+            except TblctlError as error:  # surely nothing was committed
+                with self._leaving_nothing():
+                    if not isinstance(error, ConflictError):
+                        raise
                     self._note_conflict(error, kept)
-        except CommitOutcomeUnknownError:
-            raise
-        except TblctlError:  # surely nothing was committed
-            self._discard(self.works.values())
-            raise
         return None
 
     def _note_conflict(self, error: ConflictError, kept: Mapping[int, _Work]) -> None:
@@ -293,6 +292,15 @@ class _Round(Generic[VersionT]):
 
     def _live(self) -> dict[int, _Work]:
         return {number: work for number, work in self.works.items() if work.status is None}
+
+    @contextmanager
+    def _leaving_nothing(self) -> Iterator[None]:
+        """Delete what was written if the block raises; nothing of it may be committed by then."""
+        try:
+            yield
+        except BaseException:
+            self._discard(self.works.values())
+            raise
 
     def _discard(self, works: Iterable[_Work]) -> None:
         paths = [record.path for work in works for record in work.records]

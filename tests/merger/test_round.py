@@ -250,6 +250,18 @@ def test_while_a_commit_may_stand_nothing_of_it_is_deleted(
     assert [block[2] for block in blocks_of(two_ranges)] == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("error", [MemoryError("no room"), KeyboardInterrupt()])
+def test_what_is_raised_before_the_commit_leaves_nothing(two_ranges: Subject, error: BaseException) -> None:
+    before = two_ranges.stored()
+
+    def measure(*_: Any) -> Any:
+        raise error
+
+    with pytest.raises(type(error)):
+        run(two_ranges, measure=measure)
+    assert two_ranges.stored() == before
+
+
 def test_a_commit_that_surely_failed_leaves_nothing(
     two_ranges: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
