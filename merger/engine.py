@@ -37,7 +37,8 @@ class Engine(Protocol):
         of the tasks that succeed.
 
         A task that fails is reported, not raised, and the others go on. Raised is only what concerns them all: the
-        session is gone, workers lack a library, the user interrupts. `title` names the work for people.
+        session is gone, workers lack a library, the user interrupts. Then what tasks stored is deleted as far as
+        possible, whether it was reported or not. `title` names the work for people.
         """
 
 

@@ -38,13 +38,16 @@ class LocalEngine:
     ) -> None:
         """See `Engine.run`. At most as many tasks as there are processors are in memory at once."""
         news: queue.SimpleQueue[TaskResult | TaskFailure | int | BaseException] = queue.SimpleQueue()
+        written: list[TaskResult] = []  # told or not: an interrupt may come between the two
         stop = Event()
         hooks = Hooks(advance=news.put, cancelled=stop.is_set)
         threads = min(cpu_threads(), _TASK_THREADS)
 
         def work(task: MergeTask) -> None:
             try:
-                news.put(run_task(io, task, threads=threads, hooks=hooks))
+                result = run_task(io, task, threads=threads, hooks=hooks)
+                written.append(result)
+                news.put(result)
             except Cancelled:
                 pass
             except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
@@ -69,8 +72,5 @@ class LocalEngine:
             except BaseException:
                 stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
-                while not news.empty():  # the caller cannot delete what it was not told of
-                    item = news.get()
-                    if isinstance(item, TaskResult):
-                        io.discard([record.path for record in item.records])
+                io.discard([record.path for result in written for record in result.records])
                 raise
