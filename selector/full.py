@@ -31,14 +31,17 @@ def plan_full(context: Context) -> Plan:
     most_groups = MOST_GROUPS if options.max_groups is None else min(options.max_groups, MOST_GROUPS)
     groups, rest, rule = split_in_key_order(blocks, chosen, Limits.of(context, group_bytes=None), MOST_GROUPS)
     left = {rule: [rest]} if rest.size else {}
+    alone = "max_group_bytes" if len(groups) > 1 else rule or "no_gain"
     drafts: list[Draft] = []
     for group in groups:
         room = most_groups - len(drafts)
         parts = worth_merging(blocks, group, context.table_options, most=room + 1)
         drafts += [_draft(blocks, part, group) for part in parts[:room]]
         others = np.setdiff1d(group, joined(parts[:room]), assume_unique=True)
-        if others.size:
-            left.setdefault("max_groups" if len(parts) > room else "no_gain", []).append(others)
+        if len(parts) > room:
+            left.setdefault("max_groups", []).append(others)
+        elif others.size:
+            left.setdefault(alone if group.size == 1 else "no_gain", []).append(others)
     rejected = left_out(context, include_unclustered=include)
     rejected += [
         rejection(context, rule, joined(parts), _NO_GAIN if rule == "no_gain" else f"left out by {rule}")

@@ -129,16 +129,17 @@ def _take_level(context: Context, level: int, chosen: Integers, found: _Found) -
 def _take_small(context: Context, level: int, chosen: Integers, found: _Found) -> None:
     """Add a level that does not fill a block, whole: few rows to rewrite, and fewer blocks."""
     blocks = context.blocks
-    groups, rest, rule = split_in_key_order(
-        blocks, chosen, Limits.of(context, group_bytes=DEFAULT_GROUP_BYTES), 1
-    )
-    why = f"level {level} is small: {int(blocks.row_count[chosen].sum())} rows in {chosen.size} blocks make one block"
-    if groups and groups[0].size > 1:
-        found.drafts.append(Draft(blocks=groups[0], output_level=level + 1, why=why))
-    else:
-        rest = chosen
+    limits = Limits.of(context, group_bytes=DEFAULT_GROUP_BYTES)
+    groups, _, rule = split_in_key_order(blocks, chosen, limits, MOST_GROUPS)
+    picked = next((group for group in groups if group.size > 1), chosen[:0])
+    if picked.size:
+        rows = int(blocks.row_count[chosen].sum())
+        why = f"level {level} is small: {rows} rows in {chosen.size} blocks make one block"
+        found.drafts.append(Draft(blocks=picked, output_level=level + 1, why=why))
+    rest = np.setdiff1d(chosen, picked, assume_unique=True)
     if rest.size:
-        found.rejected.append(_over_limit(context, rule, level, rest))
+        ended = "max_group_bytes" if len(groups) > 1 else rule
+        found.rejected.append(_over_limit(context, ended, level, rest))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -163,6 +163,28 @@ def test_a_budget_of_bytes_cuts_the_list():
     assert rules(plan)["max_bytes"].size_bytes == 8
 
 
+@pytest.mark.parametrize(
+    ("policy", "block_rows", "limits", "rule"),
+    [
+        (policy, block_rows, limits, rule)
+        for limits, rule in [({"max_group_bytes": 40}, "max_group_bytes"), ({"max_blocks": 1}, "max_blocks")]
+        for policy, block_rows in [("levels", 100), ("levels", 4), ("full", 4)]
+    ],
+)
+def test_the_limit_that_ended_a_group_is_the_one_reported(policy, block_rows, limits, rule):
+    table = SimTable(block_rows=block_rows).append(*[full(n, 20 - n) for n in range(3)])
+    assert not table.plan(policy, **limits).groups
+    assert {name: item.blocks for name, item in rules(table.plan(policy, **limits)).items()} == {rule: 3}
+    assert f"by {rule}" in table.plan(policy, **limits).note
+
+
+def test_a_small_level_is_merged_as_far_as_its_group_may_go():
+    table = SimTable(block_rows=100).append([1, 2, 3, 4, 5], [6, 7], [8], [9])
+    plan = table.plan(max_group_bytes=6 * 8)
+    assert table.ranges_of(plan) == [[(6, 7), (8, 8), (9, 9)]]
+    assert {name: item.blocks for name, item in rules(plan).items()} == {"max_group_bytes": 1}
+
+
 def test_a_budget_for_less_than_two_blocks_selects_nothing():
     plan = table_of((0, 9), (1, 8)).plan(max_blocks=1)
     assert not plan.groups
