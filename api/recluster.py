@@ -11,6 +11,7 @@ rest of the table from being merged. A single round that came to nothing for tha
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -302,27 +303,28 @@ def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan],
     if in_memory and (name == "spark" or session is not None):
         msg = f"{location} is in the memory of this process, where Spark's workers cannot see it: use engine='local'"
         raise InvalidOptionError(msg)
+    asked = name == "spark" or session is not None
     with ExitStack() as opened:
-        found: list[Engine] = []
+
+        @functools.cache  # a session is opened once, or found missing once
+        def spark() -> Engine:
+            return _spark(session, opened, instead=None if asked else LocalEngine())
 
         def engine(plan: Plan) -> Engine:
-            if not found:
-                found.append(_engine("local" if in_memory else name, session, plan, opened))
-            return found[0]
+            large = sum(group.decoded_bytes for group in plan.groups) > LOCAL_BYTES
+            wanted = asked or (name == "auto" and large and not in_memory)
+            return spark() if wanted else LocalEngine()
 
         yield engine
 
 
-def _engine(name: str, session: Any, plan: Plan, opened: ExitStack) -> Engine:
-    large = sum(group.decoded_bytes for group in plan.groups) > LOCAL_BYTES
-    if name == "local" or (name == "auto" and session is None and not large):
-        return LocalEngine()
+def _spark(session: Any, opened: ExitStack, *, instead: Engine | None) -> Engine:
     from tblctl.merger.spark import SparkEngine
     from tblctl.merger.spark_session import open_session
 
     try:
         return SparkEngine(session if session is not None else opened.enter_context(open_session()))
     except EngineError:
-        if name == "spark" or session is not None:
+        if instead is None:
             raise
-        return LocalEngine()
+        return instead

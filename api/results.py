@@ -60,7 +60,7 @@ class Outcome:
         seconds: the whole call.
         snapshot: the last sequence committed; None if nothing was.
         policy: what chose the groups.
-        engine: what merged them: local or spark; None if there was nothing to merge.
+        engine: what merged those of the last round: local or spark; None if there was nothing to merge.
         note: why nothing was done, or what was left undone; else empty.
         groups: every group in order: round, number, status (committed, conflicted, failed), blocks, rows, why it was
             chosen, error (None if committed).

@@ -477,7 +477,8 @@ class Table:
             options: see `tblctl.SelectOptions`; sizes may be text.
             final: round after round, until there is nothing to do; one round otherwise. Blocks that are not sorted by
                 the current key are merged too, unless the options say otherwise.
-            engine: local (this process), spark, or auto: Spark if a session is given, or for more than 64 GiB.
+            engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
+                64 GiB in memory.
             spark: your SparkSession, classic or Connect; it is not stopped. None: one on this machine if needed.
             on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
                 commits nothing of the round.

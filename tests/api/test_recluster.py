@@ -16,6 +16,7 @@ from servers import Location
 import tblctl
 from tblctl import errors
 from tblctl.merger.local import LocalEngine
+from tblctl.recluster import engines
 from tblctl.tableformat.storage import Storage
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
@@ -329,6 +330,18 @@ def test_a_session_is_opened_for_what_is_large_or_asked_for_and_stopped_again(
     if engine == "auto":
         monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", 0)
     assert overlapping.recluster(engine=engine, final=True).engine == "spark"
+    assert (spark, opened) == (["ours"], ["opened", "stopped"])
+
+
+def test_auto_chooses_for_every_round_and_opens_one_session(
+    overlapping: tblctl.Table, spark: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    large, small = overlapping.plan(), overlapping.plan(options={"max_groups": 1})
+    monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", small.groups[0].decoded_bytes)
+    with engines("auto", None, overlapping.location) as engine:
+        assert [engine(plan).name for plan in (small, large, small, large)] == ["local", "spark"] * 2
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
 
 
