@@ -28,6 +28,7 @@ from tblctl.merger.round import (
     GroupOutcome,
     RoundOutcome,
     merge_round,
+    require_own_plan,
 )
 from tblctl.results import Outcome
 from tblctl.selector.blocks import Context
@@ -198,6 +199,8 @@ class _Loop:
     def _round(self, given: Plan | None) -> tuple[Plan, RoundOutcome | None]:
         """Plan, unless that was done, and carry out; None if there is nothing to do."""
         version = self.port.newest()
+        if given:
+            require_own_plan(given, version)
         view = _view(version, self.request.condition)
         self.after = view.averages
         self.before = self.before or self.after

@@ -104,17 +104,26 @@ def merge_round(
         VerificationError: a task would have changed the rows; nothing was committed.
         TblctlError: what concerns all tasks, such as an engine that is gone; nothing was committed.
     """
+    require_own_plan(plan, version)
+    merging = _Round(port, version, plan, engine, on_conflict=on_conflict)
+    merging.resolve()
+    merging.merge(progress)
+    committed = merging.commit(measure)
+    return RoundOutcome(version=committed, groups=tuple(work.outcome() for work in merging.works.values()))
+
+
+def require_own_plan(plan: Plan, version: Version) -> None:
+    """Refuse a plan that was made for another table.
+
+    Raises:
+        InvalidOptionError: it was.
+    """
     if plan.table_id != version.table_id:
         msg = (
             f"the plan was made for another table (its id is {plan.table_id}); the id of {version.location} is "
             f"{version.table_id}: plan again"
         )
         raise InvalidOptionError(msg)
-    merging = _Round(port, version, plan, engine, on_conflict=on_conflict)
-    merging.resolve()
-    merging.merge(progress)
-    committed = merging.commit(measure)
-    return RoundOutcome(version=committed, groups=tuple(work.outcome() for work in merging.works.values()))
 
 
 @dataclass(kw_only=True)

@@ -194,8 +194,10 @@ def test_wrong_arguments_are_refused(
 
 def test_a_plan_of_another_table_is_refused(overlapping: tblctl.Table, tmp_path: Path) -> None:
     other = table_of(str(tmp_path / "other"), [1, 3, 5, 7], [2, 4, 6, 8])
-    with pytest.raises(errors.InvalidOptionError, match="another table"):
-        other.recluster(overlapping.plan())
+    for plan in (overlapping.plan(), overlapping.plan(where="k > 1000")):
+        with pytest.raises(errors.InvalidOptionError, match="another table"):
+            other.recluster(plan)
+    assert not overlapping.plan(where="k > 1000").groups
 
 
 def test_a_table_without_key_says_what_to_do(memory_url: str) -> None:
