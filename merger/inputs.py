@@ -7,18 +7,24 @@ another order, more open blocks than the budget has room for) is first copied to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from tblctl.merger.scratch import Scratch
+from tblctl.merger.scratch import Scratch, SpilledRows
 from tblctl.merger.task import Slice
 from tblctl.merger.verify import Fingerprint
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.keys import is_sorted, sort_indices
+from tblctl.tableformat.keys import is_sorted, key_range, sort_indices
+from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import BlockIO, BlockReader
 
 MOST_OPEN = 256
@@ -27,26 +33,39 @@ MOST_OPEN = 256
 Tables = Generator[pa.Table, None, None]
 
 
-class Input:
-    """Rows in key order, from a source that gives them table by table."""
+class Source(Protocol):
+    """Gives an input's rows table by table, and notes the fingerprint of what it decoded in `read`."""
 
-    def __init__(self, rows: int, row_bytes: float, source: Callable[[], Tables]) -> None:
-        self.rows = rows
-        self.row_bytes = row_bytes
+    def __call__(self, read: list[Fingerprint]) -> Tables: ...
+
+
+class Input:
+    """Rows in key order, from a source that gives them table by table.
+
+    Attributes:
+        rows: how many.
+        row_bytes: about what each takes in memory, float32.
+        read: fingerprints of what was decoded for it so far.
+    """
+
+    def __init__(self, part: Part, source: Source) -> None:
+        self.rows = part.rows
+        self.row_bytes = np.repeat(
+            np.array([piece.row_bytes for piece in part.pieces], dtype=np.float32),
+            [piece.rows for piece in part.pieces],
+        )
+        self.read: list[Fingerprint] = []
         self._source = source
         self._tables: Tables | None = None
         self._rest: pa.Table | None = None
-        self.read: list[Fingerprint] = []
-        """Of each table that the source gave, before it is cut."""
 
     def take(self, count: int) -> list[pa.Table]:
         """Return the next `count` rows, in tables one after the other."""
-        self._tables = self._source() if self._tables is None else self._tables
+        self._tables = self._source(self.read) if self._tables is None else self._tables
         taken = []
         while count:
             if self._rest is None:
                 self._rest = next(self._tables)
-                self.read.append(Fingerprint.of(self._rest))
             piece = self._rest.slice(0, count)
             taken.append(piece)
             count -= piece.num_rows
@@ -62,18 +81,22 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What of one row group a slice needs.
+    """Rows of one row group.
 
     Attributes:
         rows: how many.
+        row_bytes: about what one takes in memory.
         stored_bytes: of the row group in the file.
+        bytes_read: how many of these are read for these rows.
         group: the row group.
-        start, stop: the rows, where they are in key order.
-        picked: the rows in key order, where they are not; None where they are.
+        start, stop: the stretch of it that they are in: all of it where the block is in order.
+        picked: the rows in key order, counted from `start`, where it is not; None where it is.
     """
 
     rows: int
+    row_bytes: float
     stored_bytes: int
+    bytes_read: int
     group: int
     start: int
     stop: int
@@ -82,18 +105,16 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """Rows of one block that are in key order, or become so within one row group.
+    """Rows of one block that are in key order, or become so within one piece.
 
     Attributes:
         pieces: the rows.
-        row_bytes: about what one takes in memory.
         group_bytes, stored_bytes: of the largest row group concerned, see `BlockReader`.
         overhead_bytes: what the open block itself takes.
     """
 
     slice: Slice
     pieces: tuple[Piece, ...]
-    row_bytes: float
     group_bytes: int
     stored_bytes: int
     overhead_bytes: int
@@ -104,9 +125,24 @@ class Part:
         return sum(piece.rows for piece in self.pieces)
 
     @property
+    def row_bytes(self) -> float:
+        """About what one takes in memory."""
+        return self.bytes / self.rows
+
+    @property
     def bytes_read(self) -> int:
-        """Bytes of the row groups that they are in."""
-        return sum(piece.stored_bytes for piece in self.pieces)
+        """Bytes of the file that are read for them."""
+        return sum(piece.bytes_read for piece in self.pieces)
+
+    @property
+    def bytes(self) -> float:
+        """About what all take in memory."""
+        return sum(piece.rows * piece.row_bytes for piece in self.pieces)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the rows are in key order as they are stored."""
+        return self.pieces[0].picked is None
 
 
 _CHUNK_BYTES = 512
@@ -126,8 +162,8 @@ def slice_keys(io: BlockIO, part: Slice, sort: Sort) -> pa.Table:
         return keys.take(sort_indices(keys, sort).slice(part.start, part.stop - part.start))
 
 
-def look_at(io: BlockIO, part: Slice, sort: Sort) -> list[tuple[pa.Table, Part]]:
-    """Return the rows of a slice with their keys, in order: one part if its block is, else one for each row group.
+def look_at(io: BlockIO, part: Slice, sort: Sort, *, run_bytes: int) -> list[tuple[pa.Table, Part]]:
+    """Return the rows of a slice with their keys, in order: one part if its block is, else one for each `run_bytes`.
 
     Raises:
         CorruptTableError: the block is damaged, or not in the order that its metadata promises.
@@ -135,7 +171,7 @@ def look_at(io: BlockIO, part: Slice, sort: Sort) -> list[tuple[pa.Table, Part]]
     with io.open(part.block) as reader:
         if part.is_ordered:
             return [_ordered_part(io, reader, part, sort)]
-        return list(_unordered_parts(io, reader, part, sort))
+        return list(_unordered_parts(io, reader, part, sort, run_bytes))
 
 
 def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
@@ -143,12 +179,38 @@ def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> 
     groups = [piece.group for piece in pieces]
     keys = reader.keys(groups, sort).slice(pieces[0].start, part.stop - part.start)
     if not is_sorted(keys, sort):
-        msg = (
-            f"block {part.block.path} is not in the order of cluster key {sort.id}, as its metadata says; "
-            "`tblctl check --deep` tells what else is wrong"
-        )
-        raise CorruptTableError(msg, name=part.block.path)
+        raise _damaged(part.block, f"is not in the order of cluster key {sort.id}, as its metadata says")
+    _check_ends(part, keys, sort)
     return keys, _part(io, reader, part, pieces)
+
+
+def _check_ends(part: Slice, keys: pa.Table, sort: Sort) -> None:
+    """Compare the first and last key with what the metadata says, where the slice has them."""
+    cluster = part.block.cluster
+    if cluster is None or cluster.cluster_key_id != sort.id:
+        return
+    found = key_range(keys, sort)
+    if part.start == 0 and _differ(found.min, cluster.min):
+        raise _damaged(part.block, f"begins with the key {found.min}, its metadata says {cluster.min}")
+    if part.stop == part.block.row_count and _differ(found.max, cluster.max):
+        raise _damaged(part.block, f"ends with the key {found.max}, its metadata says {cluster.max}")
+
+
+def _differ(found: Sequence[pa.Scalar], said: Sequence[Any]) -> bool:
+    """Tell whether keys surely differ. Values of a column that was widened since may be of other Python types."""
+    return any(_differs(scalar, value) for scalar, value in zip(found, said, strict=True))
+
+
+def _differs(scalar: pa.Scalar, said: Any) -> bool:
+    value = python_value(scalar)
+    counts_units = pa.types.is_temporal(scalar.type) and isinstance(value, int)
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return type(value) is type(said) and not counts_units and not is_nan and value != said
+
+
+def _damaged(block: Block, problem: str) -> CorruptTableError:
+    msg = f"block {block.path} {problem}; `tblctl check --deep` tells what else is wrong"
+    return CorruptTableError(msg, name=block.path)
 
 
 def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece, None, None]:
@@ -157,40 +219,49 @@ def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece,
     for group, rows in enumerate(reader.group_rows):
         low, high = max(start - first, 0), min(stop - first, rows)
         if low < high:
-            stored = reader.stored_bytes[group]
-            yield Piece(rows=high - low, stored_bytes=stored, group=group, start=low, stop=high)
+            yield _piece(reader, group, low, high)
         first += rows
 
 
 def _unordered_parts(
-    io: BlockIO, reader: BlockReader, part: Slice, sort: Sort
+    io: BlockIO, reader: BlockReader, part: Slice, sort: Sort, run_bytes: int
 ) -> Generator[tuple[pa.Table, Part], None, None]:
+    """Yield the rows in runs, each sorted for itself: of a row group, or of a stretch of one that is too large."""
     keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
     chosen = sort_indices(keys, sort).to_numpy()[part.start : part.stop]
     first = 0
     for group, rows in enumerate(reader.group_rows):
-        mine = chosen[(chosen >= first) & (chosen < first + rows)]
-        if mine.size:
-            piece = Piece(
-                rows=mine.size,
-                stored_bytes=reader.stored_bytes[group],
-                group=group,
-                start=0,
-                stop=rows,
-                picked=mine - first,
-            )
-            yield keys.take(pa.array(mine)), _part(io, reader, part, (piece,))
+        step = max(1, rows * run_bytes // max(reader.group_bytes[group], 1))
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            mine = chosen[(chosen >= first + start) & (chosen < first + stop)]
+            piece = _piece(reader, group, start, stop, picked=mine - first - start)
+            if piece.rows:
+                yield keys.take(pa.array(mine)), _part(io, reader, part, (piece,))
         first += rows
 
 
+def _piece(
+    reader: BlockReader, group: int, start: int, stop: int, *, picked: np.ndarray | None = None
+) -> Piece:
+    rows, stored = reader.group_rows[group], reader.stored_bytes[group]
+    return Piece(
+        rows=stop - start if picked is None else len(picked),
+        row_bytes=max(1.0, reader.group_bytes[group] / rows),
+        stored_bytes=stored,
+        bytes_read=stored if picked is None else stored * (stop - start) // rows,
+        group=group,
+        start=start,
+        stop=stop,
+        picked=picked,
+    )
+
+
 def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ...]) -> Part:
-    groups = [piece.group for piece in pieces]
-    decoded = [reader.group_bytes[group] for group in groups]
     return Part(
         slice=part,
         pieces=pieces,
-        row_bytes=max(1.0, sum(decoded) / sum(reader.group_rows[group] for group in groups)),
-        group_bytes=max(decoded),
+        group_bytes=max(reader.group_bytes[piece.group] for piece in pieces),
         stored_bytes=max(piece.stored_bytes for piece in pieces),
         overhead_bytes=_CHUNK_BYTES * len(reader.group_rows) * len(io.schema.leaves),
     )
@@ -200,87 +271,175 @@ def open_inputs(io: BlockIO, parts: Sequence[Part], scratch: Scratch, *, budget_
     """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
     share = max(1, budget_bytes // (2 * max(len(parts), 1)))
     spilled = _to_spill(parts, share, budget_bytes // 2)
-    inputs = []
-    for number, part in enumerate(parts):
-        source = _Stream(io, part, share)
-        inputs.append(
-            Input(part.rows, part.row_bytes, _Spilled(source, scratch) if number in spilled else source)
-        )
-    return inputs
+    unordered: dict[str, list[Part]] = {}
+    for part in parts:
+        if not part.is_ordered:
+            unordered.setdefault(part.slice.block.path, []).append(part)
+    is_large = sum(part.bytes for runs in unordered.values() for part in runs) > budget_bytes // 4
+    runs = {path: _Runs(io, some, share, scratch if is_large else None) for path, some in unordered.items()}
+    return [
+        Input(part, _source(io, part, share, scratch if number in spilled else None, runs))
+        for number, part in enumerate(parts)
+    ]
+
+
+def _source(
+    io: BlockIO, part: Part, share: int, scratch: Scratch | None, runs: Mapping[str, _Runs]
+) -> Source:
+    if not part.is_ordered:
+        return runs[part.slice.block.path].of(part)
+    stream = _Stream(io, part, share)
+    return stream if scratch is None else _Spilled(stream, scratch)
 
 
 def _to_spill(parts: Sequence[Part], share: int, budget_bytes: int) -> set[int]:
-    """Return the numbers of the parts that must be spilled for what the others hold open to fit the budget."""
-    spilled: set[int] = set()
-    unordered = [number for number, part in enumerate(parts) if part.pieces[0].picked is not None]
-    if sum(parts[number].rows * parts[number].row_bytes for number in unordered) > budget_bytes // 2:
-        spilled.update(unordered)
+    """Return the numbers of the ordered parts to spill, so that what the others hold open fits the budget."""
     held = {
         number: part.overhead_bytes + (part.stored_bytes if part.group_bytes > share else 0)
         for number, part in enumerate(parts)
-        if number not in spilled and part.rows * part.row_bytes > share
+        if part.is_ordered and part.bytes > share
     }
-    total, count = sum(held.values()), len(held)
+    spilled: set[int] = set()
+    total = sum(held.values())
     for number, size in sorted(held.items(), key=lambda item: -item[1]):
-        if total <= budget_bytes // 2 and count <= MOST_OPEN:
+        if total <= budget_bytes // 2 and len(held) - len(spilled) <= MOST_OPEN:
             break
         spilled.add(number)
         total -= size
-        count -= 1
     return spilled
+
+
+def _own(rows: pa.Table, start: int, stop: int) -> pa.Table:
+    """Return some rows without holding on to the others."""
+    if stop - start == rows.num_rows:
+        return rows
+    return rows.take(pa.array(np.arange(start, stop)))
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """Reads a part's rows, `share` bytes at a time where it can."""
+    """Reads a part's rows, `share` bytes at a time where it can; a small part at once, so that its block is closed."""
 
     io: BlockIO
     part: Part
     share: int
 
-    def __call__(self) -> Tables:
-        part = self.part
-        first = part.pieces[0]
-        with self.io.open(part.slice.block) as reader:
-            if first.picked is not None:
-                whole = reader.rows([first.group]).take(pa.array(first.picked))
-            elif part.rows * part.row_bytes <= self.share:
-                groups = [piece.group for piece in part.pieces]
-                whole = reader.rows(groups).slice(first.start, part.rows)
-            else:
-                for piece in part.pieces:
-                    yield from self._streamed(reader, piece)
+    def __call__(self, read: list[Fingerprint]) -> Tables:
+        with self.io.open(self.part.slice.block) as reader:
+            if self.part.bytes > self.share:
+                for table in self._tables(reader):
+                    read.append(Fingerprint.of(table))
+                    yield table
                 return
+            whole = self._whole(reader)
+        read.append(Fingerprint.of(whole))
         yield whole
 
-    def _streamed(self, reader: BlockReader, piece: Piece) -> Tables:
-        if reader.group_bytes[piece.group] <= self.share:
-            yield reader.rows([piece.group]).slice(piece.start, piece.rows)
-            return
-        place = 0
-        for batch in reader.batches(piece.group, self.piece_rows):
-            low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
-            if low < high:
-                yield batch.slice(low, high - low)
-            place += batch.num_rows
+    def _whole(self, reader: BlockReader) -> pa.Table:
+        pieces = self.part.pieces
+        if sum(reader.group_bytes[piece.group] for piece in pieces) > self.share:
+            return pa.concat_tables(self._tables(reader)).combine_chunks()
+        rows = reader.rows([piece.group for piece in pieces])
+        return _own(rows, pieces[0].start, pieces[0].start + self.part.rows)
+
+    def _tables(self, reader: BlockReader) -> Tables:
+        for piece in self.part.pieces:
+            if reader.group_bytes[piece.group] <= self.share:
+                yield _own(reader.rows([piece.group]), piece.start, piece.stop)
+                continue
+            place = 0
+            for batch in reader.batches(piece.group, self.table_rows):
+                low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
+                if low < high:
+                    yield _own(batch, low, high)
+                place += batch.num_rows
 
     @property
-    def piece_rows(self) -> int:
+    def table_rows(self) -> int:
         """How many rows fit the share."""
         return max(1, int(self.share / self.part.row_bytes))
 
 
 @dataclass(frozen=True)
 class _Spilled:
-    """Copies a stream to the scratch folder when first asked, and reads it back piece by piece."""
+    """Copies a stream to the scratch folder when first asked, and reads it back little by little."""
 
     stream: _Stream
     scratch: Scratch
 
-    def __call__(self) -> Tables:
-        rows = self.stream.piece_rows
-        spilled = self.scratch.write(
-            table.slice(start, rows) for table in self.stream() for start in range(0, table.num_rows, rows)
-        )
+    def __call__(self, read: list[Fingerprint]) -> Tables:
+        rows = self.stream.table_rows
+        spilled = self.scratch.write(_cut(self.stream(read), rows))
         for piece in range(spilled.pieces):
             yield spilled.read(piece)
+
+
+class _Runs:
+    """The sorted runs of one block that is not in order, all made in one pass over it, when the first is asked for.
+
+    They stay in memory, or with a scratch folder go there.
+    """
+
+    def __init__(self, io: BlockIO, parts: Sequence[Part], share: int, scratch: Scratch | None) -> None:
+        self._io = io
+        self._parts = parts
+        self._share = share
+        self._scratch = scratch
+        self._lock = Lock()
+        self._made: dict[tuple[int, int], tuple[Fingerprint, pa.Table | SpilledRows]] = {}
+
+    def of(self, part: Part) -> Source:
+        """Return the source of one run."""
+        place = part.pieces[0].group, part.pieces[0].start
+
+        def source(read: list[Fingerprint]) -> Tables:
+            with self._lock:
+                if not self._made:
+                    self._make()
+            found, rows = self._made[place]
+            read.append(found)
+            if isinstance(rows, pa.Table):
+                yield rows
+                return
+            for piece in range(rows.pieces):
+                yield rows.read(piece)
+
+        return source
+
+    def _make(self) -> None:
+        by_group = groupby((part.pieces[0] for part in self._parts), key=lambda piece: piece.group)
+        with self._io.open(self._parts[0].slice.block) as reader:
+            for group, found in by_group:
+                pieces = list(found)
+                step = max(piece.stop - piece.start for piece in pieces)
+                stretches = _exactly(reader.batches(group, step), step)
+                for number, rows in enumerate(stretches):
+                    for piece in (piece for piece in pieces if piece.start == number * step):
+                        run = rows.take(pa.array(piece.picked))
+                        self._made[group, piece.start] = Fingerprint.of(run), self._stored(run, piece)
+
+    def _stored(self, run: pa.Table, piece: Piece) -> pa.Table | SpilledRows:
+        if self._scratch is None:
+            return run
+        return self._scratch.write(_cut([run], max(1, int(self._share / piece.row_bytes))))
+
+
+def _cut(tables: Iterable[pa.Table], rows: int) -> Tables:
+    """Yield the tables in pieces of at most `rows` rows."""
+    for table in tables:
+        for start in range(0, table.num_rows, rows):
+            yield table.slice(start, rows)
+
+
+def _exactly(tables: Iterable[pa.Table], rows: int) -> Tables:
+    """Yield the rows in pieces of exactly `rows` rows but for the last; readers may give fewer at once."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(item.num_rows for item in waiting) >= rows:
+            whole = pa.concat_tables(waiting).combine_chunks()
+            full = whole.num_rows - whole.num_rows % rows
+            yield from _cut([whole.slice(0, full)], rows)
+            waiting = [whole.slice(full)] if full < whole.num_rows else []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()

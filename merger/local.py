@@ -8,13 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from tblctl.merger.engine import Advance, Done, failure
-from tblctl.merger.run import Cancelled, Hooks, run_task
+from tblctl.merger.run import THREADS, Cancelled, Hooks, run_task
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads
 from tblctl.tableformat.port import BlockIO
-
-_TASK_THREADS = 4
-"""More do not make one task faster: one thread gathers, and the others read and write beside it."""
 
 
 class LocalEngine:
@@ -24,8 +21,8 @@ class LocalEngine:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks keep all processors busy; one keeps two."""
-        return max(1, cpu_threads() // 2)
+        """How many tasks keep all processors busy; one keeps as many as it has threads."""
+        return max(1, cpu_threads() // THREADS)
 
     def run(
         self,
@@ -36,16 +33,16 @@ class LocalEngine:
         title: str,  # noqa: ARG002
         advance: Advance | None = None,
     ) -> None:
-        """See `Engine.run`. At most as many tasks as there are processors are in memory at once."""
+        """See `Engine.run`. In memory are `parallelism` tasks and one more, which fills in where others wait."""
         news: queue.SimpleQueue[TaskResult | TaskFailure | int | BaseException] = queue.SimpleQueue()
         written: list[TaskResult] = []  # told or not: an interrupt may come between the two
         stop = Event()
         hooks = Hooks(advance=news.put, cancelled=stop.is_set)
-        threads = min(cpu_threads(), _TASK_THREADS)
+        at_once = min(self.parallelism + 1, max(len(tasks), 1))
 
         def work(task: MergeTask) -> None:
             try:
-                result = run_task(io, task, threads=threads, hooks=hooks)
+                result = run_task(io, task, threads=THREADS, hooks=hooks)
                 written.append(result)
                 news.put(result)
             except Cancelled:
@@ -55,7 +52,7 @@ class LocalEngine:
             except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
                 news.put(error)
 
-        with ThreadPoolExecutor(min(cpu_threads(), max(len(tasks), 1)), thread_name_prefix="tblctl") as pool:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
             try:
                 for task in sorted(tasks, key=lambda task: -task.size_bytes):
                     pool.submit(work, task)

@@ -2,8 +2,9 @@
 
 First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
 in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first (`split.py`
-cuts tasks so that they do), and then only the order stays; a quarter is for rows and pages read ahead; and 0.6 B for
-windows: twice the one that is gathered, and 1.25 times each that is written (its rows, and its file).
+cuts tasks so that they do), and then the order and a size for each row stay; a quarter is for rows and pages read
+ahead; and 0.6 B for windows: twice the one that is gathered, and 1.25 times each that is written (its rows, and its
+file).
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ from tblctl.tableformat.keys import sort_indices
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
+THREADS = 2
+"""Of a task, in every engine: one reads or writes while the other computes."""
+
 _READ_AHEAD_SHARE = 4
+_RUN_SHARE = 32  # what of a block in another order is sorted at once, by each thread
 
 
-def _window_bytes(memory_bytes: int, threads: int) -> int:
-    return max(1, int(0.6 * memory_bytes / (2 + 1.25 * threads)))
+def _window_bytes(memory_bytes: int) -> int:
+    """Return the size of a window. It does not depend on what else a machine has, so that neither do blocks."""
+    return max(1, int(0.6 * memory_bytes / (2 + 1.25 * THREADS)))
 
 
 _T = TypeVar("_T")
@@ -66,7 +72,7 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
     Args:
         io: of the version that the task was planned for.
         task: what to do.
-        threads: how many to use for reading and writing; one more window is in memory for each.
+        threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
 
     Raises:
@@ -99,7 +105,8 @@ def _ordered(io: BlockIO, task: MergeTask, workers: _Workers) -> tuple[np.ndarra
 
     Equal keys keep their order. The places take 4 bytes a row, and 8 more while keys are sorted.
     """
-    looked = workers.map(lambda item: look_at(io, item, task.sort), task.slices)
+    run_bytes = max(1, task.memory_bytes // _RUN_SHARE)
+    looked = workers.map(lambda item: look_at(io, item, task.sort, run_bytes=run_bytes), task.slices)
     found = [pair for some in looked for pair in some]
     keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
     places = sort_indices(keys, task.sort).to_numpy()
@@ -128,6 +135,7 @@ class _Merge:
         self._order = order
         self._workers = workers
         self._starts = np.cumsum([0] + [one.rows for one in inputs])
+        self._row_bytes = np.concatenate([one.row_bytes for one in inputs])
         self._taken = np.zeros(len(inputs), dtype=np.int64)
         self._merged: list[Fingerprint] = []
 
@@ -166,8 +174,8 @@ class _Merge:
         """
         numbers = self._order[start:stop]
         source = np.searchsorted(self._starts, numbers, side="right") - 1
-        most = _window_bytes(self._task.memory_bytes, self._workers.threads)
-        sizes = np.cumsum(np.array([one.row_bytes for one in self._inputs])[source])
+        most = _window_bytes(self._task.memory_bytes)
+        sizes = np.cumsum(self._row_bytes[numbers], dtype=np.float64)
         first = 0
         while first < len(numbers):
             done = sizes[first - 1] if first else 0.0

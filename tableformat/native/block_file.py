@@ -59,9 +59,11 @@ class BlockFile:
             raise CorruptTableError(msg, name=path) from error
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
-        if self.metadata.num_rows != address.row_count:
+        size_bytes, row_count = self._source.size(), self.metadata.num_rows
+        if (size_bytes, row_count) != (address.size_bytes, address.row_count):
             msg = (
-                f"{storage.url}: block {path} has {self.metadata.num_rows} rows, expected {address.row_count}"
+                f"{storage.url}: block {path} has {row_count} rows in {size_bytes} bytes, expected "
+                f"{address.row_count} in {address.size_bytes}"
             )
             raise CorruptTableError(msg, name=path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -131,18 +132,17 @@ class NativeBlockBuilder:
         self._paths: list[str] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows that are in key order."""
-        most = self._io.options.block_bytes
-        size = decoded_bytes(rows)
-        if rows.num_rows > 1 and size > most:
-            half = rows.num_rows // 2
-            self.add(rows.slice(0, half))
-            self.add(rows.slice(half))
-            return
-        if self._open and self._open.decoded_bytes + size > most:
-            self._store(self._open)
-        self._open = self._open or BlockEncoder(self._io.layout, self._sort)
-        self._open.add(rows)
+        """Append rows that are in key order; a block is stored when the next row does not fit `block_bytes`."""
+        while rows.num_rows:
+            count = _fitting(
+                rows, self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
+            )
+            if self._open and not count:
+                self._store(self._open)
+                continue
+            self._open = self._open or BlockEncoder(self._io.layout, self._sort)
+            self._open.add(rows.slice(0, max(count, 1)))
+            rows = rows.slice(max(count, 1))
 
     def finish(self) -> tuple[BlockRecord, ...]:
         """Store what was added."""
@@ -160,3 +160,12 @@ class NativeBlockBuilder:
     def discard(self) -> None:
         """Delete what was stored of it, as far as possible."""
         self._io.discard(self._paths)
+
+
+def _fitting(rows: pa.Table, room: int) -> int:
+    """Return how many of the first rows take at most `room` bytes."""
+    if decoded_bytes(rows) <= room:
+        return int(rows.num_rows)
+    return bisect.bisect_right(
+        range(1, rows.num_rows), room, key=lambda count: decoded_bytes(rows.slice(0, count))
+    )

@@ -25,6 +25,7 @@ from tblctl.tableformat.model.block import Block, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.block_io import NativeBlockIO
 from tblctl.tableformat.native.check import _BlockCheck
 from tblctl.tableformat.native.encode import Layout
@@ -148,8 +149,8 @@ def block_of(record) -> Block:
     if record.cluster_key_id is not None:
         cluster = ClusterStatistics(
             cluster_key_id=record.cluster_key_id,
-            min=tuple(value.as_py() for value in record.key_min),
-            max=tuple(value.as_py() for value in record.key_max),
+            min=tuple(map(python_value, record.key_min)),
+            max=tuple(map(python_value, record.key_max)),
             exact=record.key_exact,
             level=record.level,
         )

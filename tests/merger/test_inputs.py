@@ -100,8 +100,8 @@ def test_small_slices_are_read_whole_and_nothing_is_spilled(spy):
         expected = canonical(here.expected())
         spy.whole.clear()
         assert canonical(here.rows_of(here.run(here.split()))) == expected
-        assert spy.whole[:3] == [200, 50, 50]
-        assert (spy.pieces, spy.spilled, spy.open) == ([], [], 0)
+        assert (spy.whole[:1], spy.pieces) == ([200], [50, 50])
+        assert (spy.spilled, spy.open) == ([], 0)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -133,7 +133,10 @@ def test_unordered_rows_that_exceed_the_budget_are_spilled_in_pieces(spy, thread
         task = replace(task, memory_bytes=400_000)
         hooks = Hooks(advance=lambda _: seen.extend(tmp_path.glob("*/*")), cancelled=lambda: False)
         records = here.run([task], threads=threads, hooks=hooks)
-        assert len(spy.spilled) == 4, "one for each row group"
+        assert len(spy.spilled) == 20, (
+            "five for each row group: a budget of 12,500 bytes sorts 100 rows at once"
+        )
+        assert max(spy.pieces) <= 121
         assert min(spy.spilled) > 1, "in pieces"
         assert seen, "they were on disk meanwhile"
         assert canonical(here.rows_of(records)) == expected
@@ -190,6 +193,32 @@ def test_a_block_that_lies_about_its_order_is_named_and_nothing_is_stored(spy):
             assert (here.stored(), spy.open) == (set(), 0)
 
 
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_a_block_with_other_keys_than_its_metadata_says_is_named(spy, end):
+    with lake(COLUMNS, "k") as here:
+        here.add(rows(0, 20))
+        (task,) = here.split()
+        (item,) = task.slices
+        cluster = replace(item.block.cluster, **{end: (1_000,)})
+        lying = replace(item, block=replace(item.block, cluster=cluster))
+        with pytest.raises(
+            CorruptTableError, match=f"{item.block.path} (begins|ends) with the key"
+        ) as caught:
+            here.run([replace(task, slices=(lying,))])
+        assert caught.value.details["name"] == item.block.path
+        assert here.stored() == set()
+
+
+def test_a_file_of_another_size_is_no_block(spy):
+    with lake(COLUMNS, "k") as here:
+        block = here.add(rows(0, 20)).block
+        (task,) = here.split()
+        with pytest.raises(
+            CorruptTableError, match=rf"block {block.path} has 20 rows in \d+ bytes, expected 20 in"
+        ):
+            here.run([replace(task, slices=(replace(task.slices[0], block=replace(block, size_bytes=1)),))])
+
+
 def test_a_missing_block_is_named_and_nothing_is_stored(spy):
     with lake(COLUMNS, "k") as here:
         here.add(rows(0, 20))
@@ -243,7 +272,7 @@ def test_a_damaged_page_is_named_while_other_blocks_stream(spy, threads):
 def test_closing_an_input_before_it_was_asked_opens_nothing(spy):
     with lake(COLUMNS, "k") as here, Scratch() as scratch:
         here.add(rows(0, 20))
-        parts = [part for _, part in inputs.look_at(here.io, here.slices[0], here.sort)]
+        parts = [part for _, part in inputs.look_at(here.io, here.slices[0], here.sort, run_bytes=1 << 20)]
         opened = spy.opened
         (one,) = inputs.open_inputs(here.io, parts, scratch, budget_bytes=1)
         with contextlib.closing(one):

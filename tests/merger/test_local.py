@@ -172,7 +172,7 @@ def test_an_interrupt_stops_tasks_that_run_and_those_that_wait(here, monkeypatch
 
     with inject(faults), pytest.raises(KeyboardInterrupt):
         run(here, [task] * 5, advance=advance)
-    assert len(began) == 1
+    assert len(began) == 2, "one fills in where the other waits"
     assert len([call for call in faults.calls if call.operation == "write"]) < 8
     assert here.stored() == set()
 
