@@ -15,6 +15,7 @@ from tblctl.merger import inputs
 from tblctl.merger.run import Hooks
 from tblctl.merger.scratch import Scratch
 from tblctl.tableformat.errors import CorruptTableError, StorageError
+from tblctl.tableformat.model.block import ClusterStatistics
 from tblctl.tableformat.native.block_file import BlockFile
 from tblctl.tableformat.native.block_io import NativeBlockReader
 
@@ -199,7 +200,10 @@ def test_a_block_with_other_keys_than_its_metadata_says_is_named(spy, end):
         here.add(rows(0, 20))
         (task,) = here.split()
         (item,) = task.slices
-        cluster = replace(item.block.cluster, **{end: (1_000,)})
+        true = {"min": (0,), "max": (19,)}
+        cluster = ClusterStatistics(
+            cluster_key_id=here.sort.id, exact=True, level=0, **(true | {end: (1_000,)})
+        )
         lying = replace(item, block=replace(item.block, cluster=cluster))
         with pytest.raises(
             CorruptTableError, match=f"{item.block.path} (begins|ends) with the key"
