@@ -17,14 +17,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tblctl.merger.conflicts import OnConflict
 from tblctl.merger.engine import Engine
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.round import (
     COMMITTED,
     CONFLICTED,
-    FAIL,
     FAILED,
-    SALVAGE,
     GroupOutcome,
     RoundOutcome,
     merge_round,
@@ -67,14 +66,14 @@ class Request:
         condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
         options: for the policy and the merge.
         final: round after round, until there is nothing to do.
-        on_conflict: `salvage` or `fail`.
+        on_conflict: what a conflict does.
     """
 
     policy: str
     condition: Condition
     options: SelectOptions
     final: bool = False
-    on_conflict: str = SALVAGE
+    on_conflict: OnConflict = OnConflict.SALVAGE
     progress: Progress | None = None
 
     @classmethod
@@ -85,7 +84,7 @@ class Request:
         condition: Condition,
         options: Mapping[str, Any] | SelectOptions | None,
         final: bool = False,
-        on_conflict: str = SALVAGE,
+        on_conflict: str = OnConflict.SALVAGE,
         progress: Progress | None = None,
     ) -> Request:
         """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
@@ -94,9 +93,6 @@ class Request:
             InvalidOptionError: a name or value that is none.
         """
         policy_named(policy or DEFAULT_POLICY)
-        if on_conflict not in (SALVAGE, FAIL):
-            msg = f"on_conflict is {on_conflict!r}, expected {SALVAGE!r} or {FAIL!r}"
-            raise InvalidOptionError(msg)
         found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
         if final and found.include_unclustered is None:
             found = dataclasses.replace(found, include_unclustered=True)
@@ -105,7 +101,7 @@ class Request:
             condition=condition,
             options=found,
             final=final,
-            on_conflict=on_conflict,
+            on_conflict=OnConflict.named(on_conflict),
             progress=progress,
         )
 

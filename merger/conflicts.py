@@ -8,6 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+from tblctl.tableformat.errors import InvalidOptionError
+
+
+class OnConflict(StrEnum):
+    """What a conflict does: drop its group and commit the rest, or commit nothing and raise."""
+
+    SALVAGE = "salvage"
+    FAIL = "fail"
+
+    @classmethod
+    def named(cls, name: str) -> OnConflict:
+        """Return the choice of a name.
+
+        Raises:
+            InvalidOptionError: there is none.
+        """
+        try:
+            return cls(name)
+        except ValueError as error:
+            choices = " or ".join(repr(str(choice)) for choice in cls)
+            raise InvalidOptionError(f"on_conflict is {name!r}, expected {choices}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tblctl.merger.conflicts import salvage
+from tblctl.merger.conflicts import OnConflict, salvage
 from tblctl.merger.engine import Engine, as_own
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
@@ -33,9 +33,6 @@ from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
 
 COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
-
-SALVAGE, FAIL = "salvage", "fail"
-"""What a conflict does: drop its group and commit the rest, or commit nothing and raise."""
 
 Progress = Callable[[int, "int | None", str], None]
 
@@ -82,7 +79,7 @@ def merge_round(
     plan: Plan,
     engine: Engine,
     *,
-    on_conflict: str = SALVAGE,
+    on_conflict: str = OnConflict.SALVAGE,
     progress: Progress | None = None,
     measure: Measure | None = None,
 ) -> RoundOutcome:
@@ -93,19 +90,19 @@ def merge_round(
         version: its newest version. The plan may be of an older one: groups that are no longer whole conflict.
         plan: what to merge.
         engine: what runs the tasks.
-        on_conflict: `SALVAGE` or `FAIL`.
+        on_conflict: of `OnConflict`.
         progress: is called with (done, total, unit), the unit being rows or groups.
         measure: adds to the summary of the commit.
 
     Raises:
-        InvalidOptionError: the plan is of another table.
+        InvalidOptionError: the plan is of another table; `on_conflict` is none.
         ConflictError: with `FAIL`, a group conflicts; nothing was committed.
         CommitOutcomeUnknownError: nobody can tell now whether it was committed; nothing was deleted.
         VerificationError: a task would have changed the rows; nothing was committed.
         TblctlError: what concerns all tasks, such as an engine that is gone; nothing was committed.
     """
     require_own_plan(plan, version)
-    merging = _Round(port, version, plan, engine, on_conflict=on_conflict)
+    merging = _Round(port, version, plan, engine, on_conflict=OnConflict.named(on_conflict))
     merging.resolve()
     merging.merge(progress)
     committed = merging.commit(measure)
@@ -166,7 +163,13 @@ class _Work:
 
 class _Round(Generic[VersionT]):
     def __init__(
-        self, port: TablePort[VersionT], version: VersionT, plan: Plan, engine: Engine, *, on_conflict: str
+        self,
+        port: TablePort[VersionT],
+        version: VersionT,
+        plan: Plan,
+        engine: Engine,
+        *,
+        on_conflict: OnConflict,
     ) -> None:
         self._port = port
         self._version = version
@@ -273,7 +276,7 @@ class _Round(Generic[VersionT]):
 
     def _refuse_conflicts(self) -> None:
         lost = [work for work in self.works.values() if work.status == CONFLICTED]
-        if lost and self._on_conflict == FAIL:
+        if lost and self._on_conflict is OnConflict.FAIL:
             msg = (
                 f"{self._version.location}: {len(lost)} of {len(self.works)} groups conflict with other writers "
                 f"(group {lost[0].group.number}: {lost[0].error}); nothing was committed: plan again, or salvage the "

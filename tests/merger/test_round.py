@@ -18,7 +18,7 @@ from tblctl.errors import (
 )
 from tblctl.merger import round as round_module
 from tblctl.merger.local import LocalEngine
-from tblctl.merger.round import FAIL, RoundOutcome, merge_round
+from tblctl.merger.round import RoundOutcome, merge_round
 from tblctl.merger.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.port import Label, Replacement
@@ -173,7 +173,7 @@ def test_fail_commits_nothing_and_names_the_group(two_ranges: Subject, moment: s
     else:
         two_ranges.delete(15)
     with pytest.raises(ConflictError, match=r"group 1: .* left the table.*nothing was committed") as caught:
-        run(two_ranges, plan, engine, on_conflict=FAIL)
+        run(two_ranges, plan, engine, on_conflict="fail")
     assert caught.value.details["groups"] == (1,)
     assert [block[2] for block in blocks_of(two_ranges)] == [0, 0, 0, 0]
     version = two_ranges.port.newest()
@@ -280,6 +280,12 @@ def test_a_plan_of_another_table_is_refused(make: Make, two_ranges: Subject) -> 
     plan = plan_of(twin(block_rows=4))
     with pytest.raises(InvalidOptionError, match="another table"):
         run(two_ranges, plan)
+
+
+def test_a_word_that_is_none_for_conflicts_is_refused_before_any_work(two_ranges: Subject) -> None:
+    with pytest.raises(InvalidOptionError, match="'fial', expected 'salvage' or 'fail'"):
+        run(two_ranges, on_conflict="fial")
+    assert len(two_ranges.stored()) == 4
 
 
 def test_groups_of_an_older_plan_that_are_merged_already_conflict(two_ranges: Subject) -> None:
