@@ -17,9 +17,8 @@ from tblctl.merger.conflicts import OnConflict, salvage
 from tblctl.merger.engine import Engine, as_own
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.verify import VerificationError, require_order
 from tblctl.selector.plan import Group, Plan
-from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
@@ -208,7 +207,8 @@ class _Round(Generic[VersionT]):
             share = work.group.decoded_bytes / max(total, 1)
             self._split(work, run_ids[work.group.number], math.ceil(share * self._engine.parallelism))
 
-        in_parallel(split, live.values(), threads=IO_THREADS)
+        for work in live.values():  # one by one: each may hold the keys of some blocks
+            split(work)
         with self._leaving_nothing():
             tally = _Tally(self._live(), progress)
             tasks = [task for work in self._live().values() for task in work.tasks]
@@ -218,6 +218,7 @@ class _Round(Generic[VersionT]):
                 tally.require_no_mismatch()
             for work in self._live().values():
                 _verify(work)
+                require_order(work.records, self._version.sort, f"group {work.group.number}")
         self._discard(work for work in self.works.values() if work.status == FAILED)
 
     def _split(self, work: _Work, run_id: str, tasks: int) -> None:

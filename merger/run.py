@@ -24,9 +24,9 @@ import pyarrow as pa
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.task import MergeTask, TaskResult
-from tblctl.merger.verify import Fingerprint, require_equal
+from tblctl.merger.verify import Fingerprint, require_equal, require_sorted
 from tblctl.tableformat.errors import InternalError
-from tblctl.tableformat.keys import sort_indices
+from tblctl.tableformat.keys import key_table, sort_indices
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
@@ -138,6 +138,7 @@ class _Merge:
         self._row_bytes = np.concatenate([one.row_bytes for one in inputs])
         self._taken = np.zeros(len(inputs), dtype=np.int64)
         self._merged: list[Fingerprint] = []
+        self._last: list[pa.Table] = []  # the key of the last row so far
 
     def run(self) -> tuple[BlockRecord, ...]:
         task = self._task
@@ -217,8 +218,16 @@ class _Merge:
         columns = self._workers.map(gather, range(len(schema)))
         self._merged += [found for _, found in columns]
         rows = pa.Table.from_arrays([column.column(0) for column, _ in columns], schema=schema)
+        self._check_order(rows)
         self._hooks.advance(rows.num_rows)
         return rows
+
+    def _check_order(self, rows: pa.Table) -> None:
+        """Refuse rows that are not in order, or not behind those of the window before."""
+        task = self._task
+        keys = key_table(rows, task.sort, self._io.schema)
+        require_sorted([*self._last, keys], task.sort, f"group {task.group}, task {task.number}")
+        self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
 class _Workers:

@@ -1,4 +1,4 @@
-"""Fingerprints of rows that do not depend on their order: what a merge must not change.
+"""What a merge must not change (fingerprints of rows that do not depend on their order) and must achieve (order).
 
 Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
 lengths of text and lists). About 3 % of a merge; catches lost, doubled and altered values, not rows whose values were
@@ -7,14 +7,18 @@ exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys import is_sorted, key_ranks
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.record import BlockRecord
 
 _MODULUS = 1 << 64
 _NULL = 0x9E37_79B9_7F4A_7C15
@@ -72,6 +76,41 @@ def require_equal(read: Fingerprint, merged: Fingerprint, where: str) -> None:
             "committed. A bug of tblctl or a fault of the memory: please report it"
         )
         raise VerificationError(msg, columns=tuple(wrong))
+
+
+def require_sorted(keys: Sequence[pa.Table], sort: Sort, where: str) -> None:
+    """Refuse rows, given by the tables of their keys one after the other, that are not in key order.
+
+    Raises:
+        VerificationError: they are not.
+    """
+    if not is_sorted(pa.concat_tables(keys), sort):
+        msg = f"{where}: merged rows are not in key order. Nothing is committed. A bug of tblctl: please report it"
+        raise VerificationError(msg)
+
+
+def require_order(records: Sequence[BlockRecord], sort: Sort | None, where: str) -> None:
+    """Refuse blocks of a run that overlap by more than the key where they meet; shortened bounds cannot tell.
+
+    Raises:
+        VerificationError: they do.
+    """
+    if sort is None or not records:
+        return
+    ends = [
+        pa.table([pa.array(values, values[0].type) for values in zip(*keys, strict=True)], names)
+        for names in [[str(place) for place in range(len(sort.terms))]]
+        for keys in ([record.key_min for record in records], [record.key_max for record in records])
+    ]
+    low, high = key_ranks(ends[0], ends[1], sort)
+    exact = np.array([record.key_exact for record in records])
+    wrong = np.flatnonzero((high[:-1] > low[1:]) & exact[:-1] & exact[1:])
+    if wrong.size:
+        paths = [records[place].path for place in (int(wrong[0]), int(wrong[0]) + 1)]
+        msg = (
+            f"{where}: {' and '.join(paths)} overlap. Nothing is committed. A bug of tblctl: please report it"
+        )
+        raise VerificationError(msg)
 
 
 def _sum(values: pa.Array) -> int:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tblctl.merger import verify
 from tblctl.merger.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.projection import conform
 
@@ -169,3 +171,24 @@ def test_the_rows_of_a_task_are_compared_over_all_its_windows():
     assert Fingerprint.total(columns) == Fingerprint.of(rows)
     with pytest.raises(VerificationError, match="of 'b'"):
         verify.require_equal(Fingerprint.of(rows), columns[0], "here")
+
+
+def test_rows_out_of_order_and_blocks_that_overlap_are_refused():
+    term = Term(column_id=1, transform="identity", descending=False, nulls_first=False)
+    sort = Sort(id=1, terms=(term,))
+    parts = [pa.table({"0": [1, 2]}), pa.table({"0": [2, 3]})]
+    verify.require_sorted(parts, sort, "here")
+    with pytest.raises(VerificationError, match="here: merged rows are not in key order"):
+        verify.require_sorted(parts[::-1], sort, "here")
+
+    def record(low, high, *, exact=True):
+        return BlockRecord(
+            path=f"data/{low}", row_count=1, size_bytes=1, uncompressed_bytes=1, decoded_bytes=1, schema_id=1,
+            level=1, run_id=None, cluster_key_id=1, key_min=(pa.scalar(low),),
+            key_max=(pa.scalar(high),), key_exact=exact,
+        )  # fmt: skip
+
+    verify.require_order([record(1, 2), record(2, 2), record(2, 5)], sort, "here")
+    verify.require_order([record(1, 3, exact=False), record(2, 5)], sort, "here")
+    with pytest.raises(VerificationError, match="here: data/1 and data/2 overlap"):
+        verify.require_order([record(1, 3), record(2, 5)], sort, "here")
