@@ -15,7 +15,7 @@ from tblctl.as_of import AsOf, sequence_of
 from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError, TableNotFoundError
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.model.schema import Schema, parse_schema
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -305,16 +305,24 @@ class Table:
         outcome = _outcome(operation, native.env, started, published, nothing)
         head = published and published.snapshot
         if head and (recluster or (head.options.recluster_auto and head.sort)):
-            return dataclasses.replace(outcome, recluster=self._recluster_quietly())
+            return dataclasses.replace(outcome, recluster=self._recluster_quietly(head.sequence))
         return outcome
 
-    def _recluster_quietly(self) -> Outcome | None:
-        """Carry out one round after a write, which it must not make fail."""
+    def _recluster_quietly(self, sequence: int) -> Outcome | None:
+        """Carry out one round after a write, which it must not make fail; who interrupts it learns of the write."""
+        written = f"snapshot {sequence} of {self.location} is written"
         try:
             return self.recluster()
+        except CommitOutcomeUnknownError as error:
+            LOG.warning("%s; whether it was reclustered too is not known: %s", written, error)
         except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
-            LOG.warning("%s was written, but not reclustered: %s", self.location, error)
-            return None
+            LOG.warning("%s, but not reclustered: %s", written, error)
+        except BaseException as error:
+            written += "; what was interrupted is the round of reclustering after it"
+            LOG.warning(written)
+            error.add_note(written)
+            raise
+        return None
 
     # -- changing what it is --------------------------------------------------------------------------------------
 

@@ -274,10 +274,36 @@ def test_a_round_after_a_write_that_fails_is_a_warning(
     monkeypatch.setattr("tblctl.recluster.merge_round", fail)
     outcome = append(overlapping, [3])
     assert (outcome.rows_added, outcome.recluster) == (1, None)
-    assert "was written, but not reclustered: the disk is full" in caplog.text
-    assert [record.levelname for record in caplog.records if "not reclustered" in record.message] == [
-        "WARNING"
-    ]
+    (record,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert record.message == (
+        f"snapshot {outcome.snapshot} of {overlapping.location} is written, but not reclustered: the disk is full"
+    )
+
+
+def test_a_round_after_a_write_whose_commit_is_in_doubt_is_told_as_such(
+    overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose_the_reply(*_: Any, **__: Any) -> None:
+        raise errors.CommitOutcomeUnknownError("no reply")
+
+    monkeypatch.setattr("tblctl.recluster.merge_round", lose_the_reply)
+    assert append(overlapping, [3], recluster=True).recluster is None
+    assert "is written; whether it was reclustered too is not known: no reply" in caplog.text
+    assert "not reclustered" not in caplog.text
+
+
+def test_who_interrupts_the_round_after_a_write_learns_of_the_write(
+    overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tblctl.recluster.merge_round", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        append(overlapping, [3], recluster=True)
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"snapshot {overlapping.snapshot.sequence} of {overlapping.location} is written; ")
+    assert note in caplog.text
 
 
 def test_a_table_without_key_is_written_quietly_with_recluster_auto(

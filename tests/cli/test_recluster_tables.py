@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,22 @@ def test_recluster_auto_does_a_round_after_an_append(loc: Path, tmp_path: Path) 
     pq.write_table(batch(0), tmp_path / "more.parquet")
     done("append", loc, tmp_path / "more.parquet")
     assert done("history", loc, "--limit", "1").splitlines()[2].split()[2] == "recluster"
+
+
+def test_an_interrupt_of_the_round_after_an_append_says_that_the_rows_are_in(tmp_path: Path) -> None:
+    program = (
+        "import sys, pyarrow as pa, pyarrow.parquet as pq, tblctl, tblctl.recluster\n"
+        "from tblctl.cli.main import application\n"
+        "table = tblctl.create('t', 'k: int64', cluster_by='k', options={'block_rows': 2})\n"
+        "table.append(pa.table({'k': [1, 3]}))\n"
+        "pq.write_table(pa.table({'k': [2, 4]}), 'f.parquet')\n"
+        "def interrupt(*_, **__): raise KeyboardInterrupt\n"
+        "tblctl.recluster.merge_round = interrupt\n"
+        "application.main(['append', 't', 'f.parquet', '--recluster'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert f"snapshot 3 of {tmp_path / 't'} is written; " in done.stderr
+    assert done.stderr.endswith("tblctl: interrupted\n")
