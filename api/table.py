@@ -483,8 +483,10 @@ class Table:
             policy: levels (for None) or full.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: see `tblctl.SelectOptions`; sizes may be text.
-            final: round after round, until there is nothing to do; one round otherwise. Blocks that are not sorted by
-                the current key are merged too, unless the options say otherwise.
+            final: round after round, until there is nothing to do; otherwise one, and another if it committed nothing
+                because groups failed, whose blocks are then left alone. It may never end beside a
+                writer that never pauses; what options limit holds for every round by itself. Blocks that are not
+                sorted by the current key are merged too, unless the options say otherwise.
             engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
                 64 GiB in memory.
             spark: your SparkSession, classic or Connect; it is not stopped. None: one on this machine if needed.

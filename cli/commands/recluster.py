@@ -41,7 +41,12 @@ LIMITS = (
     where --if-exists finds no table an object: location, note""",
 )
 @params.LOCATION
-@click.option("--final", is_flag=True, help="Round after round, until the table is well clustered.")
+@click.option(
+    "--final",
+    is_flag=True,
+    help="Round after round, until there is nothing left to merge; so it may never end beside a writer that never "
+    "pauses. --max-bytes, --max-blocks and --max-groups limit every round by itself.",
+)
 @click.option(
     "--dry-run", is_flag=True, help="Only tell what a round would do; --json gives a plan for --plan."
 )
