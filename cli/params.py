@@ -164,7 +164,7 @@ def read_size(_ctx: click.Context, _param: click.Parameter, text: str | None) ->
     if text is None:
         return None
     try:
-        size_bytes = tblctl.parse_size(text)
+        size_bytes = tblctl.parse_size(text, needs_unit=True)
     except tblctl.errors.InvalidOptionError as error:
         raise click.BadParameter(str(error)) from error
     if size_bytes == 0:

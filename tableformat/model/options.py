@@ -113,13 +113,15 @@ OPTION_DOCS: dict[str, str] = {
 """Meaning, unit and (default) of each option, for help texts."""
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, *, needs_unit: bool = False) -> int:
     """Return bytes from `1048576`, `500MB` (powers of ten), `2GiB` or `2G` (powers of two).
 
     Raises:
-        InvalidOptionError: not such a size, or not a whole number of bytes.
+        InvalidOptionError: not such a size, not a whole number of bytes, or without a unit where it `needs_unit`.
     """
     found = _QUANTITY.fullmatch(text)
+    if needs_unit and found and not found[2]:
+        raise InvalidOptionError(f"{text!r} has no unit; write 500MB, 2GiB or {text}B")
     scale = _SIZE_UNITS.get(found[2].lower()) if found else None
     if found is None or scale is None:
         raise InvalidOptionError(f"{text!r} is no size; write bytes such as 1048576, 500MB or 2GiB")
