@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors
+    from tblctl.merger.round import GroupOutcome
     from tblctl.merger.spark_session import open_session as spark_session
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.results import (
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
     from tblctl.tableformat.model.schema import parse_schema
     from tblctl.tableformat.model.types import type_from_text, type_to_text
+    from tblctl.tableformat.progress import Progress
 
 __version__ = "0.1.0"
 
 _HOMES = {  # module, or module:name where it has another name there
     "errors": "tblctl.errors",
+    "GroupOutcome": "tblctl.merger.round",
     "spark_session": "tblctl.merger.spark_session:open_session",
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
@@ -72,6 +75,7 @@ _HOMES = {  # module, or module:name where it has another name there
     "parse_schema": "tblctl.tableformat.model.schema",
     "type_from_text": "tblctl.tableformat.model.types",
     "type_to_text": "tblctl.tableformat.model.types",
+    "Progress": "tblctl.tableformat.progress",
 }
 
 __all__ = [  # noqa: RUF022 (in the order in which people meet them)
@@ -98,6 +102,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "Plan",
     "SelectOptions",
     "Outcome",
+    "GroupOutcome",
     "GcOutcome",
     "CheckReport",
     "TableOptions",
@@ -107,6 +112,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "parse_duration",
     "type_from_text",
     "type_to_text",
+    "Progress",
     "errors",
 ]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,6 @@ from tblctl.merger.round import (
     COMMITTED,
     CONFLICTED,
     FAILED,
-    GroupOutcome,
     RoundOutcome,
     merge_round,
     require_own_plan,
@@ -34,17 +34,24 @@ from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
 from tblctl.selector.policies import DEFAULT_POLICY, policy_named
-from tblctl.tableformat.errors import EngineError, InvalidKeyError, InvalidOptionError
+from tblctl.tableformat.errors import (
+    CommitOutcomeUnknownError,
+    EngineError,
+    InvalidKeyError,
+    InvalidOptionError,
+)
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import TablePort, Version
+from tblctl.tableformat.progress import Progress
 from tblctl.view import Averages, View
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+LOG = logging.getLogger("tblctl")
+
 Condition = Callable[[Schema], "BooleanExpression | None"]
-Progress = Callable[[int, "int | None", str], None]
 
 _MOST_FRUITLESS = 10
 """Rounds in a row that may commit nothing, because groups failed or other writers were faster, before giving up."""
@@ -157,6 +164,22 @@ def recluster(
     return _Loop(port=port, request=request, engine=engine).run(plan)
 
 
+def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome | None:
+    """Carry out one round after a write, which it must not make fail; who interrupts it learns that `written` holds."""
+    try:
+        return recluster()
+    except CommitOutcomeUnknownError as error:
+        LOG.warning("%s; whether it was reclustered too is not known: %s", written, error)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
+        LOG.warning("%s, but not reclustered: %s", written, error)
+    except BaseException as error:
+        note = f"{written}; what was interrupted is the round of reclustering after it"
+        LOG.warning(note)
+        error.add_note(note)
+        raise
+    return None
+
+
 @dataclass(kw_only=True)
 class _Loop:
     """Rounds one after the other, and what they did."""
@@ -189,7 +212,10 @@ class _Loop:
             if fruitless and CONFLICTED in statuses:
                 self._wait(fruitless)
         else:
-            self.note = f"stopped: {fruitless} rounds in a row committed nothing; run it again later"
+            self.note = (
+                f"stopped: groups failed or other writers were faster, so {fruitless} rounds in a row committed "
+                "nothing; run it again later"
+            )
         return self._outcome(policy, self.port.env.elapsed() - started)
 
     def _round(self, given: Plan | None) -> tuple[Plan, RoundOutcome | None]:
@@ -220,6 +246,7 @@ class _Loop:
             on_conflict=self.request.on_conflict,
             progress=self.request.progress,
             measure=measure,
+            number=len(self.rounds) + 1,
         )
         if outcome.version is not None:
             self.after = measured
@@ -238,10 +265,10 @@ class _Loop:
         env.sleep(longest * (0.5 + env.random() / 2))
 
     def _outcome(self, policy: str, seconds: float) -> Outcome:
-        groups = [(number, group) for number, done in enumerate(self.rounds, 1) for group in done.groups]
-        committed = [group for _, group in groups if group.status == COMMITTED]
+        groups = tuple(group for done in self.rounds for group in done.groups)
+        committed = [group for group in groups if group.status == COMMITTED]
         versions = [done.version for done in self.rounds if done.version is not None]
-        statuses = [group.status for _, group in groups]
+        statuses = [group.status for group in groups]
         before = self.before or Averages(depth=0.0, overlaps=0.0)
         return Outcome(
             rounds=len(self.rounds),
@@ -259,7 +286,7 @@ class _Loop:
             policy=policy,
             engine=self.engine_name,
             note=self.note,
-            groups=tuple(_group(number, group) for number, group in groups),
+            groups=groups,
         )
 
 
@@ -269,18 +296,6 @@ def _depths(before: Averages, after: Averages) -> dict[str, float]:
         "depth_after": after.depth,
         "overlaps_before": before.overlaps,
         "overlaps_after": after.overlaps,
-    }
-
-
-def _group(number: int, group: GroupOutcome) -> dict[str, Any]:
-    return {
-        "round": number,
-        "number": group.number,
-        "status": group.status,
-        "blocks": group.blocks_in,
-        "rows": group.rows,
-        "why": group.why,
-        "error": group.error,
     }
 
 

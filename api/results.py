@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.native.alter import key_terms
+
+if TYPE_CHECKING:
+    from tblctl.merger.round import GroupOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +65,7 @@ class Outcome:
         policy: what chose the groups.
         engine: what merged those of the last round: local or spark; None if there was nothing to merge.
         note: why nothing was done, or what was left undone; else empty.
-        groups: every group in order: round, number, status (committed, conflicted, failed), blocks, rows, why it was
-            chosen, error (None if committed).
+        groups: every group of every round, in order.
     """
 
     rounds: int
@@ -84,11 +86,11 @@ class Outcome:
     policy: str
     engine: str | None
     note: str
-    groups: tuple[Mapping[str, Any], ...]
+    groups: tuple[GroupOutcome, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
-        return _plain(self)
+        return {**_plain(self), "groups": [asdict(group) for group in self.groups]}
 
 
 @dataclass(frozen=True, kw_only=True)

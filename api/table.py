@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from tblctl.as_of import AsOf, sequence_of
 from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.model.schema import Schema, parse_schema
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -24,6 +23,7 @@ from tblctl.tableformat.native import alter
 from tblctl.tableformat.native.commit import Published
 from tblctl.tableformat.native.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from tblctl.tableformat.model.scan_report import ScanReport
 
     Where = str | BooleanExpression | None
-
-Progress = Callable[[int, "int | None", str], None]
-
-LOG = logging.getLogger("tblctl")
 
 _SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
 
@@ -305,24 +301,11 @@ class Table:
         outcome = _outcome(operation, native.env, started, published, nothing)
         head = published and published.snapshot
         if head and (recluster or (head.options.recluster_auto and head.sort)):
-            return dataclasses.replace(outcome, recluster=self._recluster_quietly(head.sequence))
-        return outcome
+            from tblctl.recluster import round_after_write
 
-    def _recluster_quietly(self, sequence: int) -> Outcome | None:
-        """Carry out one round after a write, which it must not make fail; who interrupts it learns of the write."""
-        written = f"snapshot {sequence} of {self.location} is written"
-        try:
-            return self.recluster()
-        except CommitOutcomeUnknownError as error:
-            LOG.warning("%s; whether it was reclustered too is not known: %s", written, error)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
-            LOG.warning("%s, but not reclustered: %s", written, error)
-        except BaseException as error:
-            written += "; what was interrupted is the round of reclustering after it"
-            LOG.warning(written)
-            error.add_note(written)
-            raise
-        return None
+            written = f"snapshot {head.sequence} of {self.location} is written"
+            return dataclasses.replace(outcome, recluster=round_after_write(self.recluster, written))
+        return outcome
 
     # -- changing what it is --------------------------------------------------------------------------------------
 

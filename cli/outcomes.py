@@ -18,7 +18,8 @@ blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl
 RECLUSTER_JSON = """
 object: rounds, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
-        nothing was committed), policy, engine, note, groups [{round, number, status, blocks, rows, why, error}]
+        nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
+        blocks_in, blocks_out, rows, bytes_read, bytes_written, task_seconds, cpu_seconds}]
 """
 
 
@@ -76,11 +77,12 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         ]
         click.echo()
         render.print_table(("", "before", "after"), figures, right=(1, 2))
-    left = [group for group in outcome.groups if group["status"] != "committed"]
+    left = [group for group in outcome.groups if group.status != "committed"]
     if left:
         click.echo()
         rows = [
-            (g["round"], g["number"], g["status"], f"{g['blocks']:,}", g["error"] or g["why"]) for g in left
+            (group.round, group.number, group.status, f"{group.blocks_in:,}", group.error or group.why)
+            for group in left
         ]
         render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3))
     if outcome.note:

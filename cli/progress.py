@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,9 @@ from tblctl.cli import render
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-QUIET_SECONDS = 0.5  # importing and starting rich costs about 0.1 s: not for work that is done by then
+    from tblctl import Progress as Report
 
-Report = Callable[[int, "int | None", str], None]
+QUIET_SECONDS = 0.5  # importing and starting rich costs about 0.1 s: not for work that is done by then
 
 
 class Bar:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Generic
 
 from tblctl.merger.conflicts import OnConflict, salvage
@@ -30,10 +30,9 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
+from tblctl.tableformat.progress import Progress
 
 COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
-
-Progress = Callable[[int, "int | None", str], None]
 
 Measure = Callable[[frozenset[str], Sequence[BlockRecord]], Mapping[str, Any]]
 """Given the blocks that leave and those that join, what else the summary says of the table before and after."""
@@ -44,13 +43,16 @@ class GroupOutcome:
     """What became of a group of the plan.
 
     Attributes:
+        round: which of a run's, from 1.
         number, why: as in the plan.
         status: committed, conflicted (a block of it left the table, or the key was altered) or failed.
         error: why it was not committed; None if it was.
         blocks_in, rows: what it is of.
-        blocks_out, bytes_read, bytes_written, wall_seconds, cpu_seconds: what its tasks did in all, committed or not.
+        blocks_out, bytes_read, bytes_written: what its tasks did in all, committed or not.
+        task_seconds, cpu_seconds: summed over its tasks, which run side by side: their time, and that of processors.
     """
 
+    round: int
     number: int
     why: str
     status: str
@@ -60,7 +62,7 @@ class GroupOutcome:
     rows: int
     bytes_read: int
     bytes_written: int
-    wall_seconds: float
+    task_seconds: float
     cpu_seconds: float
 
 
@@ -81,6 +83,7 @@ def merge_round(
     on_conflict: str = OnConflict.SALVAGE,
     progress: Progress | None = None,
     measure: Measure | None = None,
+    number: int = 1,
 ) -> RoundOutcome:
     """Carry out the plan on the newest version of its table.
 
@@ -92,6 +95,7 @@ def merge_round(
         on_conflict: of `OnConflict`.
         progress: is called with (done, total, unit), the unit being rows or groups.
         measure: adds to the summary of the commit.
+        number: which round of a run it is, from 1.
 
     Raises:
         InvalidOptionError: the plan is of another table; `on_conflict` is none.
@@ -101,7 +105,7 @@ def merge_round(
         TblctlError: what concerns all tasks, such as an engine that is gone; nothing was committed.
     """
     require_own_plan(plan, version)
-    merging = _Round(port, version, plan, engine, on_conflict=OnConflict.named(on_conflict))
+    merging = _Round(port, version, plan, engine, on_conflict=OnConflict.named(on_conflict), number=number)
     merging.resolve()
     merging.merge(progress)
     committed = merging.commit(measure)
@@ -127,6 +131,7 @@ class _Work:
     """A group under way; `status` is None until its fate is known."""
 
     group: Group
+    round: int
     blocks: tuple[Block, ...] = ()
     tasks: tuple[MergeTask, ...] = ()
     results: list[TaskResult] = field(default_factory=list)
@@ -146,6 +151,7 @@ class _Work:
 
     def outcome(self) -> GroupOutcome:
         return GroupOutcome(
+            round=self.round,
             number=self.group.number,
             why=self.group.why,
             status=self.status or COMMITTED,
@@ -155,7 +161,7 @@ class _Work:
             rows=self.group.rows,
             bytes_read=sum(result.bytes_read for result in self.results),
             bytes_written=sum(result.bytes_written for result in self.results),
-            wall_seconds=round(sum(result.wall_seconds for result in self.results), 6),
+            task_seconds=round(sum(result.wall_seconds for result in self.results), 6),
             cpu_seconds=round(sum(result.cpu_seconds for result in self.results), 6),
         )
 
@@ -169,6 +175,7 @@ class _Round(Generic[VersionT]):
         engine: Engine,
         *,
         on_conflict: OnConflict,
+        number: int,
     ) -> None:
         self._port = port
         self._version = version
@@ -176,7 +183,7 @@ class _Round(Generic[VersionT]):
         self._engine = engine
         self._on_conflict = on_conflict
         self._io: BlockIO = port.block_io(version)
-        self.works = {group.number: _Work(group=group) for group in plan.groups}
+        self.works = {group.number: _Work(group=group, round=number) for group in plan.groups}
 
     def resolve(self) -> None:
         """Look up the blocks of all groups; those that are no longer as planned conflict."""
@@ -321,7 +328,7 @@ class _Round(Generic[VersionT]):
             self._io.discard(paths)
 
 
-_SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "wall_seconds", "cpu_seconds")
+_SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 
 
 class _Tally:
@@ -406,10 +413,9 @@ def _verify(work: _Work) -> None:
 def _recorded(work: _Work) -> dict[str, Any]:
     """Return what the record says of a group: enough to work out later what reading its blocks would have cost."""
     outcome = work.outcome()
-    facts = {name: getattr(outcome, name) for name in ("number", "status", "why", "error", *_SUMS)}
     committed = outcome.status == COMMITTED
     return {
-        **facts,
+        **asdict(outcome),
         "sort_id": work.group.sort_id,
         "level": work.group.output_level,
         "removed": [_removed(block) for block in work.blocks] if committed else [],

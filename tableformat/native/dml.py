@@ -32,8 +32,9 @@ from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.head import load_version, summaries_since
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import read_segment, segment_table
-from tblctl.tableformat.native.write import BlockWriter, Progress
+from tblctl.tableformat.native.write import BlockWriter
 from tblctl.tableformat.port import BlocksReplacedError
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 

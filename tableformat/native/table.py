@@ -29,7 +29,7 @@ from tblctl.tableformat.native import alter
 from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
 from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
 from tblctl.tableformat.native.names import is_leftover
-from tblctl.tableformat.native.write import Progress
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 

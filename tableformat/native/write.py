@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -26,13 +26,12 @@ from tblctl.tableformat.native.dictionaries import (
 from tblctl.tableformat.native.encode import BlockEncoder, Layout
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
 
 _WORKING_SHARE = 1.5
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class BlockWriter:

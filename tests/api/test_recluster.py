@@ -234,8 +234,8 @@ def test_a_missing_block_fails_its_group_and_the_rest_goes_on(overlapping: tblct
     outcome = overlapping.recluster(final=True)
     assert (outcome.committed_groups, outcome.failed_groups) == (1, 1)
     assert outcome.note == "2 blocks of groups that failed are left as they are"
-    failed = [group for group in outcome.groups if group["status"] == "failed"]
-    assert all(lost in group["error"] for group in failed)
+    failed = [group for group in outcome.groups if group.status == "failed"]
+    assert all(lost in group.error for group in failed)
 
 
 Write = Callable[[tblctl.Table], tblctl.WriteOutcome]

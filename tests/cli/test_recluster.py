@@ -45,17 +45,17 @@ class Done:
     policy: str = "levels"
     engine: str | None = "local"
     note: str = ""
-    groups: tuple[dict[str, Any], ...] = ()
+    groups: tuple[tblctl.GroupOutcome, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "groups": list(self.groups)}
+        return {**asdict(self), "groups": [asdict(group) for group in self.groups]}
 
 
-def group(number: int, status: str, **rest: Any) -> dict[str, Any]:
-    return {
-        "round": 1, "number": number, "status": status, "blocks": 7, "rows": 100, "why": "deepest range",
-        "error": None, **rest,
-    }  # fmt: skip
+def group(number: int, status: str, error: str | None = None) -> tblctl.GroupOutcome:
+    return tblctl.GroupOutcome(
+        round=1, number=number, status=status, why="deepest range", error=error, blocks_in=7, blocks_out=7, rows=100,
+        bytes_read=0, bytes_written=0, task_seconds=0.0, cpu_seconds=0.0,
+    )  # fmt: skip
 
 
 NOTHING = Done(

@@ -74,8 +74,8 @@ def test_json_has_every_figure(loc: Path) -> None:
     assert (found["committed_groups"], found["blocks_in"], found["rows"]) == (1, 6, 60)
     assert found["snapshot"] == tblctl.open(str(loc)).snapshot.sequence
     [group] = found["groups"]
-    assert {"round", "number", "status", "blocks", "rows", "why", "error"} <= set(group)
-    assert (group["status"], group["blocks"]) == ("committed", 6)
+    assert {"round", "number", "status", "blocks_in", "rows", "why", "error"} <= set(group)
+    assert (group["status"], group["blocks_in"]) == ("committed", 6)
 
 
 def test_a_plan_is_shown_kept_and_carried_out(loc: Path, tmp_path: Path) -> None:

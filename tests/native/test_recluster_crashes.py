@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up_costs_groups_and_leaves_nothing(at: Places, nth: i
     with inject(faults):
         outcome = recluster(url)
     assert outcome.failed_groups == 2 - outcome.committed_groups > 0
-    assert {group["error"] for group in outcome.groups} <= {None, "the storage is full"}
+    assert {group.error for group in outcome.groups} <= {None, "the storage is full"}
     assert set(objects_of(url)) - {"metadata/latest"} == named_objects(tblctl.open(url))
     assert_usable(url, str(nth))
 

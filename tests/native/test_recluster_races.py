@@ -117,7 +117,7 @@ def test_a_rollback_to_another_schema_stands_against_all_groups(at: Places) -> N
     table.add_column("w", "int32")
     outcome = meanwhile(table, lambda: tblctl.open(table.location).rollback(5))
     assert (outcome.committed_groups, outcome.conflicted_groups) == (0, 2)
-    assert "rolled back to another schema" in outcome.groups[0]["error"]
+    assert "rolled back to another schema" in outcome.groups[0].error
     assert table.schema.names == ["id", "v"]
     assert set(objects_of(table.location)) - {"metadata/latest"} == named_objects(table)
     table.add_column("w", "int32")
@@ -128,7 +128,7 @@ def test_a_rollback_to_another_schema_stands_against_all_groups(at: Places) -> N
 def test_a_rollback_within_the_schema_only_drops_the_groups_that_lost_blocks(at: Places) -> None:
     table = build(at.fresh())
     outcome = meanwhile(table, lambda: tblctl.open(table.location).rollback(4))  # before the last append
-    assert [group["status"] for group in outcome.groups] == ["committed", "conflicted"]
+    assert [group.status for group in outcome.groups] == ["committed", "conflicted"]
     assert len(ids_of(table)) == 12
     assert_sound(table)
 
@@ -161,7 +161,7 @@ def test_an_impatient_gc_during_a_long_merge_is_noticed(at: Places) -> None:
 
     outcome = meanwhile(table, collect)
     assert (outcome.committed_groups, outcome.conflicted_groups) == (0, 2)
-    assert "removed before they could be published" in outcome.groups[0]["error"]
+    assert "removed before they could be published" in outcome.groups[0].error
     assert len(ids_of(table)) == 17
     assert_sound(table)
     outcome = table.recluster(final=True)
@@ -190,7 +190,7 @@ def test_final_gives_up_when_others_are_always_faster(at: Places) -> None:
     with inject(faults):
         outcome = table.recluster(final=True)
     assert (outcome.snapshot, outcome.rounds) == (None, 11)
-    assert "other writers kept 11 rounds" in outcome.note
+    assert "other writers were faster, so 11 rounds" in outcome.note
 
 
 def test_a_recluster_that_loses_the_race_for_a_snapshot_waits_longer_than_a_writer(at: Places) -> None:

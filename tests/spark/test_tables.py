@@ -73,7 +73,7 @@ def test_a_missing_block_fails_its_group_alone(spark: Any, tmp_path: Path) -> No
     (tmp_path / lost).unlink()
     outcome = table.recluster(engine="spark", spark=spark.session)
     assert (outcome.committed_groups, outcome.failed_groups) == (1, 1)
-    (error,) = [group["error"] for group in outcome.groups if group["status"] == "failed"]
+    (error,) = [group.error for group in outcome.groups if group.status == "failed"]
     assert lost in error
 
 
