@@ -153,12 +153,13 @@ def worth_merging(
     begins = np.flatnonzero(_fit_together(blocks, run, options))
     rows = np.concatenate(([0], np.cumsum(blocks.row_count[run])))
     sizes = np.concatenate(([0], np.cumsum(_planned_bytes(blocks, run))))
+    most_bytes = math.ceil(ROOM * options.block_bytes)  # a float would make floats of all sizes, for every part
     parts: list[Integers] = []
     place = 0
     while place < begins.size and len(parts) < most:
         begin = int(begins[place])
         by_rows = np.searchsorted(rows, rows[begin] + options.block_rows, side="right")
-        by_bytes = np.searchsorted(sizes, sizes[begin] + ROOM * options.block_bytes, side="left")
+        by_bytes = np.searchsorted(sizes, sizes[begin] + most_bytes, side="left")
         end = int(min(by_rows, by_bytes)) - 1
         parts.append(run[begin:end])
         place = int(np.searchsorted(begins, end))
