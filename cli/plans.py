@@ -77,6 +77,8 @@ def print_prediction(plan: tblctl.Plan) -> None:
             ("overlaps", found.average_overlaps_before, found.average_overlaps_after),
         )
     ]
-    rows.append(("blocks", f"{found.block_count_before:,}", f"{found.block_count_after:,}", ""))
+    after = found.block_count_after
+    bounds = f"{after.low:,.0f} to {after.high:,.0f}"
+    rows.append(("blocks", f"{found.block_count_before:,}", f"{after.expected:,.0f}", bounds))
     click.echo()
     render.print_table(("table", "now", "expected", "for certain"), rows, right=(1, 2))

@@ -15,7 +15,7 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A predicted figure: `low` and `high` hold whatever the keys are, `expected` is the best guess."""
+    """A predicted figure: `low` and `high` hold whatever keys and widths rows have, `expected` is the best guess."""
 
     low: float
     expected: float
@@ -35,7 +35,7 @@ class Prediction:
     average_overlaps_before: float
     average_overlaps_after: Range
     block_count_before: int
-    block_count_after: int
+    block_count_after: Range
 
 
 @dataclass(frozen=True, kw_only=True)

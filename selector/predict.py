@@ -1,21 +1,34 @@
 """What overlap and depth will be once a plan is carried out: a guess, and bounds that no keys can break.
 
-A merge of n rows writes m blocks of ascending, disjoint row positions: [0, n) is cut into m pieces of at most
-`block_rows` rows each. What is not known is where the keys lie between an input's bounds. Two keys can be bounded at a
-position q of the sorted rows, though:
+A merge of n rows cuts [0, n) into m pieces of ascending, disjoint row positions, each of at most as many rows as fit
+on average (`cut.py`). A piece whose rows turn out larger than `block_bytes` (B) becomes several blocks, each filled
+until the next row does not fit.
+
+- So any two blocks of a piece that follow each other exceed B together, however large a row is. A piece of e + 1 blocks
+  has ceil(e / 2) such pairs apart from each other, so more than ceil(e / 2) B bytes; and a merge of D bytes, into
+  whichever pieces they fall, has at most 2 (ceil(D / B) - 1) *extra* blocks: none if it has at most B bytes. So has a
+  piece, D being what the inputs have that it may meet.
+- D is that of the inputs and a quarter more: what rows take depends a little on what is written with them (offsets and
+  validity of every window, dictionaries). A column added since, or widened, may make it more.
+
+What is not known is where the keys lie between an input's bounds. Two keys can be bounded at a position q of the sorted
+rows, though:
 
     key(q) <= the smallest x such that the inputs with high <= x have more than q rows in all
     key(q) >= the largest x such that the inputs with low < x have at most q rows in all
 
-So each output lies within an *outer* interval and contains an *inner* one (or nothing that is certain). Overlaps and
+So each piece lies within an *outer* interval and contains an *inner* one (or nothing that is certain). Overlaps and
 depths only grow when intervals do: measuring the blocks that stay together with the outer intervals gives upper bounds,
-and with the inner ones, lower bounds. An output without an inner interval still has all its depth at one point at
-least, so at least the smallest depth over its outer interval.
+and with the inner ones, lower bounds. A block without an inner interval still has all its depth at one point at least,
+so at least the smallest depth over the outer interval; so has every block of a merge that may have extra ones, since
+what a piece covers, its blocks need not. An average with extra blocks is at most, or least, that without them and any
+number of the highest, or lowest, contributions of one.
 
 The upper bound is wide where many inputs overlap: all of them may consist of one key but for their ends, and then the
 outputs do too, and overlap as before. Only statistics of how often keys repeat could tell. So the guess is apart:
 
-- The rows of an input are taken as spread evenly over the ranks between its bounds; the cuts follow from that.
+- The rows of an input are taken as spread evenly over the ranks between its bounds, and as of one width; the cuts
+  follow from that.
 - Whether two neighbours of a merge share the key at the cut decides between depth 1 and 2 of the result. It is guessed
   from how often ends of blocks coincide in the table: E ends with C coinciding pairs are drawn from about
   V = E^2 / 2C possible keys. Of these, N rows hold V (1 - exp(-N / V)), and so many of N places to cut part two keys.
@@ -26,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +55,11 @@ Floats = npt.NDArray[np.float64]
 
 _DENSE_SPAN = 8
 """Ranks that span more than so many times the number of blocks are renumbered first."""
+
+_GROWTH = 1.25
+"""Rows that are merged take at most so many times the bytes that they took."""
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +89,7 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     stays[work.blocks] = False
     rest = axis.low[stays], axis.high[stays]
     tiles = _tiles(work, options)
-    upper = _measure(rest, (tiles.outer_low, tiles.outer_high))
+    upper = _upper(rest, tiles)
     lower = _lower(rest, tiles, axis.size)
     guess, tile_depth = _guess(rest, work, tiles, _shared_cuts(axis, blocks))
     every_depth = np.full(len(blocks), -1)
@@ -83,38 +101,58 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Overlaps and depths of `count` blocks in all."""
+    """Overlaps and depths of `count` blocks in all, and what each extra block adds to them."""
 
     overlaps: int
     depths: int
     count: int
+    extra_overlaps: Integers = field(default_factory=_NONE.copy)
+    extra_depths: Integers = field(default_factory=_NONE.copy)
 
 
 def _prediction(before: _Sums, lower: _Sums, guess: _Sums, upper: _Sums) -> Prediction:
+    count = guess.count
     return Prediction(
         average_depth_before=rounded_mean(before.depths, before.count),
-        average_depth_after=_range(lower.depths, guess.depths, upper.depths, guess.count),
+        average_depth_after=_range(
+            (lower.depths, lower.extra_depths), guess.depths, (upper.depths, upper.extra_depths), count
+        ),
         average_overlaps_before=rounded_mean(before.overlaps, before.count),
-        average_overlaps_after=_range(lower.overlaps, guess.overlaps, upper.overlaps, guess.count),
+        average_overlaps_after=_range(
+            (lower.overlaps, lower.extra_overlaps),
+            guess.overlaps,
+            (upper.overlaps, upper.extra_overlaps),
+            count,
+        ),
         block_count_before=before.count,
-        block_count_after=guess.count,
+        block_count_after=Range(low=count, expected=count, high=count + upper.extra_depths.size),
     )
 
 
-def _range(low: int, expected: int, high: int, count: int) -> Range:
-    """Return averages to four decimals: the bounds rounded outwards, so that they hold a rounded average too."""
+def _range(low: tuple[int, Integers], expected: int, high: tuple[int, Integers], count: int) -> Range:
+    """Return averages to four decimals: the bounds rounded outwards, so that they hold a rounded average too.
+
+    `low` and `high` are sums over `count` blocks, and what each extra block adds; there may be any number of these.
+    """
     if count == 0:
         return Range(low=0.0, expected=0.0, high=0.0)
-    if low == high:
-        exact = rounded_mean(low, count)
+    mean = rounded_mean(expected, count)
+    if low[0] == high[0] and not high[1].size:
+        exact = rounded_mean(low[0], count)
         return Range(low=exact, expected=exact, high=exact)
-    return Range(
-        low=low * 10_000 // count / 10_000,
-        expected=rounded_mean(min(max(expected, low), high), count),
-        high=-(-high * 10_000 // count) / 10_000,
-    )
+    least = _sums_with(low[0], np.sort(low[1])) * 10_000
+    most = _sums_with(high[0], np.sort(high[1])[::-1]) * 10_000
+    counts = count + np.arange(most.size)
+    bottom, top = int((least // counts).min()) / 10_000, int((-(-most // counts)).max()) / 10_000
+    return Range(low=bottom, expected=min(max(mean, bottom), top), high=top)
+
+
+def _sums_with(total: int, extra: Integers) -> Integers:
+    """Return the total with the first 0, 1, 2, .. of `extra` added."""
+    sums: Integers = total + np.concatenate(([0], np.cumsum(extra)))
+    return sums
 
 
 def _means(values: Integers, group: Integers, count: int) -> tuple[float | None, ...]:
@@ -186,9 +224,15 @@ class _Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Tiles:
-    """The outputs, in order of group and key: `cut` is where each is expected to begin, in rows numbered through."""
+    """The pieces, in order of group and key: `cut` is where each is expected to begin, in rows numbered through.
+
+    `extra`, one a group, is how many blocks it may become beside one a piece; `extra_here` how many of these each piece
+    may have.
+    """
 
     group: Integers
+    extra: Integers
+    extra_here: Integers
     cut: Integers
     outer_low: Integers
     outer_high: Integers
@@ -209,6 +253,40 @@ def expected_cuts(rows: Integers, most: Integers, counts: Integers) -> Integers:
     even = number * size[group] + np.minimum(number, more[group])
     cuts: Integers = np.where(spread[group], even, number * most[group])
     return cuts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Weights:
+    """Weights that lie on closed intervals: those that begin by a point, less those that end before another."""
+
+    low: Integers
+    high: Integers
+    by_low: Integers
+    by_high: Integers
+
+    @classmethod
+    def of(cls, low: Integers, high: Integers, weight: Integers) -> _Weights:
+        begin, end = np.argsort(low, kind="stable"), np.argsort(high, kind="stable")
+        return cls(
+            low=low[begin],
+            high=high[end],
+            by_low=np.concatenate(([0], np.cumsum(weight[begin]))),
+            by_high=np.concatenate(([0], np.cumsum(weight[end]))),
+        )
+
+    def meeting(self, low: Integers, high: Integers) -> Integers:
+        """Return the weight of what intersects each of these intervals."""
+        begun = self.by_low[np.searchsorted(self.low, high, side="right")]
+        ended = self.by_high[np.searchsorted(self.high, low)]
+        found: Integers = begun - ended
+        return found
+
+
+def most_extra(rows: Integers, decoded_bytes: Integers, counts: Integers, options: TableOptions) -> Integers:
+    """Return into how many blocks groups may be cut beyond `counts`, however wide each row is (see the module)."""
+    filled = np.ceil(_GROWTH * decoded_bytes / options.block_bytes).astype(np.int64)
+    extra: Integers = np.minimum(2 * np.maximum(filled - 1, 0), rows - counts)
+    return extra
 
 
 def _tiles(work: _Work, options: TableOptions) -> _Tiles:
@@ -236,11 +314,18 @@ def _tiles(work: _Work, options: TableOptions) -> _Tiles:
         found: Integers = work.high[by_high][np.searchsorted(rows_by_high, position, side="right")] - own_axis
         return found
 
+    extra = most_extra(rows, decoded, counts, options)
+    outer_low, outer_high = least_key(first_least), most_key(last_most)
+    there = _Weights.of(work.low, work.high, work.decoded_bytes).meeting(
+        outer_low + own_axis, outer_high + own_axis
+    )
     return _Tiles(
         group=group,
+        extra=extra,
+        extra_here=np.minimum(most_extra(size, there, np.ones_like(size), options), extra[group]),
         cut=base + expected_cuts(rows, most, counts),
-        outer_low=least_key(first_least),
-        outer_high=most_key(last_most),
+        outer_low=outer_low,
+        outer_high=outer_high,
         inner_low=most_key(first_most),
         inner_high=least_key(last_least),
     )
@@ -249,27 +334,55 @@ def _tiles(work: _Work, options: TableOptions) -> _Tiles:
 _Ranges = tuple[Integers, Integers]
 
 
-def _measure(rest: _Ranges, tiles: _Ranges) -> _Sums:
-    overlap, depth = overlaps_and_depths(*(np.concatenate(ends) for ends in zip(rest, tiles, strict=True)))
-    return _Sums(overlaps=int(overlap.sum()), depths=int(depth.sum()), count=depth.size)
+def _upper(rest: _Ranges, tiles: _Tiles) -> _Sums:
+    """Return upper bounds: from outer intervals.
+
+    An extra block lies within the outer interval of a piece. It meets at most the blocks that this does, the piece's
+    own, and the extra ones of the pieces and of the groups that this meets. It adds two overlaps for each of the
+    certain ones and one for each of the extra ones; and its own depth, and 1 to that of each of the certain ones.
+    """
+    low, high = tiles.outer_low, tiles.outer_high
+    every_overlap, every_depth = overlaps_and_depths(
+        np.concatenate((rest[0], low)), np.concatenate((rest[1], high))
+    )
+    begins = np.flatnonzero(np.diff(tiles.group, prepend=-1))
+    in_groups = _Weights.of(np.minimum.reduceat(low, begins), np.maximum.reduceat(high, begins), tiles.extra)
+    in_pieces = _Weights.of(low, high, tiles.extra_here)
+    near = np.minimum(in_groups.meeting(low, high), in_pieces.meeting(low, high))
+    met, depth = every_overlap[rest[0].size :] + 1, every_depth[rest[0].size :]
+    return _Sums(
+        overlaps=int(every_overlap.sum()),
+        depths=int(every_depth.sum()),
+        count=every_depth.size,
+        extra_overlaps=np.repeat(np.maximum.reduceat(2 * met + near - 1, begins), tiles.extra),
+        extra_depths=np.repeat(np.maximum.reduceat(met + depth + near, begins), tiles.extra),
+    )
 
 
 def _lower(rest: _Ranges, tiles: _Tiles, size: int) -> _Sums:
-    """Return lower bounds: from inner intervals; for outputs that have none, from the shallowest place they may lie."""
-    certain = tiles.inner_low <= tiles.inner_high
-    sums = _measure(rest, (tiles.inner_low[certain], tiles.inner_high[certain]))
-    if certain.all():
-        return sums
+    """Return lower bounds: from inner intervals; for blocks that have none, from the shallowest place they may lie."""
+    certain = (tiles.inner_low <= tiles.inner_high) & (tiles.extra == 0)[tiles.group]
+    low, high = (
+        np.concatenate(ends)
+        for ends in zip(rest, (tiles.inner_low[certain], tiles.inner_high[certain]), strict=True)
+    )
+    overlap, depth = overlaps_and_depths(low, high)
     first, last = tiles.outer_low[~certain], tiles.outer_high[~certain]
     stops = np.bincount(rest[1], minlength=size)
     at_point = np.cumsum(np.bincount(rest[0], minlength=size)) - np.cumsum(stops) + stops
     shallowest = -range_maxima(-(at_point - stops), first, np.maximum(last - 1, first))  # between points
     shallowest = np.where(first == last, at_point[first], shallowest)
     within = int(shallowest.sum())
+    group = tiles.group[~certain]
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    least = np.minimum.reduceat(shallowest, begins) if begins.size else shallowest
+    extra = np.repeat(least, tiles.extra[group[begins]])
     return _Sums(
-        overlaps=sums.overlaps + 2 * within,
-        depths=sums.depths + within + shallowest.size,
-        count=sums.count + shallowest.size,
+        overlaps=int(overlap.sum()) + 2 * within,
+        depths=int(depth.sum()) + within + shallowest.size,
+        count=low.size + shallowest.size,
+        extra_overlaps=2 * extra,
+        extra_depths=extra + 1,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
@@ -13,10 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import tblctl
 
-SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64()), ("s", pa.string())])
 KEYS = ("k", "n", "k desc nulls first", "truncate(3, n)", "n, k", "bucket(2, n), k desc")
 
+Row: TypeAlias = tuple[float | None, int]
+
 key = st.one_of(st.integers(-3, 12).map(float), st.sampled_from([None, math.nan, math.inf, -0.0]))
+batch = st.lists(st.tuples(key, st.sampled_from([0, 0, 5, 60, 300])), min_size=1, max_size=9)
 policies = st.sampled_from(["levels", "full"])
 limits = st.fixed_dictionaries(
     {},
@@ -31,9 +34,17 @@ limits = st.fixed_dictionaries(
 )
 
 
-def create() -> tblctl.Table:
+def create(block_bytes: int = 200) -> tblctl.Table:
     url = f"memory://{uuid.uuid4().hex}/table"
-    return tblctl.create(url, SCHEMA, cluster_by="k", options={"block_rows": 4, "row_group_rows": 3})
+    options = {"block_rows": 4, "block_bytes": block_bytes, "row_group_rows": 3}
+    return tblctl.create(url, SCHEMA, cluster_by="k", options=options)
+
+
+def data_of(rows: list[Row], first: int) -> pa.Table:
+    """Return rows of given keys and widths of text, numbered from `first`."""
+    numbers = range(first, first + len(rows))
+    texts = ["x" * width for _, width in rows]
+    return pa.table({"k": [value for value, _ in rows], "n": numbers, "s": texts}, schema=SCHEMA)
 
 
 def rows_of(table: tblctl.Table) -> list[tuple[int, str]]:
@@ -50,16 +61,15 @@ class Life(RuleBasedStateMachine):
         self.versions: dict[int, dict[int, float | None]] = {}
         self.fresh = 0
 
-    @rule(batches=st.lists(st.lists(key, min_size=1, max_size=9), min_size=1, max_size=3))
-    def append(self, batches: list[list[float | None]]) -> None:
-        for keys in batches:
-            numbers = range(self.fresh, self.fresh + len(keys))
-            self.fresh += len(keys)
-            data = pa.table({"k": keys, "n": numbers}, schema=SCHEMA)
-            for name in self.table.schema.names[2:]:
-                data = data.append_column(name, pa.nulls(len(keys), pa.int32()))
+    @rule(batches=st.lists(batch, min_size=1, max_size=3))
+    def append(self, batches: list[list[Row]]) -> None:
+        for rows in batches:
+            data = data_of(rows, self.fresh)
+            for name in self.table.schema.names[3:]:
+                data = data.append_column(name, pa.nulls(len(rows), pa.int32()))
             self.table.append(data)
-            self.model |= zip(numbers, keys, strict=True)
+            self.model |= {self.fresh + place: value for place, (value, _) in enumerate(rows)}
+            self.fresh += len(rows)
 
     @rule(limit=st.integers(-3, 12))
     def delete_keys(self, limit: int) -> None:
@@ -90,7 +100,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def add_column(self) -> None:
-        if len(self.table.schema.names) < 4:
+        if len(self.table.schema.names) < 5:
             self.table.add_column(f"c{self.table.snapshot.sequence}", "int32")
 
     @rule(policy=policies, options=limits)
@@ -136,23 +146,25 @@ TestLife.settings = settings(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    blocks=st.lists(st.lists(key, min_size=1, max_size=4), min_size=1, max_size=10),
-    late=st.lists(st.lists(key, min_size=1, max_size=4), max_size=4),
+    blocks=st.lists(batch, min_size=1, max_size=10),
+    late=st.lists(batch, max_size=4),
     policy=policies,
     options=limits,
+    block_bytes=st.sampled_from([100, 200, 500, 100_000]),
 )
 def test_what_a_plan_predicts_holds(
-    blocks: list[list[float | None]],
-    late: list[list[float | None]],
+    blocks: list[list[Row]],
+    late: list[list[Row]],
     policy: str,
     options: dict[str, Any],
+    block_bytes: int,
 ) -> None:
-    table = create()
+    table = create(block_bytes)
     number = 0
-    for batch in (blocks, late):
-        for keys in batch:
-            table.append(pa.table({"k": keys, "n": range(number, number + len(keys))}, schema=SCHEMA))
-            number += len(keys)
+    for part in (blocks, late):
+        for new in part:
+            table.append(data_of(new, number))
+            number += len(new)
         before, rows = table.info(), rows_of(table)
         plan = table.plan(policy, options=options)
         predicted = plan.predicted
@@ -165,5 +177,10 @@ def test_what_a_plan_predicts_holds(
         assert after.low <= found.average_overlaps <= after.high
         assert (outcome.depth_after, outcome.overlaps_after) == (found.average_depth, found.average_overlaps)
         assert rows_of(table) == rows
+        count, clustered = (
+            predicted.block_count_after,
+            found.total_block_count - found.unclustered_block_count,
+        )
+        assert count.low <= clustered <= count.high
         assert found.total_block_count == before.total_block_count - outcome.blocks_in + outcome.blocks_out
     assert table.check(deep=True).problems == ()

@@ -5,8 +5,14 @@ from __future__ import annotations
 import random
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tblctl.selector.plan import Range
+from tblctl.selector.predict import most_extra
+from tblctl.tableformat.model.options import TableOptions
 
 from .simulate import SimTable
 from .test_final import block_lists, options, policies, table_from
@@ -20,7 +26,8 @@ def assert_holds(table, policy="levels", **chosen_options):
     assert (predicted.average_overlaps_before, predicted.average_depth_before) == (overlaps, depth)
     table.merge(plan)
     overlaps, depth = table.figures()
-    assert predicted.block_count_after == sum(not (b.unclustered or b.unknown) for b in table.blocks)
+    after = predicted.block_count_after
+    assert after.low <= sum(not (b.unclustered or b.unknown) for b in table.blocks) <= after.high
     after = predicted.average_depth_after
     assert after.low <= depth <= after.high
     assert predicted.average_overlaps_after.low <= overlaps <= predicted.average_overlaps_after.high
@@ -33,6 +40,43 @@ def test_the_range_holds_what_is_measured(blocks, chosen_options, policy):
     table = table_from(*blocks)
     for _ in range(4):
         assert_holds(table, policy, **chosen_options)
+
+
+widths = st.lists(st.sampled_from([0, 1, 8, 8, 8, 30, 99, 400]), min_size=1, max_size=41)
+
+
+@settings(max_examples=500, deadline=None)
+@given(block_lists, options, policies, st.integers(1, 200), widths)
+def test_the_range_holds_where_rows_differ_in_width(blocks, chosen_options, policy, block_bytes, widths):
+    table = table_from(*blocks)
+    table.width = lambda key: widths[key % len(widths)]
+    table.block_bytes = block_bytes
+    for _ in range(4):
+        assert_holds(table, policy, **chosen_options)
+
+
+def test_where_a_merge_takes_less_than_a_block_the_widths_of_rows_do_not_matter():
+    blocks = [list(range(n, 100 + n, 4)) for n in range(4)]
+    even = SimTable(block_rows=20, block_bytes=1001).append(*blocks).plan().predicted
+    assert even.block_count_after == Range(low=5, expected=5, high=5)
+    assert even == SimTable(block_rows=20).append(*blocks).plan().predicted
+    tight = SimTable(block_rows=20, block_bytes=999).append(*blocks).plan().predicted
+    assert tight.block_count_after == Range(low=5, expected=5, high=7)
+    assert tight.average_depth_after.high > even.average_depth_after.high
+
+
+@pytest.mark.parametrize(
+    ("rows", "decoded", "pieces", "extra"),
+    [(10, 80, 1, 0), (10, 81, 1, 2), (10, 160, 1, 2), (10, 161, 2, 4), (3, 1000, 1, 2), (3, 10_000, 3, 0)],
+)
+def test_a_merge_has_at_most_so_many_blocks_beyond_its_pieces(rows, decoded, pieces, extra):
+    found = most_extra(
+        np.array([rows]),
+        np.array([decoded]),
+        np.array([pieces]),
+        TableOptions(block_rows=10, block_bytes=100),
+    )
+    assert found.tolist() == [extra]
 
 
 def arrivals(kind, rng):
