@@ -153,7 +153,7 @@ def worth_merging(
     begins = np.flatnonzero(_fit_together(blocks, run, options))
     rows = np.concatenate(([0], np.cumsum(blocks.row_count[run])))
     sizes = np.concatenate(([0], np.cumsum(_planned_bytes(blocks, run))))
-    most_bytes = math.ceil(ROOM * options.block_bytes)  # a float would make floats of all sizes, for every part
+    most_bytes = math.ceil(ROOM * options.block_bytes)  # a float would make all sizes floats, every time
     parts: list[Integers] = []
     place = 0
     while place < begins.size and len(parts) < most:
