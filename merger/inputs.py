@@ -187,7 +187,7 @@ def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> 
 def _check_ends(part: Slice, keys: pa.Table, sort: Sort) -> None:
     """Compare the first and last key with what the metadata says, where the slice has them."""
     cluster = part.block.cluster
-    if cluster is None or cluster.cluster_key_id != sort.id:
+    if cluster is None or cluster.cluster_key_id != sort.id or not cluster.exact:
         return
     found = key_range(keys, sort)
     if part.start == 0 and _differ(found.min, cluster.min):

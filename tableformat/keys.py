@@ -22,6 +22,10 @@ from tblctl.tableformat.model.types import statistic_type
 BOUND_LENGTH = 128
 """Strings and binary in statistics are shortened to so many characters or bytes."""
 
+KEY_LENGTH = 1_024
+"""Those in the keys of a block's first and last row: paths and addresses share long beginnings, and blocks whose keys
+cannot be told apart cannot be known to be disjoint."""
+
 _FIRST_LOOK = 1000
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -177,11 +181,11 @@ def key_range(keys: pa.Table, sort: Sort) -> KeyRange:
         for low, high in zip(ends[0].columns, ends[1].columns, strict=True)
     )
     low = [
-        shorten(column[0], up=term.descending)
+        shorten(column[0], up=term.descending, length=KEY_LENGTH)
         for term, column in zip(sort.terms, ends[0].columns, strict=True)
     ]
     high = [
-        shorten(column[0], up=not term.descending)
+        shorten(column[0], up=not term.descending, length=KEY_LENGTH)
         for term, column in zip(sort.terms, ends[1].columns, strict=True)
     ]
     return KeyRange(
@@ -200,15 +204,15 @@ class Bound:
     exact: bool
 
 
-def shorten(value: pa.Scalar, *, up: bool) -> Bound:
-    """Return a bound of at most `BOUND_LENGTH` characters or bytes: not below `value` if `up`, else not above it.
+def shorten(value: pa.Scalar, *, up: bool, length: int = BOUND_LENGTH) -> Bound:
+    """Return a bound of at most `length` characters or bytes: not below `value` if `up`, else not above it.
 
     Where no short upper bound exists (U+10FFFF or 0xFF throughout) the value itself is returned.
     """
     content: Any = value.as_py() if _has_length(value.type) else None
-    if content is None or len(content) <= BOUND_LENGTH:
+    if content is None or len(content) <= length:
         return Bound(value, exact=True)
-    short = content[:BOUND_LENGTH]
+    short = content[:length]
     if up:
         short = _next_string(short) if isinstance(short, str) else _next_bytes(short)
         if short is None:

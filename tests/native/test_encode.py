@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import InternalError, StorageError
-from tblctl.tableformat.keys import BOUND_LENGTH
+from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native import statistics
 from tblctl.tableformat.native.encode import BlockEncoder
@@ -193,8 +193,8 @@ def test_long_keys_are_bounded_and_marked():
         (record,) = build(
             here, pa.table({"k": ["a" * 4_096]}), pa.table({"k": ["b" * 4_096]}), sort=here.sort
         )
-        assert record.key_min[0].as_py() == "a" * BOUND_LENGTH
-        assert record.key_max[0].as_py() == "b" * (BOUND_LENGTH - 1) + "c"
+        assert record.key_min[0].as_py() == "a" * KEY_LENGTH
+        assert record.key_max[0].as_py() == "b" * (KEY_LENGTH - 1) + "c"
         assert not record.key_exact
         assert here.problems([record]) == []
 

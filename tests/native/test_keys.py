@@ -12,7 +12,15 @@ from arrow_rows import arrays, canonical_values, memory_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.keys import BOUND_LENGTH, is_sorted, key_range, key_table, shorten, sort_indices
+from tblctl.tableformat.keys import (
+    BOUND_LENGTH,
+    KEY_LENGTH,
+    is_sorted,
+    key_range,
+    key_table,
+    shorten,
+    sort_indices,
+)
 from tblctl.tableformat.model.cluster_key import Sort, Term, transform_array
 from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.schema import Schema
@@ -110,7 +118,7 @@ def test_the_range_of_sorted_rows_bounds_every_key(case):
     if found.exact:
         assert compare_keys(sort.terms, low, every[0]) == compare_keys(sort.terms, high, every[-1]) == 0
     else:
-        assert any(isinstance(value, bytes) and len(value) > BOUND_LENGTH for key in every for value in key)
+        assert any(isinstance(value, bytes) and len(value) > KEY_LENGTH for key in every for value in key)
 
 
 TEXTS = st.text(
@@ -284,13 +292,23 @@ def test_cutting_keeps_every_row_and_leaves_no_sliver(rows, block_rows):
 
 
 def test_long_keys_are_compared_in_full_though_their_bounds_are_short():
-    start = "a" * 200
+    start = "a" * 1_200
     data = pa.table({"k": [start + last for last in "dbca"], "n": [3, 1, 2, 0]})
     with memory_table(data.schema, cluster_by="k", options={"block_rows": 2}) as table:
         table.append(data)
         assert table.scan().to_arrow()["n"].to_pylist() == [0, 1, 2, 3]
         for block in table.files():
-            assert block.min == ("a" * 128,)
-            assert block.max == ("a" * 127 + "b",)
+            assert block.min == ("a" * 1_024,)
+            assert block.max == ("a" * 1_023 + "b",)
         assert table.scan(f"k = '{start}b'").to_arrow()["n"].to_pylist() == [1]
+        assert table.check(deep=True).ok
+
+
+def test_keys_that_share_a_long_beginning_are_clustered_in_one_round():
+    keys = [f"https://example.org/{'a/' * 100}{number:05}" for number in range(400)]
+    with memory_table(pa.schema([("k", pa.string())]), cluster_by="k", options={"block_rows": 50}) as table:
+        for first in range(4):
+            table.append(pa.table({"k": keys[first::4]}))
+        outcome = table.recluster(final=True)
+        assert (outcome.rounds, outcome.depth_after) == (1, 1.0)
         assert table.check(deep=True).ok
