@@ -15,6 +15,7 @@ from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotI
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.model.schema import Schema, parse_schema
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.tableformat.model.scan_report import ScanReport
+    from tblctl.tableformat.port import TablePort, Version
 
     Where = str | BooleanExpression | None
 
@@ -186,6 +188,10 @@ class Table:
             )
             raise InvalidOptionError(msg)
         return self._native
+
+    def _port_version(self) -> Version:
+        port: TablePort[Version] = port_of(self._native.storage, self._native.env)
+        return port.newest() if self._pinned is None else port.version(self._pinned.sequence)
 
     def __repr__(self) -> str:
         pinned = f", as_of={self._pinned.sequence}" if self._pinned else ""
@@ -398,9 +404,8 @@ class Table:
             InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
         """
         from tblctl.info import table_info
-        from tblctl.tableformat.native.port import NativeVersion
 
-        version = NativeVersion(self._native.storage, self._version())
+        version = self._port_version()
         return table_info(version, columns, _condition(where, version.schema))
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
@@ -439,12 +444,11 @@ class Table:
             InvalidOptionError: lists every problem.
         """
         from tblctl.recluster import Request, make_plan
-        from tblctl.tableformat.native.port import NativeVersion
 
         request = Request.of(
             policy=policy, condition=lambda schema: _condition(where, schema), options=options
         )
-        return make_plan(NativeVersion(self._native.storage, self._version()), request)
+        return make_plan(self._port_version(), request)
 
     def recluster(
         self,
@@ -483,7 +487,6 @@ class Table:
             ConflictError: with `on_conflict="fail"`; nothing of the round was committed.
         """
         from tblctl.recluster import Request, engines, recluster
-        from tblctl.tableformat.native.port import NativePort
 
         if plan is not None and (policy is not None or where is not None or options is not None or final):
             msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"
@@ -496,8 +499,9 @@ class Table:
             on_conflict=on_conflict,
             progress=progress,
         )
+        native = self._live()
         with engines(engine, spark, self.location) as engine_for:
-            return recluster(NativePort(self._live()), request, engine_for, plan=plan)
+            return recluster(port_of(native.storage, native.env), request, engine_for, plan=plan)
 
     def rollback(self, to: AsOf) -> WriteOutcome:
         """Make the table again what it was: rows, schema, cluster key and options. Itself a new snapshot."""

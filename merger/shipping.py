@@ -18,18 +18,11 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
+from tblctl.tableformat import formats
 from tblctl.tableformat.errors import EngineError
 
-PACKAGES = (
-    "tblctl.merger",
-    "tblctl.selector",
-    "tblctl.tableformat",
-    "tblctl.tableformat.model",
-    "tblctl.tableformat.native",
-    "tblctl.tableformat.predicate",
-    "tblctl.tableformat.storage",
-)
-"""What tasks import, besides `tblctl` itself. A list, since an editable installation has no folder to walk."""
+PACKAGES = ("tblctl.merger", "tblctl.selector", *formats.PACKAGES)
+"""What tasks import, besides `tblctl` itself."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources give equal bytes
 

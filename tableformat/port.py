@@ -206,6 +206,13 @@ class TablePort(Protocol[VersionT]):
     def newest(self) -> VersionT:
         """Return the newest version."""
 
+    def version(self, sequence: int) -> VersionT:
+        """Return the version of a number.
+
+        Raises:
+            SnapshotNotFoundError: it never was, or can no longer be read.
+        """
+
     def block_io(self, version: VersionT) -> BlockIO:
         """Return what merge tasks for this version read and write with."""
 

@@ -82,6 +82,11 @@ BANS = (
         owners=("merger/spark",),
         instead="tblctl.merger.spark and tblctl.merger.spark_session",
     ),
+    Ban(
+        names=("tblctl.tableformat.native.port",),
+        owners=("tableformat/",),
+        instead="tblctl.tableformat.formats.port_of: tables of every format are behind the port",
+    ),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),

@@ -24,7 +24,7 @@ from tblctl.tableformat.model.statistics import NONE
 from tblctl.tableformat.native.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
-from tblctl.tableformat.native.head import summaries_since
+from tblctl.tableformat.native.head import load_readable, summaries_since
 from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.names import RECORD, record_path
@@ -147,6 +147,11 @@ class NativePort:
     def newest(self) -> NativeVersion:
         """Return the newest version."""
         return NativeVersion(self._table.storage, self._table.head())
+
+    def version(self, sequence: int) -> NativeVersion:
+        """Return the version of a number."""
+        storage = self._table.storage
+        return NativeVersion(storage, load_readable(storage, self._table.head(), sequence))
 
     def block_io(self, version: NativeVersion) -> NativeBlockIO:
         """Return what merge tasks for this version read and write with."""

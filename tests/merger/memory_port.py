@@ -196,6 +196,10 @@ class MemoryPort:
     def newest(self) -> MemoryVersion:
         return self._version
 
+    def version(self, sequence: int) -> MemoryVersion:
+        assert sequence == self._version.sequence, "older ones are not kept"
+        return self._version
+
     def block_io(self, version: MemoryVersion) -> MemoryIO:
         return MemoryIO(version=version, files=self.files, lost=self.lost, env=self.env)
 
