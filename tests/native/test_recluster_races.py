@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from faults import Call, Faults, inject, interleavings, run_interleaved
 from tables import (
@@ -224,3 +225,34 @@ def test_writers_in_other_processes_all_succeed_while_the_table_is_reclustered(t
     assert committed > 0
     assert ids_of(table) == expected_ids(2, 20)
     assert_sound(table)
+
+
+FORMER_KEY = {
+    "dropped": lambda table: table.drop_column("k"),
+    "widened": lambda table: table.widen_column("k", "int64"),
+    "renamed": lambda table: table.rename_column("k", "former"),
+}
+
+
+@pytest.mark.parametrize("change", FORMER_KEY)
+def test_a_former_key_column_that_changes_during_a_merge_leaves_a_sound_table(
+    memory_url: str, change: str
+) -> None:
+    table = tblctl.create(memory_url, "k: int32, n: int64", cluster_by="k", options={"block_rows": 4})
+    for start in range(2):
+        rows = {"k": [start + 2 * step for step in range(4)], "n": [10 * start + step for step in range(4)]}
+        table.append(pa.table(rows, schema=table.schema))
+
+    def alter() -> None:
+        other = tblctl.open(memory_url)
+        other.set_cluster_key("n")
+        FORMER_KEY[change](other)
+
+    outcome = meanwhile(table, alter)
+    assert outcome.committed_groups == 1
+    assert sorted(table.scan(columns=["n"]).to_arrow()["n"].to_pylist()) == [0, 1, 2, 3, 10, 11, 12, 13]
+    assert table.info().unclustered_block_count == 2
+    assert table.check(deep=True).problems == ()
+    table.recluster(final=True)
+    assert table.info().unclustered_block_count == 0
+    assert table.check(deep=True).problems == ()
