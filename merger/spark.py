@@ -1,12 +1,13 @@
 """The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
 
-Tasks go out as a few jobs. Each job is a range of task numbers, one a partition, mapped by a function that carries
-the tasks: no shuffle, and task i is surely alone in partition i. Measured on local[2], 8 empty tasks, warm: 0.6 s;
-rows of `createDataFrame` behind a `repartitionByRange`, 0.8 s (from Arrow) to 2.0 s. Of the 0.6 s nearly all is
-Spark's own: its workers read the directory of pyspark.zip anew for every task.
+Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each: a worker is sent the
+pickle of its own task, whatever the number of the others. Numbers that `repartitionByRange` is given as many
+partitions as there are of them fall into one each. The shuffle of these few rows costs 0.2 s a job: 8 empty tasks on
+local[2], warm, take 0.8 s, and 0.6 s as a `range` whose function carries all tasks to every worker. Rows of Python
+values instead of Arrow's take 2 s.
 
-What the function carries holds secrets (storage options). Spark prints plans, expressions and rows, in its UI, its
-event log and its messages, but nothing of a Python function except its name.
+The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
+its UI, its event log and its messages, but nothing of a Python function except its name.
 
 Several jobs at once, rather than one, report outcomes as they go, and a job that Spark gives up (a worker that dies
 again and again) takes only its own groups with it; these are tried apart.
@@ -82,7 +83,7 @@ class SparkEngine:
                     advance(outcome.rows)
 
         spark_workers.prepare(self._session)
-        jobs = _Jobs(self._session, pickle.dumps(io), self._function, title=title, tag=io.env.new_id())
+        jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
         jobs.run(_cut(tasks, self.parallelism), report)
 
 
@@ -102,18 +103,19 @@ class _Jobs:
     """The jobs of one run. Each is waited for by a thread, which Spark's Python API calls for."""
 
     def __init__(
-        self, session: Any, io: bytes, function: TaskFunction | None, *, title: str, tag: str
+        self, session: Any, io: BlockIO, function: TaskFunction | None, *, title: str, tag: str
     ) -> None:
         self._session = session
         self._io = io
         self._function = function
         self._title = title
         self._tag = tag
-        self._ended: queue.SimpleQueue[tuple[Job, Outcomes | Exception]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[tuple[Job, Outcomes | BaseException]] = queue.SimpleQueue()
+        self._written: list[TaskResult] = []  # reported or not
         self._threads: list[Any] = []
 
     def run(self, jobs: Iterable[Job], report: Callable[[Outcomes], None]) -> None:
-        """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels those that run."""
+        """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels and undoes."""
         waiting = deque(jobs)
         running = 0
         try:
@@ -123,9 +125,11 @@ class _Jobs:
                     running += 1
                 job, outcomes = self._ended.get()
                 running -= 1
-                if not isinstance(outcomes, Exception):
+                if not isinstance(outcomes, BaseException):
                     report(outcomes)
                     continue
+                if not isinstance(outcomes, Exception):
+                    raise outcomes  # noqa: TRY301
                 self._require_session(outcomes)
                 apart = _by_group(job)
                 if len(apart) > 1:
@@ -134,6 +138,7 @@ class _Jobs:
                     report(_given_up(job, outcomes))
         except BaseException:
             self._cancel()
+            self._io.discard([record.path for result in self._written for record in result.records])
             raise
 
     def _start(self, job: Job) -> None:
@@ -145,8 +150,10 @@ class _Jobs:
 
     def _wait_for(self, job: Job) -> None:
         try:
-            self._ended.put((job, self._outcomes(job)))
-        except Exception as error:  # noqa: BLE001 (judged in the caller's thread)
+            outcomes = self._outcomes(job)
+            self._written.extend(outcome for outcome in outcomes if isinstance(outcome, TaskResult))
+            self._ended.put((job, outcomes))
+        except BaseException as error:  # noqa: BLE001 (judged in the caller's thread)
             self._ended.put((job, error))
 
     def _outcomes(self, job: Job) -> Outcomes:
@@ -155,9 +162,8 @@ class _Jobs:
         else:
             self._session.sparkContext.addJobTag(self._tag)
             self._session.sparkContext.setJobDescription(self._title)
-        numbers = self._session.range(0, len(job), 1, len(job))
-        function = _mapper(self._io, [pickle.dumps(task) for task in job], self._function)
-        rows = numbers.mapInArrow(function, "outcome binary").collect()
+        tasks = self._session.createDataFrame(_table(job)).repartitionByRange(len(job), "number")
+        rows = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary").collect()
         return [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)
 
     def _require_session(self, cause: Exception) -> None:
@@ -184,8 +190,15 @@ class _Jobs:
             alive[0].join(1)
 
 
-def _mapper(io: bytes, tasks: list[bytes], function: TaskFunction | None) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of task numbers in, outcomes out."""
+def _table(job: Job) -> Any:
+    import pyarrow as pa
+
+    pickles = pa.array([pickle.dumps(task) for task in job], pa.binary())
+    return pa.table({"number": pa.array(range(len(job)), pa.int64()), "task": pickles})
+
+
+def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
+    """Return what Spark applies to a partition: batches of tasks in, outcomes out."""
     more = {} if function is None else {"function": function}
 
     def tblctl_merge(
@@ -196,7 +209,7 @@ def _mapper(io: bytes, tasks: list[bytes], function: TaskFunction | None) -> Cal
         from tblctl.merger.spark_task import run_pickled
 
         for batch in batches:
-            outcomes = [run_pickled(io, tasks[number], **more) for number in batch.column(0).to_pylist()]
+            outcomes = [run_pickled(io, task, **more) for task in batch.column("task").to_pylist()]
             yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
 
     return tblctl_merge

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.spark import SparkEngine, _by_group, _cut
+from tblctl.merger.spark import SparkEngine, _by_group, _cut, _Jobs
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
@@ -37,6 +37,98 @@ def test_jobs_take_the_largest_tasks_first_fill_all_cores_and_are_few(
 def test_a_job_that_was_given_up_is_parted_by_group() -> None:
     job = [task(2, 0), task(1, 0), task(2, 1)]
     assert _by_group(job) == [[task(1, 0)], [task(2, 0), task(2, 1)]]
+
+
+class NoSpark:
+    """Stands for a session, its frames and its context: it runs nothing, and keeps what a job's function weighs."""
+
+    def __init__(self) -> None:
+        self.weights: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._any
+
+    def _any(self, *_: Any) -> NoSpark:
+        return self
+
+    @property
+    def sparkContext(self) -> NoSpark:  # noqa: N802 (pyspark's)
+        return self
+
+    def mapInArrow(self, function: Any, _schema: str) -> NoSpark:  # noqa: N802 (pyspark's)
+        from pyspark import cloudpickle
+
+        self.weights.append(len(cloudpickle.dumps(function)))
+        return self
+
+    def collect(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Return the threads that wait for jobs, which need no JVM here."""
+    started: list[threading.Thread] = []
+
+    class Thread(threading.Thread):
+        def __init__(self, target: Any, *, session: Any, **more: Any) -> None:
+            super().__init__(target=target, **more)
+            started.append(self)
+
+    monkeypatch.setattr("pyspark.util.InheritableThread", Thread)
+    return started
+
+
+def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_reported_or_not(
+    threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(_: Any, job: Any) -> list[TaskResult]:
+        records = (SimpleNamespace(path=f"block-{one.group}") for one in job)
+        return [result(None, one, records=(record,)) for one, record in zip(job, records, strict=True)]
+
+    def interrupted(_: Any) -> None:
+        for thread in threads:
+            thread.join()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Jobs, "_outcomes", outcomes)
+    io = block_io()
+    with pytest.raises(KeyboardInterrupt):
+        _Jobs(NoSpark(), io, None, title="toys", tag="t").run([[task(0)], [task(1)], [task(2)]], interrupted)
+    assert io.discarded == {"block-0", "block-1", "block-2"}
+
+
+def test_what_ends_a_thread_ends_the_run(
+    threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(_: Any, __: Any) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(_Jobs, "_outcomes", outcomes)
+    jobs = _Jobs(NoSpark(), block_io(), None, title="toys", tag="t")
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            jobs.run([[task(0)]], print)
+        except SystemExit as error:
+            ended.append(error)
+
+    caller = threading.Thread(target=run, daemon=True)  # one that waits for ever must not stop pytest
+    caller.start()
+    caller.join(30)
+    assert [error.code for error in ended] == [3]
+
+
+def test_a_worker_is_not_sent_the_tasks_of_others() -> None:
+    session = NoSpark()
+    for count in (1, 100):
+        job = [task(group) for group in range(count)]
+        _Jobs(session, block_io(), None, title="toys", tag="t")._outcomes(job)
+    one, many = session.weights
+    assert many == one
 
 
 def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_calling_thread(

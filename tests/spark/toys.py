@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +27,20 @@ def task(group: int, number: int = 0) -> MergeTask:
     )
 
 
+class ToyIO(SimpleNamespace):
+    """What tasks are given: attributes. `discarded` are the paths whose deletion the engine asked for."""
+
+    discarded: frozenset[str] = frozenset()
+
+    def discard(self, paths: Iterable[str]) -> None:
+        self.discarded |= set(paths)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # workers do not have this module
+        return SimpleNamespace, (), vars(self)
+
+
 def block_io(**more: Any) -> Any:
-    return SimpleNamespace(env=SYSTEM, **more)
+    return ToyIO(env=SYSTEM, **more)
 
 
 def _make_result() -> TaskFunction:
