@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,23 +19,27 @@ from tblctl.tableformat.errors import EngineError, InvalidOptionError, TblctlErr
 ANSWER_SECONDS = 30.0
 """How long a master or server may take to answer, the start of the JVM included."""
 
+_MASTER = re.compile(
+    r"local|local\[(\*|\d+)(,\d+)?\]|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s|mesos)://.+"
+)
+_CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
 _PROBE_SECONDS = 5.0
 _CONNECT_PORT = 15002
 
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
 _QUIET_AND_ON_THIS_HOST = _QUIET | {
     "spark.log.level": "FATAL",  # what a job failed of is reported, without the stacks of the JVM
+    "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL",  # the same, until that is read
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 
 
-@contextmanager
 def open_session(
     *, master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
-) -> Iterator[Any]:
-    """Give a session, and stop it at the end.
+) -> AbstractContextManager[Any]:
+    """Return what gives a session when it is entered, and stops it at the end; until then nothing starts.
 
     Args:
         master: starts Spark with it; `local[*]` if neither this nor `remote` is given. A classic session that
@@ -42,8 +48,9 @@ def open_session(
         conf: Spark's settings.
 
     Raises:
-        EngineError: pyspark or Java is missing, or nothing answers at the address.
-        InvalidOptionError: the arguments contradict each other or the session that already runs.
+        InvalidOptionError: at once, if the arguments contradict each other or name no master or server; when entered,
+            if they contradict the session that already runs.
+        EngineError: when entered: pyspark or Java is missing, or nothing answers at the address.
     """
     if master is not None and remote is not None:
         raise InvalidOptionError(
@@ -53,17 +60,42 @@ def open_session(
         raise InvalidOptionError(
             f"remote is {_shown(remote)!r}: expected sc://host:port of a Spark Connect server"
         )
+    if master is not None and not _MASTER.fullmatch(master):
+        raise InvalidOptionError(
+            f"master is {_shown(master)!r}: expected local, local[2], local[*], spark://host:7077, yarn, "
+            "k8s://https://host:port or mesos://host:port"
+        )
+    return _session(master, remote, conf or {})
+
+
+@contextmanager
+def _session(master: str | None, remote: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
     running = None if remote is not None else _running_session()
     if running is not None:
         _require_same(running, master, conf)
         yield running
         return
-    session = _connect(remote, conf or {}) if remote is not None else _start(master or "local[*]", conf or {})
+    with _mode_restored() if remote is not None else nullcontext():
+        session = _connect(remote, conf) if remote is not None else _start(master or "local[*]", conf)
+        try:
+            yield session
+        finally:
+            with suppress(Exception):  # what was done with it counts; one that is gone cannot be stopped
+                session.stop()
+
+
+@contextmanager
+def _mode_restored() -> Iterator[None]:
+    """Take back that pyspark makes a process, for its first Connect session, one that cannot start a classic one."""
+    before = {name: os.environ.get(name) for name in _CONNECT_MODE}
     try:
-        yield session
+        yield
     finally:
-        with suppress(Exception):  # what was done with it counts; one that is gone cannot be stopped
-            session.stop()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _pyspark_sessions() -> Any:

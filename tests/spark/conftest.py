@@ -75,25 +75,11 @@ def spark(
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("events")
     if request.param == "connect":
-        with (
-            connect_server(folder) as url,
-            classic_again_afterwards(),
-            open_session(remote=url) as session,
-        ):
+        with connect_server(folder) as url, open_session(remote=url) as session:
             yield RunningSpark(kind="connect", session=session, folder=folder)
     else:
         with open_session(master=request.param, conf=event_log(folder)) as session:
             yield RunningSpark(kind=request.param, session=session, folder=folder)
-
-
-@contextmanager
-def classic_again_afterwards() -> Iterator[None]:
-    """Take back what pyspark does to a process for its first Connect session."""
-    try:
-        yield
-    finally:
-        for name in _REMOTE_MODE:
-            os.environ.pop(name, None)
 
 
 def python(program: str, *, words: tuple[Any, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:

@@ -7,9 +7,11 @@ import shutil
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tblctl.merger import spark_session
 from tblctl.merger.spark_session import open_session
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 
@@ -56,6 +58,7 @@ def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_s
         "default local[*]",
     ], done.stderr
     assert "\r" not in done.stderr  # no progress bars of Spark's own
+    assert " WARN " not in done.stderr
 
 
 def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> None:
@@ -124,6 +127,20 @@ try:
 except EngineError as error:
     print(error)
 """
+
+
+def test_a_connect_session_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object) -> SimpleNamespace:
+        os.environ.update(dict.fromkeys(("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"), "1"))
+        return SimpleNamespace(stop=lambda: None)
+
+    monkeypatch.setattr(spark_session, "_connect", connect)
+    monkeypatch.setenv("SPARK_REMOTE", "mine")
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+    with open_session(remote="sc://h"):
+        assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+    assert os.environ["SPARK_REMOTE"] == "mine"
 
 
 @pytest.mark.parametrize(("word", "scheme"), [("remote", "sc"), ("master", "spark")])
