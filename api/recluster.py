@@ -303,6 +303,8 @@ def _depths(before: Averages, after: Averages) -> dict[str, float]:
 def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan], Engine]]:
     """Give what names the engine for a plan of the table at `location`; what is opened for it is stopped at the end.
 
+    `session` is one, or what opens one: it is asked when the first plan is to be carried out.
+
     Raises:
         InvalidOptionError: an unknown name, a session for the engine that needs none, or a table that Spark cannot see.
         EngineError: Spark was asked for, and cannot be started here.
@@ -337,7 +339,9 @@ def _spark(session: Any, opened: ExitStack, *, instead: Engine | None) -> Engine
     from tblctl.merger.spark_session import open_session
 
     try:
-        return SparkEngine(session if session is not None else opened.enter_context(open_session()))
+        if session is None or callable(session):
+            session = opened.enter_context((session or open_session)())
+        return SparkEngine(session)
     except EngineError:
         if instead is None:
             raise

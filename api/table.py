@@ -476,7 +476,9 @@ class Table:
                 sorted by the current key are merged too, unless the options say otherwise.
             engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
                 64 GiB in memory.
-            spark: your SparkSession, classic or Connect; it is not stopped. None: one on this machine if needed.
+            spark: your SparkSession, classic or Connect, which is not stopped; or a function that returns what opens
+                one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`, called when there is something to
+                merge. None: one on this machine if needed.
             on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
                 commits nothing of the round.
             progress: is called with (done, total, unit), the unit being rows or groups of the round.

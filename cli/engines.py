@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,12 +84,14 @@ class EngineChoice:
             params.refuse("--spark-conf needs a session to set: add --engine spark, --master or --remote")
         return choice
 
-    @contextmanager
-    def arguments(self) -> Iterator[dict[str, Any]]:
-        """Give what `Table.recluster` takes of this; a session that is started for it is stopped at the end."""
-        given = {"engine": self.engine, "on_conflict": self.on_conflict}
-        if self.engine != "spark" and self.master is None and self.remote is None:
-            yield {**given, "spark": None}
-            return
-        with tblctl.spark_session(master=self.master, remote=self.remote, conf=self.spark_conf) as spark:
-            yield {**given, "spark": spark}
+    def arguments(self) -> dict[str, Any]:
+        """Return what `Table.recluster` takes of this. Spark starts when there is something to merge.
+
+        Raises:
+            InvalidOptionError: the master or the server's address is none.
+        """
+        spark = None
+        if self.engine == "spark" or self.master is not None or self.remote is not None:
+            session = tblctl.spark_session(master=self.master, remote=self.remote, conf=self.spark_conf)
+            spark = lambda: session  # noqa: E731
+        return {"engine": self.engine, "spark": spark, "on_conflict": self.on_conflict}

@@ -102,7 +102,7 @@ def recluster(
 
     One round: plan, merge, commit. Other writers are never held up; what they replace meanwhile is left to them.
     """
-    choice = EngineChoice.of(words)
+    engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in LIMITS if words[name] is not None}
     check_words(
         limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
@@ -121,7 +121,7 @@ def recluster(
         named = {} if policy is None else {"policy": policy}
         plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
         return
-    with choice.arguments() as engine, progress("reclustering") as report:
+    with progress("reclustering") as report:
         outcome = table.recluster(
             plan, policy=policy, where=where, options=limits or None, final=final, progress=report, **engine
         )

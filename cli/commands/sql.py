@@ -31,9 +31,9 @@ def sql(*, statement: str, storage_options: dict[str, Any], as_json: bool, **wor
     STATEMENT is ALTER TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition]; OPTIMIZE instead of ALTER is FINAL.
     The name is a location; quote one that is no plain word: 's3://bucket/table'.
     """
-    choice = EngineChoice.of(words)
+    engine = EngineChoice.of(words).arguments()
     parsed = tblctl.parse_statement(statement)
-    with choice.arguments() as engine, progress("reclustering") as report:
+    with progress("reclustering") as report:
         outcome = tblctl.execute(statement, storage_options=storage_options, progress=report, **engine)
     if outcome is not None:
         print_recluster(outcome, as_json=as_json)

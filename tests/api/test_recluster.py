@@ -399,7 +399,16 @@ def test_nothing_to_do_opens_no_session(overlapping: tblctl.Table, monkeypatch: 
     opened: list[str] = []
     monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
     assert overlapping.recluster(engine="spark").note.startswith("nothing to do")
+    assert overlapping.recluster(spark=open_fake_session(opened)).note.startswith("nothing to do")
     assert opened == []
+
+
+def test_what_opens_a_session_is_called_once_and_what_it_opened_is_stopped(
+    overlapping: tblctl.Table, spark: list[Any]
+) -> None:
+    opened: list[str] = []
+    assert overlapping.recluster(spark=open_fake_session(opened), final=True).engine == "spark"
+    assert (spark, opened) == (["ours"], ["opened", "stopped"])
 
 
 def test_every_storage_backend_is_reclustered_and_collected(location: Location) -> None:

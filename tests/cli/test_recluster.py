@@ -132,7 +132,8 @@ class Library:
         )  # fmt: skip
 
     def recluster(self, plan: Plan | None = None, **arguments: Any) -> Done:
-        self.calls.append(("recluster", {"plan": plan, **arguments}))
+        with (arguments["spark"] or contextlib.nullcontext)() as session:
+            self.calls.append(("recluster", {"plan": plan, **arguments, "spark": session}))
         if self.error is not None:
             raise self.error
         return self.outcome
