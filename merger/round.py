@@ -23,6 +23,7 @@ from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     InternalError,
+    InvalidDataError,
     InvalidOptionError,
     TblctlError,
 )
@@ -31,6 +32,9 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
 from tblctl.tableformat.progress import Progress
+
+LEAST_MEMORY_BYTES = 16 << 20
+"""A task takes so much even if told to take less: windows of a few rows would take hours."""
 
 COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
 
@@ -198,6 +202,13 @@ class _Round(Generic[VersionT]):
             self.works[number].end(CONFLICTED, _left(lost))
         for work in self._live().values():
             work.blocks = tuple(found[path] for path in work.group.blocks)
+            rows = sum(block.row_count for block in work.blocks)
+            if rows != work.group.rows:
+                msg = (
+                    f"group {work.group.number} of the plan says {work.group.rows} rows, its blocks have {rows}: "
+                    "the plan was altered; plan again"
+                )
+                raise InvalidDataError(msg)
         self._refuse_conflicts()
 
     def merge(self, progress: Progress | None) -> None:
@@ -237,7 +248,7 @@ class _Round(Generic[VersionT]):
             sort=sort,
             level=work.group.output_level,
             run_id=run_id,
-            memory_bytes=self._plan.options.memory_bytes,
+            memory_bytes=max(LEAST_MEMORY_BYTES, self._plan.options.memory_bytes),
         )
         slices = [
             Slice(

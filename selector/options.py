@@ -29,7 +29,8 @@ class SelectOptions:
         ratio: the threshold as a share of the table's blocks, between 0 and 1; it counts as 1 where it comes to less.
         max_group_bytes: most decoded bytes that are merged together. None: the policy's own limit, 8 GiB for `levels`,
             none for `full`.
-        memory_bytes: most memory of one merge task. No policy needs it: a plan carries it to the merge.
+        memory_bytes: most memory of one merge task; it takes 16 MiB at least. No policy needs it: a plan carries it to
+            the merge.
         max_bytes: most bytes of files that a plan rewrites. None: no limit.
         max_blocks: most blocks that a plan rewrites. None: no limit.
         max_groups: most groups of a plan. None: no limit but `draft.MOST_GROUPS`.

@@ -12,6 +12,8 @@ from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 PLAN_VERSION = 1
 """Version of the JSON form; a plan of another version is refused."""
 
+_MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
+
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
@@ -51,6 +53,9 @@ class Group:
         rows, size_bytes, decoded_bytes: of all its blocks.
         depth_before: average depth of its blocks in the table; None if that of one of them is not known.
         depth_after: the same that is expected of what it becomes.
+
+    Raises:
+        ValueError: at construction: a number that no group has.
     """
 
     number: int
@@ -63,6 +68,16 @@ class Group:
     decoded_bytes: int
     depth_before: float | None
     depth_after: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.output_level <= _MOST_LEVEL:
+            raise ValueError(
+                f"group {self.number}: output_level is {self.output_level}, expected 1 to {_MOST_LEVEL}"
+            )
+        if self.rows < 1 or min(self.size_bytes, self.decoded_bytes) < 0:
+            raise ValueError(
+                f"group {self.number}: rows must be at least 1, size_bytes and decoded_bytes at least 0"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +127,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
-        return {"version": PLAN_VERSION, **asdict(self)}
+        return {"version": PLAN_VERSION, **_as_json(asdict(self))}
 
     @classmethod
     def from_json(cls, value: Any) -> Plan:
@@ -129,6 +144,13 @@ class Plan:
             )
         rest = {name: item for name, item in value.items() if name != "version"}
         return _read(cls, rest, "plan")
+
+
+def _as_json(value: Any) -> Any:
+    """Return the value with lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 Value = TypeVar("Value")

@@ -108,3 +108,16 @@ def test_policies_are_found_by_name_and_may_be_added(monkeypatch):
         policy_named("level")
     monkeypatch.setitem(POLICIES, "mine", some_plan)
     assert policy_named("mine") is some_plan
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("output_level", -7), ("output_level", 4_000_000_000), ("rows", 0), ("size_bytes", -1)],
+)
+def test_numbers_that_no_group_has_are_refused(field, value):
+    table = SimTable(4).append([1, 3], [2, 4])
+    document = json.loads(json.dumps(table.plan().to_json()))
+    assert Plan.from_json(document) == table.plan()
+    document["groups"][0][field] = value
+    with pytest.raises(InvalidDataError, match=field):
+        Plan.from_json(document)
