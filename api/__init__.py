@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.statement import Statement, execute, parse_statement
-    from tblctl.table import Table, create, drop, exists, open, read_schema
+    from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
     from tblctl.tableformat.model.schema import parse_schema
     from tblctl.tableformat.model.types import type_from_text, type_to_text
+    from tblctl.tables import create, drop, exists, open, read_schema
 
 __version__ = "0.1.0"
 
@@ -58,11 +59,11 @@ _HOMES = {  # module, or module:name where it has another name there
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
     "Table": "tblctl.table",
-    "create": "tblctl.table",
-    "drop": "tblctl.table",
-    "exists": "tblctl.table",
-    "open": "tblctl.table",
-    "read_schema": "tblctl.table",
+    "create": "tblctl.tables",
+    "drop": "tblctl.tables",
+    "exists": "tblctl.tables",
+    "open": "tblctl.tables",
+    "read_schema": "tblctl.tables",
     "OPTION_DOCS": "tblctl.tableformat.model.options",
     "TableOptions": "tblctl.tableformat.model.options",
     "parse_duration": "tblctl.tableformat.model.options",
