@@ -31,13 +31,22 @@ def table_info(
     Raises:
         InvalidKeyError: no `columns`, and the table has no cluster key.
     """
+    sort = sort_to_measure(version, columns)
+    return View.of(version, sort, condition, clustered=columns is None).info()
+
+
+def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> Sort:
+    """Return the sort that `columns` make up, or for None the version's own.
+
+    Raises:
+        InvalidKeyError: no `columns`, and the table has no cluster key.
+    """
     if columns is not None:
-        sort = Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
-        return View.of(version, sort, condition, clustered=False).info()
+        return Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
     if version.sort is None:
         msg = (
             f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or give it one: "
             "`tblctl alter LOC --cluster-by ...`"
         )
         raise InvalidKeyError(msg)
-    return View.of(version, version.sort, condition).info()
+    return version.sort
