@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -320,6 +321,48 @@ class Table:
 
         version = NativeVersion(self._native.storage, self._version())
         return table_info(version, columns, _condition(where, version.schema))
+
+    def picture(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        compare: tuple[AsOf, AsOf] | None = None,
+    ) -> None:
+        """Draw how well the table is clustered: where its blocks lie, how deep, and how it came about.
+
+        Args:
+            path: a file, replaced if it is there. Its name ends with .svg, .png or .html; the page tells of the blocks
+                that are pointed at.
+            columns: as for `info`.
+            where: as for `info`.
+            compare: two versions, each as in `open`, side by side on one axis of keys, by the key of the second.
+
+        Raises:
+            InvalidOptionError: another format, the file cannot be written, or matplotlib (the extra `pictures`) is
+                not installed.
+            InvalidKeyError: as for `info`.
+            SnapshotNotFoundError: `compare` names no readable snapshot.
+        """
+        from tblctl.picture import SNAPSHOTS_SHOWN, make_picture
+        from tblctl.picture_file import picture_format, write_picture
+        from tblctl.tableformat.native.port import NativeVersion
+
+        picture_format(path)
+        native, head = self._native, self._native.head()
+        shown = [self._version()]
+        if compare is not None:
+            shown = [load_readable(native.storage, head, sequence_of(native, head, at)) for at in compare]
+        last = shown[-1]
+        drawn = make_picture(
+            [NativeVersion(native.storage, version) for version in shown],
+            columns,
+            _condition(where, last.schema),
+            self.history(head.sequence - last.sequence + SNAPSHOTS_SHOWN),
+            where=None if where is None else str(where),
+        )
+        write_picture(drawn, path)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""

@@ -82,6 +82,7 @@ BANS = (
         owners=("merger/spark",),
         instead="tblctl.merger.spark and tblctl.merger.spark_session",
     ),
+    Ban(names=("matplotlib",), owners=("api/drawing.py",), instead="tblctl.drawing"),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),
@@ -278,6 +279,7 @@ def test_importing_the_package_loads_no_heavy_library(statement: str) -> None:
         "rich",
         "fsspec",
         "s3fs",
+        "matplotlib",
     }
     loaded = {name.split(".")[0] for name in loaded_modules(statement)}
     assert not loaded & (heavy | {"pyspark", "asyncio"})

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli import params, pictures, render
 from tblctl.cli.command import command
 from tblctl.cli.outcomes import recluster_clause
 
@@ -20,7 +20,8 @@ RUNS_WITHIN = 50  # snapshots looked at for the last runs: each is an object to 
     "info",
     example="""
     tblctl info /data/lineitem
-    tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'\"""",
+    tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'"
+    tblctl info /data/lineitem --picture lineitem.html --compare 3:9""",
     json_shape="""
     object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
     unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
@@ -34,11 +35,15 @@ RUNS_WITHIN = 50  # snapshots looked at for the last runs: each is an object to 
     metavar="TERMS",
     help="As if clustered by these: 'a, b' or 'year(ts)'; from column statistics.",
 )
+@pictures.PICTURE
+@pictures.COMPARE
 def info(
     *,
     location: str,
     where: str | None,
     columns: str | None,
+    picture: str | None,
+    compare: pictures.Versions | None,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -49,6 +54,7 @@ def info(
     """
     table = tblctl.open(location, storage_options=storage_options)
     found = table.info(columns=columns, where=where)
+    pictures.draw(table, picture, compare, columns=columns, where=where)
     runs = [item for item in table.history(limit=RUNS_WITHIN) if item.operation == "recluster"][:RUNS_SHOWN]
     if as_json:
         render.print_json({**found.to_dict(), "last_runs": [run_to_json(run) for run in runs]})
@@ -56,6 +62,7 @@ def info(
     print_info(found)
     if runs:
         print_runs(runs)
+    pictures.say_drawn(picture)
 
 
 def run_to_json(run: tblctl.SnapshotInfo) -> dict[str, Any]:
