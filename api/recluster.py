@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tblctl.followed import Followed
 from tblctl.merger.engine import Engine
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.round import (
@@ -168,6 +169,9 @@ class _Loop:
     after: Averages | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        self.followed = Followed(several=self.request.final)
+
     def run(self, given: Plan | None) -> Outcome:
         started = self.port.env.elapsed()
         policy = given.policy if given else self.request.policy
@@ -191,18 +195,18 @@ class _Loop:
         """Plan, unless that was done, and carry out; None if there is nothing to do."""
         version = self.port.newest()
         view = _view(version, self.request.condition)
-        self.after = view.averages()
-        self.before = self.before or self.after
+        before = self.after = self.followed.begin(version.sequence, view)
+        self.before = self.before or before
         plan = given or _plan(version, view, self.request)
         if not plan.groups:
             return plan, None
         engine = self.engine(plan)
         self.engine_name = engine.name
-        measured = self.after
+        measured = before
 
         def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
             nonlocal measured
-            before, measured = view.averages(), view.replaced(removed, added).averages()
+            measured = self.followed.replaced(removed, added)
             return _depths(before, measured)
 
         outcome = merge_round(
@@ -214,6 +218,7 @@ class _Loop:
             progress=self.request.progress,
             measure=measure,
         )
+        self.followed.end(None if outcome.version is None else outcome.version.sequence)
         if outcome.version is not None:
             self.after = measured
         return plan, outcome
