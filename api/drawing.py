@@ -186,11 +186,10 @@ def _draw_depths(axes: Axes, picture: Picture, panel: Panel, deepest: int) -> No
     """Draw the depth over the key axis, the levels' shares stacked."""
     columns = picture.axis.columns
     edges = np.linspace(0, max(1, picture.axis.rank_count), columns + 1)
-    below = np.zeros(columns)
-    for band in panel.bands:
-        above = below + band.depths
-        axes.stairs(above, edges, baseline=below, fill=True, color=level_color(band.level), linewidth=0)
-        below = above
+    upper = np.cumsum([band.depths for band in panel.bands], axis=0)
+    # From the top down, each over the one before: a path then has one long side only.
+    for band, depths in zip(panel.bands[::-1], upper[::-1], strict=True):
+        axes.stairs(depths, edges, fill=True, color=level_color(band.level), linewidth=0)
     axes.set(xlim=(edges[0], edges[-1]), ylabel="depth")
     _count_up(axes, most=deepest, whole=True)
     axes.tick_params(axis="x", bottom=False, labelbottom=False)

@@ -15,7 +15,9 @@ from tblctl.info import sort_to_measure
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import Band, first_ranks, lay_out
+from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.keys import key_ranks
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Version
 from tblctl.view import View
@@ -29,7 +31,7 @@ MOST_BARS = 300
 """A version of more blocks is drawn as a density."""
 
 MOST_COLUMNS = 400
-"""Into so many parts is the key axis divided at most."""
+"""Into so many parts are the key axes of all panels divided at most."""
 
 SNAPSHOTS_SHOWN = 200
 """The history goes back so far: each is an object to read."""
@@ -70,16 +72,13 @@ class KeyAxis:
 
     Attributes:
         rank_count: how many there are.
+        columns: into how many parts it is divided, at least 1.
         keys: a row for each rank, a column for each term.
     """
 
     rank_count: int
+    columns: int
     keys: pa.Table
-
-    @property
-    def columns(self) -> int:
-        """Into how many parts it is divided."""
-        return max(1, min(self.rank_count, MOST_COLUMNS))
 
     def text(self, rank: int) -> str:
         """Return a key as people read it."""
@@ -149,9 +148,11 @@ def make_picture(
         where: the condition as people read it.
 
     Raises:
-        InvalidKeyError: no `columns`, and the last version has no cluster key.
+        InvalidKeyError: no `columns`, and the last version has no cluster key; or another lacks a column of it.
     """
     sort = sort_to_measure(versions[-1], columns)
+    for version in versions:
+        _require_columns(version, sort, versions[-1])
     views = [View.of(version, sort, condition, clustered=columns is None) for version in versions]
     kept = [_measured(view) for view in views]
     axis, ranks = _shared_axis(views, kept)
@@ -182,6 +183,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def _require_columns(version: Version, sort: Sort, newer: Version) -> None:
+    missing = [term.column_id for term in sort.terms if version.schema.leaf_by_id(term.column_id) is None]
+    names = [leaf.name for leaf in map(newer.schema.leaf_by_id, missing) if leaf]
+    if names:
+        msg = (
+            f"snapshot {version.sequence} of {version.location} has no column {', '.join(names)} to measure by; name "
+            f"columns that snapshots {version.sequence} and {newer.sequence} both have (`--columns a,b`)"
+        )
+        raise InvalidKeyError(msg)
+
+
 def _measured(view: View) -> Integers:
     """Return the numbers of the blocks that have a place on the axis."""
     blocks = view.blocks
@@ -198,7 +210,7 @@ def _shared_axis(
     low, high = (
         pa.concat_tables(
             [getattr(listing, side).take(chosen) for listing, chosen in zip(listings, kept, strict=True)],
-            promote_options="permissive",  # a column may have been widened, or not have been there, in between
+            promote_options="permissive",  # a column may have been widened in between
         )
         for side in ("low", "high")
     )
@@ -207,7 +219,9 @@ def _shared_axis(
     keys = pa.concat_tables([low, high]).take(representatives)
     cuts = np.cumsum([len(chosen) for chosen in kept])[:-1]
     ranks = zip(np.split(low_ranks, cuts), np.split(high_ranks, cuts), strict=True)
-    return KeyAxis(rank_count=len(representatives), keys=keys), list(ranks)
+    rank_count = len(representatives)
+    columns = max(1, min(rank_count, MOST_COLUMNS // len(views)))
+    return KeyAxis(rank_count=rank_count, columns=columns, keys=keys), list(ranks)
 
 
 def _panel(
