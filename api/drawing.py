@@ -222,7 +222,12 @@ def _draw_blocks(axes: Axes, picture: Picture, panel: Panel) -> None:
             weight="bold",
             annotation_clip=False,
         )
-    axes.set(xlim=(0, width), ylim=(0, 1), yticks=[], xlabel=f"{picture.terms}{_restriction(picture)}")
+    axes.set(
+        xlim=(0, width),
+        ylim=(0, 1),
+        yticks=[],
+        xlabel=f"{picture.terms}, in key order{_restriction(picture)}",
+    )
     _mark_keys(axes, picture, inches=WIDTH_INCHES * axes.get_position().width)
 
 

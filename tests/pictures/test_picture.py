@@ -95,7 +95,7 @@ def test_where_draws_only_blocks_that_may_match(memory_url: str, tmp_path: Path)
     table = table_of(memory_url, (1, 5), (2, 6), (10, 12))
     found = texts(drawn(table, tmp_path, where="a < 7"))
     assert "12" not in found
-    assert "a (blocks that may hold rows with a < 7)" in found
+    assert "a, in key order (blocks that may hold rows with a < 7)" in found
 
 
 def test_history_tells_ingested_from_rewritten_and_the_depth_that_reclusters_state(memory_url: str):
