@@ -180,8 +180,7 @@ class IntervalIndex:
         )
         blocks = np.unique(after.blocks)
         old, old_inside, new_inside = self._depth[blocks], before.maxima(blocks), after.maxima(blocks)
-        old_inside[np.isin(blocks, added)] = 0
-        # Of added blocks the old depth is 0. Blocks that lie in the regions whole need no look outside.
+        # Added blocks have an old depth of 0. Blocks that lie in a region as a whole need no look outside.
         new = np.where((new_inside < old) & (old_inside < old), old, new_inside)
         unsure = (new_inside < old) & (old_inside == old) & self._reach_out(after, blocks)
         self._set_depths(blocks[~unsure], new[~unsure])

@@ -163,6 +163,15 @@ def test_an_edit_looks_only_at_the_blocks_that_it_touches(looked_up):
     found._check()
 
 
+def test_blocks_that_lie_in_the_range_of_an_edit_as_a_whole_are_looked_at_once(looked_up):
+    low = np.arange(0, 100_000, 10)
+    found = IntervalIndex(np.append(low, 500), np.append(low + 5, 605))
+    looked_up.clear()
+    found.remove(low.size)
+    assert looked_up == [12, 11]  # before and after
+    assert found.depth_of(np.array([55])).tolist() == [1]
+
+
 def test_a_block_over_everything_is_looked_at_again_only_if_its_deepest_point_went(looked_up):
     low = np.arange(0, 100_000, 10)
     deep = arrays([(0, 100_000), (77_000, 77_001), (77_000, 77_002), (77_000, 77_003)])
