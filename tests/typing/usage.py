@@ -31,6 +31,8 @@ def write(location: str, rows: pa.Table) -> int | None:
     table.delete("a < 5")
     table.update({"b": "x"}, where="a = 6")
     table.overwrite(rows, where="a >= 7")
+    table.picture("before.svg")
+    table.picture("both.html", columns="b", where="a > 5", compare=(3, "loaded"))
     table.set_cluster_key(["a"])
     return outcome.snapshot
 
