@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SUBJECTS = ("append", "scan", "metadata", "startup", "metrics")
+SUBJECTS = ("append", "scan", "metadata", "startup", "metrics", "index")
 
 
 def main() -> int:

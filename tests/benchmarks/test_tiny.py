@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUBJECTS = ["append", "scan", "metadata", "startup", "metrics"]
+SUBJECTS = ["append", "scan", "metadata", "startup", "metrics", "index"]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
