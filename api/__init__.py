@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors
+    from tblctl.depths import DepthPoint
     from tblctl.merger.spark_session import open_session as spark_session
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
+    from tblctl.metrics.worst import DeepRange
     from tblctl.results import (
         BlockInfo,
         CheckReport,
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.statement import Statement, execute, parse_statement
+    from tblctl.suggest import Candidate, Suggestion
     from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
     from tblctl.tableformat.model.schema import parse_schema
     from tblctl.tableformat.model.types import type_from_text, type_to_text
     from tblctl.tables import create, drop, exists, open, read_schema
+    from tblctl.warehouse import SurveyedTable, find_tables, survey
 
 __version__ = "0.1.0"
 
@@ -45,6 +49,8 @@ _HOMES = {  # module, or module:name where it has another name there
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
     "DepthFigures": "tblctl.metrics.information",
+    "DeepRange": "tblctl.metrics.worst",
+    "DepthPoint": "tblctl.depths",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
@@ -58,6 +64,11 @@ _HOMES = {  # module, or module:name where it has another name there
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
+    "Candidate": "tblctl.suggest",
+    "Suggestion": "tblctl.suggest",
+    "SurveyedTable": "tblctl.warehouse",
+    "find_tables": "tblctl.warehouse",
+    "survey": "tblctl.warehouse",
     "Table": "tblctl.table",
     "create": "tblctl.tables",
     "drop": "tblctl.tables",
@@ -81,6 +92,8 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "exists",
     "drop",
     "read_schema",
+    "find_tables",
+    "survey",
     "execute",
     "parse_statement",
     "Statement",
@@ -96,6 +109,11 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ClusteringInfo",
     "ClusteringFigures",
     "DepthFigures",
+    "DeepRange",
+    "DepthPoint",
+    "SurveyedTable",
+    "Suggestion",
+    "Candidate",
     "Plan",
     "SelectOptions",
     "Outcome",

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.depths import DepthPoint
     from tblctl.metrics.information import ClusteringInfo
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
+    from tblctl.suggest import Suggestion
     from tblctl.tableformat.model.scan_report import ScanReport
 
     Where = str | BooleanExpression | None
@@ -306,12 +308,15 @@ class Table:
         self,
         columns: str | Sequence[str] | None = None,
         where: Where = None,
+        *,
+        worst: int = 5,
     ) -> ClusteringInfo:
         """Return how well the table is clustered.
 
         Args:
             columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
             where: only the blocks that may hold rows satisfying the condition.
+            worst: how many of the deepest ranges of keys to tell at most.
 
         Raises:
             InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
@@ -320,7 +325,38 @@ class Table:
         from tblctl.tableformat.native.port import NativeVersion
 
         version = NativeVersion(self._native.storage, self._version())
-        return table_info(version, columns, _condition(where, version.schema))
+        return table_info(version, columns, _condition(where, version.schema), worst=worst)
+
+    def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
+        """Return average depth and overlaps after each of the last snapshots, newest first.
+
+        Reclusters recorded theirs; the others are measured, where that can still be done.
+        """
+        from tblctl.depths import depth_history
+        from tblctl.tableformat.native.port import NativeVersion
+
+        native, head = self._native, self._native.head()
+        return depth_history(
+            self.history(limit),
+            lambda sequence: NativeVersion(native.storage, load_readable(native.storage, head, sequence)),
+        )
+
+    def suggest(self, predicates: str | Sequence[str] | None = None) -> Suggestion:
+        """Return columns that the table could be clustered by, best first, from its statistics alone.
+
+        Args:
+            predicates: conditions that queries typically have: a text with one a line, or each ended by `;`; or one
+                condition in each text. Columns then rank by the blocks that these would read; for None by depth.
+
+        Raises:
+            InvalidPredicateError: names line and column in the text.
+        """
+        from tblctl.suggest import read_predicates, suggest
+        from tblctl.tableformat.native.port import NativeVersion
+
+        version = NativeVersion(self._native.storage, self._version())
+        conditions = [] if predicates is None else read_predicates(predicates, version.schema)
+        return suggest(version, conditions, self.cluster_by)
 
     def picture(
         self,
@@ -345,21 +381,27 @@ class Table:
             InvalidKeyError: as for `info`.
             SnapshotNotFoundError: `compare` names no readable snapshot.
         """
-        from tblctl.picture import SNAPSHOTS_SHOWN, make_picture
+        from tblctl.depths import depth_history
+        from tblctl.picture import SNAPSHOTS_SHOWN, make_history, make_picture
         from tblctl.picture_file import picture_format, write_picture
         from tblctl.tableformat.native.port import NativeVersion
 
         picture_format(path)
         native, head = self._native, self._native.head()
-        shown = [self._version()]
-        if compare is not None:
-            shown = [load_readable(native.storage, head, sequence_of(native, head, at)) for at in compare]
+
+        def version_of(sequence: int) -> NativeVersion:
+            return NativeVersion(native.storage, load_readable(native.storage, head, sequence))
+
+        ends = (self._version().sequence,) if compare is None else compare
+        shown = [version_of(sequence_of(native, head, at)) for at in ends]
         last = shown[-1]
+        past = self.history(head.sequence - last.sequence + SNAPSHOTS_SHOWN)
+        past = [item for item in past if item.sequence <= last.sequence]
         drawn = make_picture(
-            [NativeVersion(native.storage, version) for version in shown],
+            shown,
             columns,
             _condition(where, last.schema),
-            self.history(head.sequence - last.sequence + SNAPSHOTS_SHOWN),
+            make_history(past, depth_history(past, version_of)),
             where=None if where is None else str(where),
         )
         write_picture(drawn, path)

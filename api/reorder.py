@@ -1,0 +1,352 @@
+"""The statistics that blocks would have if a table were sorted by other columns: estimated, no row is read.
+
+The table is cut into as many blocks as it has now, of equal rows. The first column's ranges come from its distribution
+as the blocks' ranges tell it (see `tblctl.metrics.cuts`). Of every other column a new block may hold whatever the old
+blocks held that share a value of the first column with it: so columns that run along with it stay narrow, others become
+wide, and what a condition reads can be told by the very code that prunes a scan.
+
+Of text, statistics tell too little to place values between two bounds: the bounds that blocks have are taken for values
+next to each other, and between any two neighbours lies one more place, for all that is between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from tblctl.metrics.cuts import Floats, even_cuts, least_in_ranges, touched
+from tblctl.metrics.intervals import Integers
+from tblctl.tableformat.keys import key_ranks
+from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.schema import Leaf
+from tblctl.tableformat.model.statistics import BlockStatistics, ColumnStatistics
+
+MOST_BLOCKS = 1_000
+"""So many blocks are made up at most; each then stands for several."""
+
+MOST_SAMPLED = 10_000
+"""So many of the table's blocks are looked at, evenly spread over them."""
+
+_UNKNOWN = -1
+_MOST_FLOAT = float(np.finfo(np.float64).max) / 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sampled:
+    """Statistics of some of a table's blocks; columns that were asked for once are kept."""
+
+    whole: BlockStatistics
+    rows: Integers
+    _columns: dict[int, Column] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, statistics: BlockStatistics) -> Sampled:
+        """Return all blocks, or evenly spread ones of very many."""
+        count = len(statistics.row_count)
+        places = np.linspace(0, count - 1, min(count, MOST_SAMPLED)).round().astype(np.int64)
+        return cls(whole=statistics, rows=places)
+
+    @property
+    def row_count(self) -> Integers:
+        """Rows of each block."""
+        return np.asarray(self.whole.row_count, np.int64)[self.rows]
+
+    def column(self, leaf: Leaf) -> Column:
+        """Return what is known of one column."""
+        if leaf.id not in self._columns:
+            found = self.whole.column(leaf)
+            if found is None:
+                raise ValueError(f"there are no statistics of column {leaf.name}")
+            taken = pa.array(self.rows)
+            self._columns[leaf.id] = Column.of(
+                low=_whole(found.min).take(taken),
+                high=_whole(found.max).take(taken),
+                null_count=found.null_count[self.rows],
+                nan_count=None if found.nan_count is None else found.nan_count[self.rows],
+                row_count=self.row_count,
+            )
+        return self._columns[leaf.id]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Column:
+    """One column of n blocks.
+
+    Attributes:
+        low, high: its bounds as arrow has them; null where unknown or without values.
+        known: both bounds are there.
+        null_count: -1 where unknown.
+        nan_count: None for types without NaN.
+        value_count: rows that are not null, as far as known.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    known: npt.NDArray[np.bool_]
+    null_count: Integers
+    nan_count: Integers | None
+    value_count: Integers
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        low: pa.Array,
+        high: pa.Array,
+        null_count: Integers,
+        nan_count: Integers | None,
+        row_count: Integers,
+    ) -> Column:
+        """Return the column with what follows from its statistics."""
+        known = pc.and_(low.is_valid(), high.is_valid()).to_numpy(zero_copy_only=False)
+        return cls(
+            low=low,
+            high=high,
+            known=known,
+            null_count=null_count,
+            nan_count=nan_count,
+            value_count=row_count - np.maximum(null_count, 0),
+        )
+
+    def line(self) -> Line:
+        """Return the known bounds as points; there is at least one."""
+        low, high = self.low.filter(pa.array(self.known)), self.high.filter(pa.array(self.known))
+        return _numbers(low, high) if _is_measurable(low.type) else _places(low, high)
+
+    def ranks(self) -> tuple[Integers, Integers, pa.Array]:
+        """Return the bounds as numbers of an ascending array of values, and these values; -1 where not known."""
+        lows, highs, values = _ranked(
+            self.low.filter(pa.array(self.known)), self.high.filter(pa.array(self.known))
+        )
+        low, high = np.full((2, self.known.size), _UNKNOWN, np.int64)
+        low[self.known], high[self.known] = lows, highs
+        return low, high, values
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """Blocks' bounds as points on a line of floats, and the way back.
+
+    Attributes:
+        low, high: of each block.
+        discrete: points are whole numbers.
+        kind: of the values.
+        scale: digits behind the point that a whole number stands for, of decimals.
+        values: what even points stand for, where points are places of known bounds; odd ones lie between two of them.
+    """
+
+    low: Floats
+    high: Floats
+    discrete: bool
+    kind: pa.DataType
+    scale: int = 0
+    values: pa.Array | None = None
+
+    def bounds(self, low: Floats, high: Floats) -> tuple[pa.Array, pa.Array]:
+        """Return values that bound what lies between points."""
+        if self.values is not None:
+            first, last = low.astype(np.int64) // 2, (high.astype(np.int64) + 1) // 2
+            return self.values.take(pa.array(first)), self.values.take(pa.array(last))
+        return self._values(low), self._values(high)
+
+    def _values(self, points: Floats) -> pa.Array:
+        within = np.clip(points, self.low.min(), self.high.max()).tolist()
+        if pt.is_floating(self.kind):
+            return pa.array(within, pa.float64()).cast(self.kind, safe=False)
+        if pt.is_boolean(self.kind):
+            return pa.array([bool(point) for point in within])
+        if pt.is_decimal(self.kind):
+            return pa.array([Decimal(int(point)).scaleb(-self.scale) for point in within], self.kind)
+        carrier = _counts(self.kind)
+        limits = np.iinfo(carrier.to_pandas_dtype())  # a float rounds 2^63 - 1 up
+        whole = [min(max(int(point), int(limits.min)), int(limits.max)) for point in within]
+        return pa.array(whole, carrier).cast(self.kind)
+
+
+def _is_measurable(kind: pa.DataType) -> bool:
+    """Tell whether values have distances that a float can tell: of few enough digits."""
+    if pt.is_decimal(kind):
+        return bool(kind.precision <= 15)  # noqa: PLR2004 - the digits that a float holds
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_temporal(kind) or pt.is_boolean(kind))
+
+
+def _numbers(low: pa.Array, high: pa.Array) -> Line:
+    kind = low.type
+    scale = kind.scale if pt.is_decimal(kind) else 0
+
+    def to_points(values: pa.Array) -> Floats:
+        if pt.is_temporal(kind):
+            values = values.cast(_counts(kind))
+        found = np.asarray(values.cast(pa.float64(), safe=False)) * 10.0**scale
+        points: Floats = np.clip(np.rint(found) if scale else found, -_MOST_FLOAT, _MOST_FLOAT)
+        return points
+
+    return Line(
+        low=to_points(low), high=to_points(high), discrete=not pt.is_floating(kind), kind=kind, scale=scale
+    )
+
+
+def _counts(kind: pa.DataType) -> pa.DataType:
+    """Return the integers that values of an integer or temporal type are made of."""
+    if pt.is_integer(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()  # noqa: PLR2004
+
+
+def _places(low: pa.Array, high: pa.Array) -> Line:
+    lows, highs, values = _ranked(low, high)
+    ends = (2 * lows).astype(np.float64), (2 * highs).astype(np.float64)
+    return Line(low=ends[0], high=ends[1], discrete=True, kind=low.type, values=values)
+
+
+def _ranked(low: pa.Array, high: pa.Array) -> tuple[Integers, Integers, pa.Array]:
+    any_sort = Sort(id=1, terms=(Term(column_id=1),))
+    lows, highs = key_ranks(pa.table({"0": low}), pa.table({"0": high}), any_sort)
+    _, rows = np.unique(np.concatenate((lows, highs)), return_index=True)
+    return lows, highs, pa.concat_arrays([low, high]).take(pa.array(rows))
+
+
+def distinct_bounds(statistics: ColumnStatistics) -> int:
+    """Return how many values blocks begin or end with."""
+    both = pa.concat_arrays([_whole(statistics.min), _whole(statistics.max)]).drop_null()
+    return int(pc.count_distinct(both).as_py())
+
+
+def _whole(values: Any) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+class Reordered:
+    """The made-up blocks of a table sorted by one or two columns: what `match` takes.
+
+    Nulls come last. Of the second column, only blocks that hold one value of the first are cut further.
+    """
+
+    def __init__(self, sampled: Sampled, leaves: Sequence[Leaf]) -> None:
+        """Make up the blocks.
+
+        Raises:
+            ValueError: no bounds are known of the first column.
+        """
+        self._sampled = sampled
+        first = sampled.column(leaves[0])
+        total = int(sampled.row_count.sum())
+        self._count = min(len(sampled.whole.row_count), MOST_BLOCKS)
+        cuts = np.linspace(0, total, self._count + 1)
+        self.row_count = np.maximum(1, np.diff(np.rint(cuts)).astype(np.int64))
+        line, values = first.line(), first.value_count.astype(np.float64)
+        whole = line.low.min(), line.high.max()
+        low, high = np.full(values.size, whole[0]), np.full(values.size, whole[1])
+        low[first.known], high[first.known] = line.low, line.high
+        self._filled = max(1, int(np.count_nonzero(cuts[:-1] < values.sum())))
+        begin, end = even_cuts(
+            low, high, values, cuts=np.minimum(cuts[: self._filled + 1], values.sum()), discrete=line.discrete
+        )
+        null_rows = np.clip(cuts[1:] - values.sum(), 0, self.row_count).round().astype(np.int64)
+        self._givers = self._ranges(first, touched(low, high, begin, end), null_rows)
+        self._own = {leaves[0].id: self._sorted_column(line, begin, end, null_rows, first)}
+        for leaf in leaves[1:]:
+            self._own[leaf.id] = self._refined(leaf, low, high, begin, end)
+
+    @property
+    def weight(self) -> float:
+        """How many of the table's blocks each stands for."""
+        return len(self._sampled.whole.row_count) / self._count
+
+    def column(self, leaf: Leaf) -> ColumnStatistics:
+        """Return the statistics that one column would have."""
+        if leaf.id not in self._own:
+            self._own[leaf.id] = self._hull(self._sampled.column(leaf))
+        return self._own[leaf.id]
+
+    def _ranges(
+        self, first: Column, ranges: tuple[Integers, Integers], null_rows: Integers
+    ) -> tuple[Integers, Integers, Integers]:
+        """Return old blocks, and the first and last new one that each may give rows to: of values, then of nulls."""
+        filled = np.flatnonzero(first.value_count > 0)
+        blocks, begin, end = filled, ranges[0][filled], ranges[1][filled]
+        if null_rows.any():
+            nulls = np.flatnonzero(first.null_count != 0)
+            blocks = np.concatenate((blocks, nulls))
+            begin = np.concatenate((begin, np.full(nulls.size, np.flatnonzero(null_rows)[0])))
+            end = np.concatenate((end, np.full(nulls.size, self._count - 1)))
+        return blocks, begin, end
+
+    def _sorted_column(
+        self, line: Line, begin: Floats, end: Floats, null_rows: Integers, column: Column
+    ) -> ColumnStatistics:
+        least, most = line.bounds(begin, end)
+        empty = pa.nulls(self._count - self._filled, line.kind)
+        has_nan = column.nan_count is not None and bool(np.any(column.nan_count != 0))
+        return ColumnStatistics(
+            min=pa.concat_arrays([least, empty]),
+            max=pa.concat_arrays([most, empty]),
+            null_count=null_rows,
+            nan_count=None
+            if column.nan_count is None
+            else np.full(self._count, _UNKNOWN if has_nan else 0, np.int64),
+        )
+
+    def _hull(self, column: Column) -> ColumnStatistics:
+        """Return bounds around what the old blocks hold that may give rows to each new one."""
+        low, high, values = column.ranks()
+        unsure = ~column.known & (column.value_count > 0)
+        least = self._least(low, column.known, start=len(values))
+        most = -self._least(-high, column.known, start=1)
+        known = (least < len(values)) & (self._least(-unsure.astype(np.int64), unsure, start=0) == 0)
+        some_null = self._least(-np.ones_like(low), column.null_count != 0, start=0) < 0
+        nan_count = None
+        if column.nan_count is not None:
+            some_nan = self._least(-np.ones_like(low), column.nan_count != 0, start=0) < 0
+            nan_count = np.where(some_nan, _UNKNOWN, 0)
+        return ColumnStatistics(
+            min=_taken(values, least, known),
+            max=_taken(values, most, known),
+            null_count=np.where(some_null, _UNKNOWN, 0),
+            nan_count=nan_count,
+        )
+
+    def _least(self, values: Integers, chosen: npt.NDArray[np.bool_], *, start: int) -> Integers:
+        """Return the least value of the old blocks `chosen` that may give rows to each new block."""
+        blocks, first, last = self._givers
+        giving = chosen[blocks]
+        return least_in_ranges(values[blocks][giving], first[giving], last[giving], self._count, start=start)
+
+    def _refined(self, leaf: Leaf, low: Floats, high: Floats, begin: Floats, end: Floats) -> ColumnStatistics:
+        """Return the hull of a second column, cut finer where several new blocks hold one value of the first."""
+        column = self._sampled.column(leaf)
+        hull = self._hull(column)
+        if not column.known.any():
+            return hull
+        line = column.line()
+        least, most = list(_whole(hull.min)), list(_whole(hull.max))
+        for value, members in itertools.groupby(np.flatnonzero(begin == end).tolist(), lambda at: begin[at]):
+            places = list(members)
+            holding = ((low <= value) & (high >= value))[column.known]
+            if len(places) < 2 or not holding.any():  # noqa: PLR2004 - one block of the value stays as it is
+                continue
+            rows = column.value_count[column.known][holding].astype(np.float64)
+            cuts = np.linspace(0, rows.sum(), len(places) + 1)
+            ends = even_cuts(line.low[holding], line.high[holding], rows, cuts=cuts, discrete=line.discrete)
+            for place, one, other in zip(places, *line.bounds(*ends), strict=True):
+                least[place], most[place] = one, other
+        return ColumnStatistics(
+            min=pa.array(least, line.kind),
+            max=pa.array(most, line.kind),
+            null_count=hull.null_count,
+            nan_count=hull.nan_count,
+        )
+
+
+def _taken(values: pa.Array, ranks: Integers, known: npt.NDArray[np.bool_]) -> pa.Array:
+    places = np.clip(ranks, 0, max(0, len(values) - 1))
+    return values.take(pa.array(places, mask=~known))
