@@ -44,6 +44,7 @@ _FONT_SIZE = 8.0
 _CHARACTER_INCHES = 0.6 * _FONT_SIZE / 72  # DejaVu Sans, on average
 _KEY_ROOM = 1.6  # of the longest key: the outermost two stand within the axis
 _MOST_KEYS = 7
+_TITLE_LENGTH = 64  # characters
 _MANY_BUCKETS = 12
 _SETTINGS: Any = {  # (matplotlib types the names of its settings one by one)
     "svg.hashsalt": "tblctl",
@@ -123,14 +124,14 @@ def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
     figure.patch.set(visible=theme.background is not None, facecolor=theme.background or "none")
     sides = {"left": 0.075, "right": 0.925, "wspace": 0.24}
     shares = figure.add_gridspec(
-        2, len(picture.panels), top=0.87, bottom=0.375, height_ratios=(1, 3), hspace=0.08, **sides
+        2, len(picture.panels), top=0.87, bottom=0.392, height_ratios=(1, 3), hspace=0.08, **sides
     )
-    below = figure.add_gridspec(2, 2, top=0.255, bottom=0.075, hspace=0.25, **sides)
+    below = figure.add_gridspec(2, 2, top=0.248, bottom=0.075, hspace=0.25, **sides)
     wide = len(picture.panels) == 1
     figure.text(
         0.075,
         0.935 if wide else 0.957,
-        f"{picture.name} by {picture.terms}",
+        _shorten(f"{picture.name} by {picture.terms}", _TITLE_LENGTH),
         size=13,
         weight="bold",
         color=theme.ink,
@@ -154,6 +155,16 @@ def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
 def headline(panel: Panel, *, wide: bool) -> str:
     """Return what is said of a version above its blocks, in one line or two."""
     found = panel.info
+    noun = "block" if found.total_block_count == 1 else "blocks"
+    return (
+        f"snapshot {panel.sequence}: {found.total_block_count:,} {noun}{', ' if wide else chr(10)}"
+        f"depth {found.average_depth:,.2f} on average and {found.depth.max:,} at most"
+    )
+
+
+def captions(picture: Picture, panel: Panel) -> list[str]:
+    """Return the lines below a panel: what its axis is, and which blocks are missing."""
+    found = panel.info
     apart = [
         f"{count:,} {word}"
         for count, word in (
@@ -162,12 +173,11 @@ def headline(panel: Panel, *, wide: bool) -> str:
         )
         if count
     ]
-    left_out = f" ({' and '.join(apart)} not drawn)" if apart else ""
-    noun = "block" if found.total_block_count == 1 else "blocks"
-    return (
-        f"snapshot {panel.sequence}: {found.total_block_count:,} {noun}{left_out}{', ' if wide else chr(10)}"
-        f"depth {found.average_depth:,.2f} on average and {found.depth.max:,} at most"
-    )
+    return [
+        f"{picture.terms}, in key order",
+        *([f"only blocks that may hold rows with {picture.where}"] if picture.where is not None else []),
+        *([f"not drawn: {', '.join(apart)}"] if apart else []),
+    ]
 
 
 def level_name(level: int) -> str:
@@ -222,17 +232,10 @@ def _draw_blocks(axes: Axes, picture: Picture, panel: Panel) -> None:
             weight="bold",
             annotation_clip=False,
         )
-    axes.set(
-        xlim=(0, width),
-        ylim=(0, 1),
-        yticks=[],
-        xlabel=f"{picture.terms}, in key order{_restriction(picture)}",
-    )
-    _mark_keys(axes, picture, inches=WIDTH_INCHES * axes.get_position().width)
-
-
-def _restriction(picture: Picture) -> str:
-    return "" if picture.where is None else f" (blocks that may hold rows with {picture.where:.60})"
+    inches = WIDTH_INCHES * axes.get_position().width
+    lines = [_shorten(line, int(inches / _CHARACTER_INCHES)) for line in captions(picture, panel)]
+    axes.set(xlim=(0, width), ylim=(0, 1), yticks=[], xlabel="\n".join(lines))
+    _mark_keys(axes, picture, inches=inches)
 
 
 def bar_heights(band: Band) -> Iterator[tuple[int, float, float]]:

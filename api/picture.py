@@ -25,6 +25,7 @@ from tblctl.view import View
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.depths import DepthPoint
     from tblctl.results import SnapshotInfo
 
 MOST_BARS = 300
@@ -33,8 +34,8 @@ MOST_BARS = 300
 MOST_COLUMNS = 400
 """Into so many parts are the key axes of all panels divided at most."""
 
-SNAPSHOTS_SHOWN = 200
-"""The history goes back so far: each is an object to read."""
+SNAPSHOTS_SHOWN = 100
+"""The history goes back so far: each is an object to read, and metadata to measure."""
 
 _INGESTING = ("append", "overwrite")
 _KEY_LENGTH = 48  # characters of a key; the file must stay small
@@ -95,7 +96,7 @@ class History:
         sequences: their numbers.
         ingested: bytes that each added by append or overwrite.
         rewritten: bytes that each wrote to change blocks that were there.
-        depths: (sequence, average depth by the cluster key), ascending. Reclusters state it before and after.
+        depths: (sequence, average depth by the cluster key then), ascending.
     """
 
     sequences: tuple[int, ...]
@@ -130,11 +131,23 @@ class Picture:
         return printable(", ".join(self.panels[-1].info.cluster_by_keys))
 
 
+def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]) -> History:
+    """Return what happened in `snapshots`, newest first, with the depths after each."""
+    shown = snapshots[::-1]
+    known = {point.snapshot: point.average_depth for point in depths}
+    return History(
+        sequences=tuple(item.sequence for item in shown),
+        ingested=tuple(item.bytes_added * (item.operation in _INGESTING) for item in shown),
+        rewritten=tuple(item.bytes_added * (item.operation not in _INGESTING) for item in shown),
+        depths=tuple((at, depth) for at, depth in sorted(known.items()) if depth is not None),
+    )
+
+
 def make_picture(
     versions: Sequence[Version],
     columns: str | Sequence[str] | None,
     condition: BooleanExpression | None,
-    snapshots: Iterable[SnapshotInfo],
+    history: History,
     *,
     where: str | None,
 ) -> Picture:
@@ -144,7 +157,7 @@ def make_picture(
         versions: of one table.
         columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
         condition: only blocks that may hold rows satisfying it; None for all.
-        snapshots: the table's history.
+        history: up to the last version.
         where: the condition as people read it.
 
     Raises:
@@ -160,11 +173,6 @@ def make_picture(
         _panel(version, view, chosen, places, axis)
         for version, view, chosen, places in zip(versions, views, kept, ranks, strict=True)
     )
-    depths = (
-        {panel.sequence: panel.info.average_depth for panel in panels}
-        if columns is None and condition is None
-        else {}
-    )
     location = versions[-1].location
     return Picture(
         name=printable(location.rstrip("/").rsplit("/", 1)[-1]),
@@ -172,7 +180,7 @@ def make_picture(
         where=None if where is None else printable(where),
         axis=axis,
         panels=panels,
-        history=_history(snapshots, depths, last=versions[-1].sequence),
+        history=history,
     )
 
 
@@ -238,25 +246,6 @@ def _panel(
         bands=bands,
         paths=blocks.paths.take(pa.array(chosen)),
         row_count=blocks.row_count[chosen],
-    )
-
-
-def _history(snapshots: Iterable[SnapshotInfo], depths: dict[int, float], *, last: int) -> History:
-    """Return what the summaries say, with the average depths that were measured now."""
-    shown = sorted((item for item in snapshots if item.sequence <= last), key=lambda item: item.sequence)
-    known: dict[int, float] = {}
-    for item in shown:
-        run = item.detail.get("recluster", {})
-        if "depth_after" in run:
-            known.setdefault(run["planned_on"], run["depth_before"])
-            known[item.sequence] = run["depth_after"]
-    known |= depths
-    first = shown[0].sequence if shown else last
-    return History(
-        sequences=tuple(item.sequence for item in shown),
-        ingested=tuple(item.bytes_added * (item.operation in _INGESTING) for item in shown),
-        rewritten=tuple(item.bytes_added * (item.operation not in _INGESTING) for item in shown),
-        depths=tuple(sorted((at, depth) for at, depth in known.items() if at >= first)),
     )
 
 

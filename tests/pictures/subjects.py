@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 import tblctl
-from tblctl.picture import Picture, make_picture
+from tblctl.depths import depth_history
+from tblctl.picture import Picture, make_history, make_picture
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native.port import NativeVersion
@@ -69,10 +70,13 @@ def random_version(count: int, *, levels: int = 10) -> ListedVersion:
 
 
 def picture_of(*versions: ListedVersion) -> Picture:
-    return make_picture(versions, None, None, [], where=None)
+    return make_picture(versions, None, None, make_history([], []), where=None)
 
 
 def picture_of_table(table: tblctl.Table, *sequences: int) -> Picture:
-    versions = [tblctl.open(table.location, as_of=at)._version() for at in sequences]
-    ports = [NativeVersion(table._native.storage, version) for version in versions]
-    return make_picture(ports, None, None, table.history(), where=None)
+    def version_of(sequence: int) -> NativeVersion:
+        return NativeVersion(table._native.storage, tblctl.open(table.location, as_of=sequence)._version())
+
+    past = [item for item in table.history() if item.sequence <= sequences[-1]]
+    history = make_history(past, depth_history(past, version_of))
+    return make_picture([version_of(at) for at in sequences], None, None, history, where=None)

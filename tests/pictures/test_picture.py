@@ -14,7 +14,7 @@ import pytest
 import tblctl
 from tblctl import errors
 from tblctl.drawing import LEVEL_COLORS, draw_png, draw_svg
-from tblctl.picture import MOST_BARS, SNAPSHOTS_SHOWN, tick_ranks
+from tblctl.picture import MOST_BARS, tick_ranks
 from tblctl.picture_page import picture_page
 
 from .subjects import SEED, ListedVersion, picture_of, picture_of_table, random_version, table_of
@@ -76,9 +76,9 @@ def test_a_version_before_a_key_was_altered_is_compared_by_the_new_key(memory_ur
     table.set_cluster_key("a")
     table.append(pa.table({"a": [1, 2], "b": [2, 1]}))
     found = texts(drawn(table, tmp_path, compare=(2, 5)))
-    assert "snapshot 2: 1 block (1 unclustered not drawn)" in found
+    assert "not drawn: 1 unclustered" in found
     found = texts(drawn(table, tmp_path, compare=(2, 5), columns="a"))
-    assert "snapshot 2: 1 block" in found
+    assert not any(text.startswith("not drawn") for text in found)
 
 
 def test_a_column_that_the_older_version_lacks_is_named(memory_url: str, tmp_path: Path):
@@ -95,10 +95,22 @@ def test_where_draws_only_blocks_that_may_match(memory_url: str, tmp_path: Path)
     table = table_of(memory_url, (1, 5), (2, 6), (10, 12))
     found = texts(drawn(table, tmp_path, where="a < 7"))
     assert "12" not in found
-    assert "a, in key order (blocks that may hold rows with a < 7)" in found
+    assert "only blocks that may hold rows with a < 7" in found
+    (cut,) = [
+        text
+        for text in texts(drawn(table, tmp_path, where="a < 7 and " * 50 + "a < 7"))
+        if "hold rows" in text
+    ]
+    assert cut.endswith("…")
+    assert len(cut) < 150
 
 
-def test_history_tells_ingested_from_rewritten_and_the_depth_that_reclusters_state(memory_url: str):
+def test_blocks_of_unknown_range_are_counted_below_the_others(memory_url: str, tmp_path: Path):
+    found = texts(drawn(table_of(memory_url, (1, 5), (2, 6)), tmp_path, columns="bucket(4, a)"))
+    assert "not drawn: 2 of unknown range" in found
+
+
+def test_history_tells_ingested_from_rewritten_and_the_depth_after_each_snapshot(memory_url: str):
     table = table_of(memory_url, (1, 50), (20, 60))
     table.recluster()
     table.append(pa.table({"a": [5, 55]}))
@@ -107,13 +119,17 @@ def test_history_tells_ingested_from_rewritten_and_the_depth_that_reclusters_sta
     assert history.sequences == (1, 2, 3, 4, 5, 6)
     assert [size > 0 for size in history.ingested] == [False, True, True, False, True, False]
     assert [size > 0 for size in history.rewritten] == [False, False, False, True, False, True]
-    assert history.depths == ((3, 2.0), (4, 1.0), (6, 2.0))
+    assert history.depths == ((1, 0.0), (2, 1.0), (3, 2.0), (4, 1.0), (5, 2.0), (6, 2.0))
 
 
-def test_history_is_of_the_last_snapshots_up_to_the_one_drawn(memory_url: str, monkeypatch):
-    assert SNAPSHOTS_SHOWN >= 100
-    table = table_of(memory_url, *[(1, 2)] * 4)
-    assert picture_of_table(table, 3).history.sequences == (1, 2, 3)
+def test_history_ends_with_the_version_that_is_drawn(memory_url: str, tmp_path: Path, monkeypatch):
+    table = table_of(memory_url, *[(1, 2)] * 6)
+    drawn = []
+    monkeypatch.setattr("tblctl.picture.SNAPSHOTS_SHOWN", 3)
+    monkeypatch.setattr("tblctl.picture_file.write_picture", lambda picture, path: drawn.append(picture))
+    tblctl.open(table.location, as_of=5).picture(tmp_path / "out.svg")
+    table.picture(tmp_path / "out.svg", compare=(2, 4))
+    assert [picture.history.sequences for picture in drawn] == [(3, 4, 5), (2, 3, 4)]
 
 
 def test_the_same_picture_is_the_same_bytes_in_another_process_with_other_settings(tmp_path: Path):
