@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,9 +108,11 @@ def draw_png(picture: Picture, theme: Theme = PAPER) -> bytes:
 @contextmanager
 def _settings() -> Iterator[None]:
     """Draw with settings of our own, whatever the program or its user has set."""
-    with _SETTINGS_LOCK, mpl.rc_context():
+    with _SETTINGS_LOCK, mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
+        # The viewer of an SVG has its own fonts; in a PNG a box stands for what DejaVu Sans lacks.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
         yield
 
 

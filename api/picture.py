@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tblctl.depths import DepthPoint
     from tblctl.results import SnapshotInfo
 
-MOST_BARS = 300
+MOST_BARS = 250
 """A version of more blocks is drawn as a density."""
 
 MOST_COLUMNS = 400
@@ -38,7 +38,7 @@ SNAPSHOTS_SHOWN = 100
 """The history goes back so far: each is an object to read, and metadata to measure."""
 
 _INGESTING = ("append", "overwrite")
-_KEY_LENGTH = 48  # characters of a key; the file must stay small
+_KEY_LENGTH = 40  # characters of a key; each may be 4 bytes, and the file must stay small
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

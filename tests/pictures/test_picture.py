@@ -16,6 +16,8 @@ from tblctl import errors
 from tblctl.drawing import LEVEL_COLORS, draw_png, draw_svg
 from tblctl.picture import MOST_BARS, tick_ranks
 from tblctl.picture_page import picture_page
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.schema import Schema
 
 from .subjects import SEED, ListedVersion, picture_of, picture_of_table, random_version, table_of
 
@@ -166,6 +168,23 @@ def test_any_number_of_blocks_fits_into_a_small_file(count: int):
     for picture in (picture_of(one), picture_of(one, two)):
         sizes = [len(draw_svg(picture)[0]), len(draw_png(picture)), len(picture_page(picture))]
         assert max(sizes) <= MOST_BYTES, sizes
+
+
+@pytest.mark.filterwarnings("error")
+def test_long_keys_of_4_bytes_a_character_fit_too_and_need_no_font():
+    schema = Schema.create(pa.schema([("s", pa.string())]))
+    numbers = np.random.default_rng(SEED).integers(10**7, 10**8, (2, MOST_BARS))
+    keys = np.array([f"漢{'😀' * 60}{number}" for number in np.sort(numbers, axis=0).flat], dtype=object)
+    version = ListedVersion(
+        low=keys[:MOST_BARS],
+        high=keys[MOST_BARS:],
+        level=np.arange(MOST_BARS) % 9,
+        schema=schema,
+        sort=Sort(id=1, terms=parse_terms("s", schema)),
+    )
+    picture = picture_of(version, version)
+    assert len(picture_page(picture)) <= MOST_BYTES
+    assert draw_png(picture).startswith(PNG_START)
 
 
 def test_a_million_blocks_are_an_image_and_not_a_million_elements():
