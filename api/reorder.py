@@ -1,9 +1,10 @@
 """The statistics that blocks would have if a table were sorted by other columns: estimated, no row is read.
 
-The table is cut into as many blocks as it has now, of equal rows. The first column's ranges come from its distribution
-as the blocks' ranges tell it (see `tblctl.metrics.cuts`). Of every other column a new block may hold whatever the old
-blocks held that share a value of the first column with it: so columns that run along with it stay narrow, others become
-wide, and what a condition reads can be told by the very code that prunes a scan.
+The table is cut into as many blocks as it has now, of equal rows, but the first is half as large: values that count as
+equally frequent would begin with blocks otherwise, which real ones do not. The first column's ranges come from its
+distribution as the blocks' ranges tell it (see `tblctl.metrics.cuts`). Of every other column a new block may hold
+whatever the old blocks held that share a value of the first column with it: so columns that run along with it stay
+narrow, others become wide, and what a condition reads can be told by the very code that prunes a scan.
 
 Of text, statistics tell too little to place values between two bounds: the bounds that blocks have are taken for values
 next to each other, and between any two neighbours lies one more place, for all that is between them.
@@ -241,7 +242,7 @@ class Reordered:
         first = sampled.column(leaves[0])
         total = int(sampled.row_count.sum())
         self._count = min(len(sampled.whole.row_count), MOST_BLOCKS)
-        cuts = np.linspace(0, total, self._count + 1)
+        cuts = _cuts(total, self._count)
         self.row_count = np.maximum(1, np.diff(np.rint(cuts)).astype(np.int64))
         line, values = first.line(), first.value_count.astype(np.float64)
         whole = line.low.min(), line.high.max()
@@ -345,6 +346,12 @@ class Reordered:
             null_count=hull.null_count,
             nan_count=hull.nan_count,
         )
+
+
+def _cuts(row_count: int, block_count: int) -> Floats:
+    """Return how many rows lie before each end of each block."""
+    half = row_count / block_count / 2
+    return np.array([0.0, *np.linspace(half if block_count > 1 else row_count, row_count, block_count)])
 
 
 def _taken(values: pa.Array, ranks: Integers, known: npt.NDArray[np.bool_]) -> pa.Array:

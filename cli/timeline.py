@@ -48,7 +48,7 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
     page.put()
     depths = [point.average_depth for point in reversed(points)]
     known = [depth for depth in depths if depth is not None]
-    span = f"  {known[0]:,.2f} to {known[-1]:,.2f}, at most {max(known):,.2f}" if known else "  unknown"
+    span = f"  {known[0]:,.2f} to {known[-1]:,.2f} (highest {max(known):,.2f})" if known else "  unknown"
     page.put(("depth ", page.HEADING), (page.sparkline(depths), "cyan"), span, "\n")
     rows = [
         (

@@ -87,7 +87,10 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
         }
     )
     if not found.candidates:
-        page.put("\nno column can be ranked; --rejected tells why" if found.rejected else "\nnothing to rank")
+        empty = "the table has no blocks: nothing to rank"
+        page.put(
+            "\n" + (empty if not found.total_block_count else "no column can be a key; --rejected tells why")
+        )
         return
     if found.predicates:
         put_predicates(found)
