@@ -31,16 +31,15 @@ def put_runs(runs: Sequence[tblctl.SnapshotInfo]) -> None:
     rows = [
         (
             run.sequence,
-            run.timestamp,
-            f"{run.blocks_removed:,}",
-            f"{run.blocks_added:,}",
+            minute(run.timestamp),
+            f"{run.blocks_removed:,} to {run.blocks_added:,}",
             render.size(run.bytes_added),
             recluster_clause(run.detail),
         )
         for run in runs
     ]
-    names = ("last runs", "time (UTC)", "blocks in", "out", "written", "what it did")
-    page.put_table(names, rows, right=(0, 2, 3, 4))
+    names = ("run", "time (UTC)", "blocks", "written", "what it did")
+    page.put_table(names, rows, right=(0, 2, 3))
 
 
 def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
@@ -53,17 +52,22 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
     rows = [
         (
             point.snapshot,
-            point.timestamp,
+            minute(point.timestamp),
             point.operation,
             f"{point.blocks:,}",
             figure(point.average_depth),
             figure(point.average_overlaps),
-            f"from {point.source}" if point.source else "unknown",
+            point.source or "unknown",
         )
         for point in points
     ]
-    names = ("snapshot", "time (UTC)", "operation", "blocks", "depth", "overlaps", "")
+    names = ("snapshot", "time (UTC)", "operation", "blocks", "depth", "overlaps", "known from")
     page.put_table(names, rows, right=(0, 3, 4, 5))
+
+
+def minute(timestamp: str) -> str:
+    """Return `2026-11-21 10:29` of an ISO timestamp: a page of 80 columns has no room for more."""
+    return timestamp[: len("2026-11-21T10:29")].replace("T", " ")
 
 
 def figure(value: float | None) -> str:

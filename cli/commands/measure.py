@@ -111,7 +111,7 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
     rows = [
         (
             item.location,
-            *(("-", "-", "-") if item.info is None else depth_cells(item.info)),
+            *(("-", "-") if item.info is None else depth_cells(item.info)),
             f"{item.blocks:,}",
             f"{item.rows:,}",
             render.size(item.bytes),
@@ -121,14 +121,14 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
         if item.error is None
     ]
     if rows:
-        names = ("table", "depth", "max", "overlaps", "blocks", "rows", "size", "cluster key")
-        page.put_table(names, rows, right=range(1, 7))
+        names = ("table", "depth", "max", "blocks", "rows", "size", "cluster key")
+        page.put_table(names, rows, right=range(1, 6))
     for item in survey:
         if item.error is not None:
             problem = " ".join(item.error.split())
             page.put((f"{render.printable(item.location)}: error: {render.printable(problem)}", "red"))
 
 
-def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str, str]:
+def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
     """Return the figures of depth for a line."""
-    return f"{found.average_depth:,.2f}", f"{found.depth.max:,}", f"{found.average_overlaps:,.2f}"
+    return f"{found.average_depth:,.2f}", f"{found.depth.max:,}"

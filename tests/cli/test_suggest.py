@@ -68,7 +68,7 @@ def test_columns_are_ranked_by_depth(loc: Path) -> None:
 def test_columns_are_ranked_by_what_conditions_read(loc: Path, predicates: Path) -> None:
     text = done("suggest", loc, "--predicates", predicates)
     lines = text.splitlines()
-    assert lines[4].split() == ["reads", "now", "by", "other", "condition"]
+    assert lines[4].split() == ["reads", "now", "by", "rank", "1", "condition"]
     assert lines[6].split() == ["10", "1", "other", "between", "10", "and", "15"]
     assert lines[7].split()[2:] == ["other", "=", "90", "and", "mode", "=", "'AIR'"]
     assert lines[9].split()[:4] == ["rank", "key", "reads", "depth"]
