@@ -258,11 +258,6 @@ class Reordered:
         for leaf in leaves[1:]:
             self._own[leaf.id] = self._refined(leaf, low, high, begin, end)
 
-    @property
-    def weight(self) -> float:
-        """How many of the table's blocks each stands for."""
-        return len(self._sampled.whole.row_count) / self._count
-
     def column(self, leaf: Leaf) -> ColumnStatistics:
         """Return the statistics that one column would have."""
         if leaf.id not in self._own:
@@ -346,6 +341,11 @@ class Reordered:
             null_count=hull.null_count,
             nan_count=hull.nan_count,
         )
+
+
+def step_of(block_count: int) -> float:
+    """Return how many of a table's blocks each made-up one stands for."""
+    return max(1.0, block_count / MOST_BLOCKS)
 
 
 def _cuts(row_count: int, block_count: int) -> Floats:

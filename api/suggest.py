@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tblctl.predicates import PredicateText, split_predicates
-from tblctl.reorder import Reordered, Sampled, distinct_bounds
+from tblctl.reorder import Reordered, Sampled, distinct_bounds, step_of
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term, term_to_text
 from tblctl.tableformat.model.schema import Leaf, Schema
@@ -100,6 +100,7 @@ class Suggestion:
         predicates: the conditions, with what they read now.
         candidates: ranked by blocks read, or without conditions by depth; then by depth and by distinct bounds.
         rejected: (column, reason) of those that cannot be keys.
+        estimate_step: so many of the table's blocks stand behind one of an estimate; 1 up to a thousand blocks.
     """
 
     snapshot: int
@@ -108,6 +109,7 @@ class Suggestion:
     predicates: tuple[PredicateReads, ...]
     candidates: tuple[Candidate, ...]
     rejected: tuple[tuple[str, str], ...]
+    estimate_step: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
@@ -118,6 +120,7 @@ class Suggestion:
             "predicates": [item.to_dict() for item in self.predicates],
             "candidates": [item.to_dict() for item in self.candidates],
             "rejected": [{"column": column, "reason": reason} for column, reason in self.rejected],
+            "estimate_step": self.estimate_step,
         }
 
 
@@ -179,6 +182,7 @@ def suggest(
         predicates=look.predicates,
         candidates=tuple(candidate for _, candidate in found),
         rejected=tuple(rejected),
+        estimate_step=step_of(look.block_count),
     )
 
 
@@ -248,7 +252,7 @@ class _Look:
             distinct_bounds=distinct_bounds(column),
             null_share=round(int(np.maximum(column.null_count, 0).sum()) / max(rows, 1), 4),
             unknown_block_count=int(np.count_nonzero(view.blocks.unknown)),
-            blocks_read=self._reads(after, after.weight) if after is not None else (),
+            blocks_read=self._reads(after, step_of(self.block_count)) if after is not None else (),
             why="",
             caveats=(),
         )

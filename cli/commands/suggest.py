@@ -26,7 +26,7 @@ PREDICATE_WIDTH = 60
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
     blocks_read [estimate of each predicate], average_blocks_read (null without predicates), why, caveats}],
-    best first; rejected [{column, reason}]""",
+    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
 )
 @params.LOCATION
 @click.option(
@@ -136,3 +136,5 @@ def put_predicates(found: tblctl.Suggestion) -> None:
     ]
     page.put()
     page.put_table(("reads now", "by rank 1", "condition"), rows, right=(0, 1))
+    if found.estimate_step > 1:
+        page.put((f"(estimates go in steps of {found.estimate_step:,.0f} blocks)", page.RULE))

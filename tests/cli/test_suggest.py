@@ -81,6 +81,15 @@ def test_columns_are_ranked_by_what_conditions_read(loc: Path, predicates: Path)
     )
 
 
+def test_estimates_of_very_many_blocks_say_how_fine_they_are(
+    loc: Path, predicates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "in steps of" not in done("suggest", loc, "--predicates", predicates)
+    monkeypatch.setattr("tblctl.reorder.MOST_BLOCKS", 5)
+    assert "(estimates go in steps of 2 blocks)" in done("suggest", loc, "--predicates", predicates)
+    assert as_json("suggest", loc)["estimate_step"] == 2
+
+
 def test_columns_that_cannot_be_keys_are_listed_when_asked_for(loc: Path) -> None:
     assert done("suggest", loc, "--rejected").splitlines()[-1].split() == [
         "tags",
