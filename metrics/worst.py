@@ -4,6 +4,10 @@ Pure: ranks in, ranges of ranks out. A range begins at the deepest point that no
 to both sides as the depth stays above half of that: one range a hill, not one for every bump of its top. Between two
 points where blocks begin or end the depth is that of the blocks that go on, so neighbours of a sorted run that share
 one key make a range of that key alone.
+
+A range all of whose blocks also reach into an earlier one is left out: to rewrite that one cures both. Such are the
+shoulders of a hill, where the depth falls from half of its top; one to either side for each halving at most, since the
+depth of blocks that share a range can only fall with the distance from it.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class Hill:
 def deepest_hills(low: Integers, high: Integers, limit: int) -> list[Hill]:
     """Return at most `limit` disjoint ranges in which blocks overlap, deepest first, equally deep ones in key order.
 
-    A point in one block only is none. O(n log n + limit x n).
+    A point in one block only is none, nor is a range without a block of its own. O(n log n + limit x n log n).
 
     Raises:
         ValueError: the arrays differ in length, or a block's low is above its high.
@@ -81,6 +85,8 @@ def deepest_hills(low: Integers, high: Integers, limit: int) -> list[Hill]:
         first = int(lower[place - 1]) + 1 if place else 0
         last = int(lower[place]) - 1 if place < lower.size else steps.size - 1
         begin, end = int(curve.points[(first + 1) // 2]), int(curve.points[last // 2])
-        hills.append(Hill(low=begin, high=end, depth=depth, blocks=(low <= end) & (high >= begin)))
+        blocks = (low <= end) & (high >= begin)
+        if all(np.any(blocks & ~hill.blocks) for hill in hills):
+            hills.append(Hill(low=begin, high=end, depth=depth, blocks=blocks))
         steps[first : last + 1] = 0
     return hills
