@@ -5,9 +5,6 @@ equally frequent would begin with blocks otherwise, which real ones do not. The 
 distribution as the blocks' ranges tell it (see `tblctl.metrics.cuts`). Of every other column a new block may hold
 whatever the old blocks held that share a value of the first column with it: so columns that run along with it stay
 narrow, others become wide, and what a condition reads can be told by the very code that prunes a scan.
-
-Of text, statistics tell too little to place values between two bounds: the bounds that blocks have are taken for values
-next to each other, and between any two neighbours lies one more place, for all that is between them.
 """
 
 from __future__ import annotations
@@ -15,19 +12,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
+from tblctl.line import Line, line_of, ranked
 from tblctl.metrics.cuts import Floats, even_cuts, least_in_ranges, touched
 from tblctl.metrics.intervals import Integers
-from tblctl.tableformat.keys import key_ranks
-from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.schema import Leaf
 from tblctl.tableformat.model.statistics import BlockStatistics, ColumnStatistics
 
@@ -38,7 +32,6 @@ MOST_SAMPLED = 10_000
 """So many of the table's blocks are looked at, evenly spread over them."""
 
 _UNKNOWN = -1
-_MOST_FLOAT = float(np.finfo(np.float64).max) / 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,99 +114,16 @@ class Column:
     def line(self) -> Line:
         """Return the known bounds as points; there is at least one."""
         low, high = self.low.filter(pa.array(self.known)), self.high.filter(pa.array(self.known))
-        return _numbers(low, high) if _is_measurable(low.type) else _places(low, high)
+        return line_of(low, high)
 
     def ranks(self) -> tuple[Integers, Integers, pa.Array]:
         """Return the bounds as numbers of an ascending array of values, and these values; -1 where not known."""
-        lows, highs, values = _ranked(
+        lows, highs, values = ranked(
             self.low.filter(pa.array(self.known)), self.high.filter(pa.array(self.known))
         )
         low, high = np.full((2, self.known.size), _UNKNOWN, np.int64)
         low[self.known], high[self.known] = lows, highs
         return low, high, values
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Line:
-    """Blocks' bounds as points on a line of floats, and the way back.
-
-    Attributes:
-        low, high: of each block.
-        discrete: points are whole numbers.
-        kind: of the values.
-        scale: digits behind the point that a whole number stands for, of decimals.
-        values: what even points stand for, where points are places of known bounds; odd ones lie between two of them.
-    """
-
-    low: Floats
-    high: Floats
-    discrete: bool
-    kind: pa.DataType
-    scale: int = 0
-    values: pa.Array | None = None
-
-    def bounds(self, low: Floats, high: Floats) -> tuple[pa.Array, pa.Array]:
-        """Return values that bound what lies between points."""
-        if self.values is not None:
-            first, last = low.astype(np.int64) // 2, (high.astype(np.int64) + 1) // 2
-            return self.values.take(pa.array(first)), self.values.take(pa.array(last))
-        return self._values(low), self._values(high)
-
-    def _values(self, points: Floats) -> pa.Array:
-        within = np.clip(points, self.low.min(), self.high.max()).tolist()
-        if pt.is_floating(self.kind):
-            return pa.array(within, pa.float64()).cast(self.kind, safe=False)
-        if pt.is_boolean(self.kind):
-            return pa.array([bool(point) for point in within])
-        if pt.is_decimal(self.kind):
-            return pa.array([Decimal(int(point)).scaleb(-self.scale) for point in within], self.kind)
-        carrier = _counts(self.kind)
-        limits = np.iinfo(carrier.to_pandas_dtype())  # a float rounds 2^63 - 1 up
-        whole = [min(max(int(point), int(limits.min)), int(limits.max)) for point in within]
-        return pa.array(whole, carrier).cast(self.kind)
-
-
-def _is_measurable(kind: pa.DataType) -> bool:
-    """Tell whether values have distances that a float can tell: of few enough digits."""
-    if pt.is_decimal(kind):
-        return bool(kind.precision <= 15)  # noqa: PLR2004 - the digits that a float holds
-    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_temporal(kind) or pt.is_boolean(kind))
-
-
-def _numbers(low: pa.Array, high: pa.Array) -> Line:
-    kind = low.type
-    scale = kind.scale if pt.is_decimal(kind) else 0
-
-    def to_points(values: pa.Array) -> Floats:
-        if pt.is_temporal(kind):
-            values = values.cast(_counts(kind))
-        found = np.asarray(values.cast(pa.float64(), safe=False)) * 10.0**scale
-        points: Floats = np.clip(np.rint(found) if scale else found, -_MOST_FLOAT, _MOST_FLOAT)
-        return points
-
-    return Line(
-        low=to_points(low), high=to_points(high), discrete=not pt.is_floating(kind), kind=kind, scale=scale
-    )
-
-
-def _counts(kind: pa.DataType) -> pa.DataType:
-    """Return the integers that values of an integer or temporal type are made of."""
-    if pt.is_integer(kind):
-        return kind
-    return pa.int32() if kind.bit_width == 32 else pa.int64()  # noqa: PLR2004
-
-
-def _places(low: pa.Array, high: pa.Array) -> Line:
-    lows, highs, values = _ranked(low, high)
-    ends = (2 * lows).astype(np.float64), (2 * highs).astype(np.float64)
-    return Line(low=ends[0], high=ends[1], discrete=True, kind=low.type, values=values)
-
-
-def _ranked(low: pa.Array, high: pa.Array) -> tuple[Integers, Integers, pa.Array]:
-    any_sort = Sort(id=1, terms=(Term(column_id=1),))
-    lows, highs = key_ranks(pa.table({"0": low}), pa.table({"0": high}), any_sort)
-    _, rows = np.unique(np.concatenate((lows, highs)), return_index=True)
-    return lows, highs, pa.concat_arrays([low, high]).take(pa.array(rows))
 
 
 def distinct_bounds(statistics: ColumnStatistics) -> int:
