@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,8 @@ def test_where_measures_only_blocks_that_may_match(memory_url: str) -> None:
 def test_worst_ranges_are_told_in_keys_as_people_write_them(memory_url: str) -> None:
     table = tblctl.create(memory_url, "day: date32, n: decimal(5, 2)", cluster_by="day desc nulls first, n")
     for start in (0, 1):
-        rows = {"day": pa.array([start, 3, None], pa.int32()).cast(pa.date32()), "n": pa.array([1, 2, 3])}
-        table.append(pa.table(rows | {"n": rows["n"].cast(pa.decimal128(5, 2))}))
+        days = pa.array([start, 3, None], pa.int32()).cast(pa.date32())
+        table.append(pa.table({"day": days, "n": pa.array(map(Decimal, (1, 2, 3)), pa.decimal128(5, 2))}))
     [found] = table.info().worst
     assert (found.min, found.max, found.depth, found.blocks, found.rows) == (
         (None, "3.00"),
