@@ -25,7 +25,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo test lint format bench bench-a wheel check-wheel minio constraints clean
+.PHONY: demo test lint format bench bench-a wheel check-wheel minio chromium constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -88,6 +88,9 @@ $(WHEEL_VENV)/.installed: dist/.built $(CONSTRAINTS)
 
 minio:
 	bash scripts/install_minio.sh
+
+chromium:
+	bash scripts/install_chromium.sh
 
 # Resolve everything anew and write down what was chosen.
 constraints:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors
+    from tblctl.depths import DepthPoint
     from tblctl.merger.round import GroupOutcome
     from tblctl.merger.spark_session import open_session as spark_session
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
+    from tblctl.metrics.worst import DeepRange
     from tblctl.results import (
         BlockInfo,
         CheckReport,
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.statement import Statement, execute, parse_statement
-    from tblctl.table import Table, create, drop, exists, open, read_schema
+    from tblctl.suggest import Candidate, Suggestion
+    from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
     from tblctl.tableformat.model.schema import parse_schema
     from tblctl.tableformat.model.types import type_from_text, type_to_text
     from tblctl.tableformat.progress import Progress
+    from tblctl.tables import create, drop, exists, open, read_schema
+    from tblctl.warehouse import SurveyedTable, find_tables, survey
 
 __version__ = "0.1.0"
 
@@ -47,6 +52,8 @@ _HOMES = {  # module, or module:name where it has another name there
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
     "DepthFigures": "tblctl.metrics.information",
+    "DeepRange": "tblctl.metrics.worst",
+    "DepthPoint": "tblctl.depths",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
@@ -60,12 +67,17 @@ _HOMES = {  # module, or module:name where it has another name there
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
+    "Candidate": "tblctl.suggest",
+    "Suggestion": "tblctl.suggest",
+    "SurveyedTable": "tblctl.warehouse",
+    "find_tables": "tblctl.warehouse",
+    "survey": "tblctl.warehouse",
     "Table": "tblctl.table",
-    "create": "tblctl.table",
-    "drop": "tblctl.table",
-    "exists": "tblctl.table",
-    "open": "tblctl.table",
-    "read_schema": "tblctl.table",
+    "create": "tblctl.tables",
+    "drop": "tblctl.tables",
+    "exists": "tblctl.tables",
+    "open": "tblctl.tables",
+    "read_schema": "tblctl.tables",
     "OPTION_DOCS": "tblctl.tableformat.model.options",
     "TableOptions": "tblctl.tableformat.model.options",
     "parse_duration": "tblctl.tableformat.model.options",
@@ -84,6 +96,8 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "exists",
     "drop",
     "read_schema",
+    "find_tables",
+    "survey",
     "execute",
     "parse_statement",
     "Statement",
@@ -99,6 +113,11 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "ClusteringInfo",
     "ClusteringFigures",
     "DepthFigures",
+    "DeepRange",
+    "DepthPoint",
+    "SurveyedTable",
+    "Suggestion",
+    "Candidate",
     "Plan",
     "SelectOptions",
     "Outcome",

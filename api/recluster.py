@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tblctl.followed import Followed
 from tblctl.merger.conflicts import OnConflict
 from tblctl.merger.engine import Engine
 from tblctl.merger.local import LocalEngine
@@ -194,6 +195,9 @@ class _Loop:
     failed: set[str] = field(default_factory=set)  # blocks of groups that failed
     note: str = ""
 
+    def __post_init__(self) -> None:
+        self.followed = Followed(several=self.request.final)
+
     def run(self, given: Plan | None) -> Outcome:
         started = self.port.env.elapsed()
         policy = given.policy if given else self.request.policy
@@ -224,19 +228,19 @@ class _Loop:
         if given:
             require_own_plan(given, version)
         view = _view(version, self.request.condition)
-        self.after = view.averages
-        self.before = self.before or self.after
+        before = self.after = self.followed.begin(version.sequence, view)
+        self.before = self.before or before
         plan = given or _plan(version, view, self.request, self.failed)
         if not plan.groups:
             return plan, None
         engine = self.engine(plan)
         self.engine_name = engine.name
-        measured = self.after
+        measured = before
 
         def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
             nonlocal measured
-            measured = view.replaced(removed, added).averages
-            return _depths(view.averages, measured)
+            measured = self.followed.replaced(removed, added)
+            return _depths(before, measured)
 
         outcome = merge_round(
             self.port,
@@ -248,6 +252,7 @@ class _Loop:
             measure=measure,
             number=len(self.rounds) + 1,
         )
+        self.followed.end(None if outcome.version is None else outcome.version.sequence)
         if outcome.version is not None:
             self.after = measured
         return plan, outcome

@@ -99,7 +99,7 @@ def execute(
         InvalidPredicateError: of the condition; `details["position"]` counts from the statement's start.
         TableNotFoundError: there is no table of that name.
     """
-    from tblctl.table import open as open_table
+    from tblctl.tables import open as open_table
 
     statement = parse_statement(text)
     try:

@@ -1,4 +1,4 @@
-"""Tables as an engine or a notebook embeds them: create, open, change, read, keep in order."""
+"""A table as an engine or a notebook embeds it: change, read, keep in order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow as pa
 from tblctl.as_of import AsOf, sequence_of
 from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
 from tblctl.scan import Scan
-from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.model.options import parse_duration
-from tblctl.tableformat.model.schema import Schema, parse_schema
+from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.model.types import type_from_text
 from tblctl.tableformat.native import alter
@@ -25,110 +25,22 @@ from tblctl.tableformat.native.commit import Published
 from tblctl.tableformat.native.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.progress import Progress
-from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.depths import DepthPoint
     from tblctl.metrics.information import ClusteringInfo
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
+    from tblctl.suggest import Suggestion
     from tblctl.tableformat.model.scan_report import ScanReport
     from tblctl.tableformat.port import TablePort, Version
 
     Where = str | BooleanExpression | None
 
 _SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
-
-
-def create(
-    location: str | os.PathLike[str],
-    schema: pa.Schema | str,
-    *,
-    cluster_by: str | Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """Create an empty table.
-
-    Args:
-        location: a path or an fsspec URL; nothing may be there.
-        schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
-        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
-        options: see `tblctl.OPTION_DOCS`.
-        storage_options: what the fsspec filesystem takes, such as `key`, `secret`, `endpoint_url`.
-
-    Raises:
-        TableExistsError: the location is not empty.
-        InvalidSchemaError, InvalidKeyError, InvalidOptionError: each lists every problem.
-    """
-    columns = parse_schema(schema) if isinstance(schema, str) else schema
-    native = NativeTable(Storage(location, storage_options), SYSTEM)
-    native.create(columns, cluster_by, options or {})
-    return Table(native)
-
-
-def open(
-    location: str | os.PathLike[str],
-    *,
-    as_of: AsOf = None,
-    storage_options: Mapping[str, Any] | None = None,
-    on_scan: Callable[[ScanReport], None] | None = None,
-) -> Table:
-    """Open a table.
-
-    Args:
-        location: a path or an fsspec URL.
-        as_of: None for the table as it lives: every call then sees the newest snapshot. A sequence, a tag, or a time
-            (datetime or ISO text; UTC where it has no zone) for the table as it was, read only.
-        storage_options: what the fsspec filesystem takes.
-        on_scan: is called with a `ScanReport` after every scan. `to_dataset` cannot report: other engines read it.
-
-    Raises:
-        TableNotFoundError: there is no table at the location.
-        SnapshotNotFoundError: `as_of` names no readable snapshot.
-    """
-    native = NativeTable(Storage(location, storage_options), SYSTEM)
-    head = native.head()
-    pinned = None if as_of is None else load_readable(native.storage, head, sequence_of(native, head, as_of))
-    return Table(native, pinned=pinned, on_scan=on_scan)
-
-
-def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Tell whether there is a table at the location."""
-    return NativeTable(Storage(location, storage_options), SYSTEM).exists()
-
-
-def drop(
-    location: str | os.PathLike[str],
-    *,
-    if_exists: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> bool:
-    """Delete a table and everything below its location; tell whether there was one.
-
-    Raises:
-        TableNotFoundError: there is none, unless `if_exists`.
-    """
-    try:
-        NativeTable(Storage(location, storage_options), SYSTEM).drop()
-    except TableNotFoundError:
-        if if_exists:
-            return False
-        raise
-    return True
-
-
-def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> pa.Schema:
-    """Return the schema of a Parquet or Arrow IPC file, for a table like it.
-
-    Raises:
-        InvalidDataError: it is missing, or neither.
-    """
-    from tblctl.tableformat.native.source import open_source
-
-    return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema
 
 
 class Table:
@@ -189,9 +101,12 @@ class Table:
             raise InvalidOptionError(msg)
         return self._native
 
+    @property
+    def _port(self) -> TablePort[Version]:
+        return port_of(self._native.storage, self._native.env)
+
     def _port_version(self) -> Version:
-        port: TablePort[Version] = port_of(self._native.storage, self._native.env)
-        return port.newest() if self._pinned is None else port.version(self._pinned.sequence)
+        return self._port.newest() if self._pinned is None else self._port.version(self._pinned.sequence)
 
     def __repr__(self) -> str:
         pinned = f", as_of={self._pinned.sequence}" if self._pinned else ""
@@ -393,12 +308,15 @@ class Table:
         self,
         columns: str | Sequence[str] | None = None,
         where: Where = None,
+        *,
+        worst: int = 5,
     ) -> ClusteringInfo:
         """Return how well the table is clustered.
 
         Args:
             columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
             where: only the blocks that may hold rows satisfying the condition.
+            worst: how many of the deepest ranges of keys to tell at most.
 
         Raises:
             InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
@@ -406,7 +324,75 @@ class Table:
         from tblctl.info import table_info
 
         version = self._port_version()
-        return table_info(version, columns, _condition(where, version.schema))
+        return table_info(version, columns, _condition(where, version.schema), worst=worst)
+
+    def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
+        """Return average depth and overlaps after each of the last snapshots, newest first.
+
+        Reclusters recorded theirs; the others are measured, where that can still be done.
+        """
+        from tblctl.depths import depth_history
+
+        return depth_history(self.history(limit), self._port.version)
+
+    def suggest(self, predicates: str | Sequence[str] | None = None) -> Suggestion:
+        """Return columns that the table could be clustered by, best first, from its statistics alone.
+
+        Args:
+            predicates: conditions that queries typically have: a text with one a line, or each ended by `;`; or one
+                condition in each text. Columns then rank by the blocks that these would read; for None by depth.
+
+        Raises:
+            InvalidPredicateError: names line and column in the text.
+        """
+        from tblctl.suggest import read_predicates, suggest
+
+        version = self._port_version()
+        conditions = [] if predicates is None else read_predicates(predicates, version.schema)
+        return suggest(version, conditions, self.cluster_by)
+
+    def picture(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        compare: tuple[AsOf, AsOf] | None = None,
+    ) -> None:
+        """Draw how well the table is clustered: where its blocks lie, how deep, and how it came about.
+
+        Args:
+            path: a file, replaced if it is there. Its name ends with .svg, .png or .html; the page tells of the blocks
+                that are pointed at.
+            columns: as for `info`.
+            where: as for `info`.
+            compare: two versions, each as in `open`, side by side on one axis of keys, by the key of the second.
+
+        Raises:
+            InvalidOptionError: another format, the file cannot be written, or matplotlib (the extra `pictures`) is
+                not installed.
+            InvalidKeyError: as for `info`.
+            SnapshotNotFoundError: `compare` names no readable snapshot.
+        """
+        from tblctl.depths import depth_history
+        from tblctl.picture import SNAPSHOTS_SHOWN, make_history, make_picture
+        from tblctl.picture_file import picture_format, write_picture
+
+        picture_format(path)
+        native, head, port = self._native, self._native.head(), self._port
+        ends = (self._version().sequence,) if compare is None else compare
+        shown = [port.version(sequence_of(native, head, at)) for at in ends]
+        last = shown[-1]
+        past = self.history(head.sequence - last.sequence + SNAPSHOTS_SHOWN)
+        past = [item for item in past if item.sequence <= last.sequence]
+        drawn = make_picture(
+            shown,
+            columns,
+            _condition(where, last.schema),
+            make_history(past, depth_history(past, port.version)),
+            where=None if where is None else str(where),
+        )
+        write_picture(drawn, path)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
-from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean
+from tblctl.metrics.intervals import Integers, overlaps_and_depths, rounded_mean
+from tblctl.metrics.worst import DeepRange, deepest_hills
 from tblctl.selector.blocks import Candidates, Mask
 from tblctl.tableformat.keys import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.cluster_key import Sort, term_to_text
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Listing, Version
 
 if TYPE_CHECKING:
@@ -83,8 +85,8 @@ class View:
             unknown=~listing.known,
         )
 
-    def info(self) -> ClusteringInfo:
-        """Return the figures of the blocks that the condition leaves."""
+    def info(self, worst: int = 0) -> ClusteringInfo:
+        """Return the figures of the blocks that the condition leaves, with at most `worst` of their deepest ranges."""
         blocks = self.blocks
         arrays = BlockArrays(
             low=blocks.low,
@@ -98,14 +100,44 @@ class View:
         )
         terms = [term_to_text(term, self.schema) for term in self.sort.terms]
         matched = self.listing.matched
-        return clustering_info(terms, arrays if matched is None else arrays.pick(matched))
+        found = clustering_info(terms, arrays if matched is None else arrays.pick(matched))
+        return replace(found, worst=self._worst(worst)) if worst else found
+
+    def _worst(self, limit: int) -> tuple[DeepRange, ...]:
+        """Return the deepest ranges of the blocks that the condition leaves."""
+        blocks, matched = self.blocks, self.listing.matched
+        measured = ~(blocks.unclustered | blocks.unknown)
+        numbers = np.flatnonzero(measured if matched is None else measured & matched)
+        low, high = blocks.low[numbers], blocks.high[numbers]
+        return tuple(
+            DeepRange(
+                min=self._key(numbers, low, high, hill.low),
+                max=self._key(numbers, low, high, hill.high),
+                depth=hill.depth,
+                blocks=int(np.count_nonzero(hill.blocks)),
+                rows=int(blocks.row_count[numbers][hill.blocks].sum()),
+                bytes=int(blocks.size_bytes[numbers][hill.blocks].sum()),
+            )
+            for hill in deepest_hills(low, high, limit)
+        )
+
+    def _key(self, numbers: Integers, low: Integers, high: Integers, rank: int) -> tuple[Any, ...]:
+        """Return the key of a rank at which one of the blocks `numbers` begins or ends, as people read it."""
+        begins = np.flatnonzero(low == rank)
+        side, at = (self.listing.low, begins) if begins.size else (self.listing.high, high == rank)
+        row = int(numbers[at][0])
+        return tuple(value_for_people(python_value(column[row])) for column in side.columns)
+
+    @cached_property
+    def is_measured(self) -> np.ndarray:
+        """Which blocks have known bounds and are in order: averages are over those."""
+        return ~(self.blocks.unclustered | self.blocks.unknown)
 
     @cached_property
     def averages(self) -> Averages:
         """The average figures of all blocks, whatever the condition leaves."""
-        blocks = self.blocks
-        measured = ~(blocks.unclustered | blocks.unknown)
-        overlap, depth = overlaps_and_depths(blocks.low[measured], blocks.high[measured])
+        low, high = self.blocks.low[self.is_measured], self.blocks.high[self.is_measured]
+        overlap, depth = overlaps_and_depths(low, high)
         return Averages(
             depth=rounded_mean(int(depth.sum()), depth.size),
             overlaps=rounded_mean(int(overlap.sum()), overlap.size),
@@ -122,7 +154,7 @@ class View:
         """Return all blocks as they are once `added`, which are in the order of `sort`, take the place of `removed`."""
         listing = self.listing
         kept = np.flatnonzero(~self.named(removed))
-        fresh = _listed(added, listing)
+        fresh = listed(added, listing)
         columns = {
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
             for name in ("own", "known", "exact", "level", "row_count", "size_bytes", "decoded_bytes")
@@ -135,7 +167,7 @@ class View:
         return replace(self, listing=Listing(paths=paths, matched=None, **columns, **tables))
 
 
-def _listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
+def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
     """Return blocks that were just written, in the types of `like`."""
     every = np.ones(len(records), dtype=bool)
 

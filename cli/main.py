@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tblctl.cli.command import Application
-from tblctl.cli.commands import change, define, keep, measure, read, recluster, sql
+from tblctl.cli.commands import change, define, depth, keep, measure, read, recluster, sql, suggest
 
 COMMANDS = (
     define.create,
@@ -14,6 +14,8 @@ COMMANDS = (
     change.overwrite,
     define.alter,
     measure.info,
+    depth.depth,
+    suggest.suggest,
     recluster.recluster,
     sql.sql,
     read.history,

@@ -155,4 +155,9 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: I
     text, left_out = table(names, rows, width=terminal_width(), right=right)
     click.echo(text)
     if left_out:
-        click.echo(f"({count(len(left_out), 'column')} not shown: {', '.join(map(printable, left_out))})")
+        click.echo(left_out_line(left_out))
+
+
+def left_out_line(names: Sequence[str]) -> str:
+    """Return the line that names the columns for which there is no room."""
+    return f"({count(len(names), 'column')} not shown: {', '.join(map(printable, names))})"

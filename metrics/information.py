@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.intervals import Integers, overlaps_and_depths, rounded_mean
+from tblctl.metrics.worst import DeepRange
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -103,17 +104,26 @@ class ClusteringInfo(ClusteringFigures):
     Attributes:
         cluster_by_keys: the terms that ranges are measured by, as text.
         levels: every level that has blocks, ascending, with its figures.
+        worst: the deepest ranges of keys, as many as were asked for, where blocks overlap.
     """
 
     cluster_by_keys: tuple[str, ...]
     levels: tuple[tuple[int, ClusteringFigures], ...]
+    worst: tuple[DeepRange, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""
         figures = super().to_dict()
         totals = {name: figures.pop(name) for name in ("rows", "bytes")}
         levels = {str(level): found.to_dict() for level, found in self.levels}
-        return {"cluster_by_keys": list(self.cluster_by_keys), **figures, "levels": levels, **totals}
+        worst = [found.to_dict() for found in self.worst]
+        return {
+            "cluster_by_keys": list(self.cluster_by_keys),
+            **figures,
+            "levels": levels,
+            **totals,
+            "worst": worst,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

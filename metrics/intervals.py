@@ -54,6 +54,22 @@ class DepthCurve:
     depths: Integers
 
 
+def check_ranges(low: Integers, high: Integers) -> None:
+    """Do nothing if the arrays are the ends of blocks.
+
+    Raises:
+        ValueError: they differ in length, or a block's low is above its high.
+    """
+    if low.ndim != 1 or low.shape != high.shape:
+        msg = f"low and high must be flat and of one length, not of shapes {low.shape} and {high.shape}"
+        raise ValueError(msg)
+    crossed = low > high
+    if crossed.any():
+        block = int(crossed.argmax())
+        msg = f"block {block} has its low {low[block]} above its high {high[block]}; low must be at most high"
+        raise ValueError(msg)
+
+
 def overlaps(low: Integers, high: Integers) -> Integers:
     """Return for every block the number of other blocks whose closed interval intersects its own.
 
@@ -142,14 +158,7 @@ class _Ends:
 
 
 def _place(low: Integers, high: Integers) -> _Ends:
-    if low.ndim != 1 or low.shape != high.shape:
-        msg = f"low and high must be flat and of one length, not of shapes {low.shape} and {high.shape}"
-        raise ValueError(msg)
-    crossed = low > high
-    if crossed.any():
-        block = int(crossed.argmax())
-        msg = f"block {block} has its low {low[block]} above its high {high[block]}; low must be at most high"
-        raise ValueError(msg)
+    check_ranges(low, high)
     if low.size == 0:
         none = np.empty(0, np.int64)
         return _Ends(points=none, low=none, high=none, starts=none, stops=none)

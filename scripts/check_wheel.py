@@ -11,6 +11,7 @@ from pathlib import Path
 import tblctl
 
 TEXT_LIMIT_SECONDS = 60
+NEED_EXTRAS = {"tblctl.drawing", "tblctl.picture_page"}  # imported only where matplotlib is installed
 
 
 def main() -> None:
@@ -22,12 +23,14 @@ def main() -> None:
         sys.exit("py.typed is not in the wheel: type checkers would ignore the hints")
     names = sorted(module.name for module in pkgutil.walk_packages(tblctl.__path__, "tblctl."))
     for name in names:
-        if not name.endswith("__main__"):
+        if not name.endswith("__main__") and name not in NEED_EXTRAS:
             importlib.import_module(name)
     command = Path(sys.executable).with_name("tblctl")
     subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL, timeout=TEXT_LIMIT_SECONDS)
     subprocess.run([command, "--version"], check=True, timeout=TEXT_LIMIT_SECONDS)
-    print(f"the wheel imports whole ({len(names)} modules) and its command works, without extras")
+    print(
+        f"the wheel imports whole ({len(names) - len(NEED_EXTRAS)} modules) and its command works, without extras"
+    )
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ cd "$scripts/../demo-data"
 scale="${SF:-0.1}"
 input="tpch-$scale/lineitem.parquet"
 block_rows="$(awk -v scale="$scale" 'BEGIN { printf "%d", 200000 * scale }')"
-first_day=1995-03-01 last_day=1995-03-07
-week="l_shipdate between '$first_day' and '$last_day'"
+week="l_shipdate between '1995-03-01' and '1995-03-07'"
 if [ ! -f "$input" ]; then
   echo "making TPC-H lineitem at scale $scale (once)"
   tpchgen-cli parquet -s "$scale" --tables=lineitem --output-dir="tpch-$scale" >/dev/null 2>&1
@@ -28,7 +27,9 @@ keep() { # what the commands say as JSON, for the comparison at the end
   mkdir -p "$1"
   tblctl info lineitem --json >"$1/info.json"
   tblctl scan lineitem --where "$week" --explain --json >"$1/scan.json"
-  tblctl files lineitem --json >"$1/files.json"
+}
+newest() { # the number of the newest snapshot
+  tblctl history lineitem --limit 1 --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["sequence"])'
 }
 
 tblctl drop lineitem --yes --if-exists >/dev/null
@@ -41,15 +42,17 @@ say "Every batch holds every ship date, so a query for one week reads every bloc
 show tblctl info lineitem
 show tblctl scan lineitem --where "$week" --explain
 keep before
+before="$(newest)"
 
 say "What a recluster would do, and doing it"
 show tblctl recluster lineitem --dry-run
 show tblctl recluster lineitem --final
 
 say "Now the same query reads what it needs"
-show tblctl info lineitem
+show tblctl info lineitem --picture lineitem.html --compare "$before:$(newest)"
 show tblctl scan lineitem --where "$week" --explain
 keep after
 
 say "Side by side"
-python "$scripts/demo_report.py" . l_shipdate "$first_day" "$last_day"
+python "$scripts/demo_report.py" .
+printf '\nThe blocks before and after as a picture: %s\n' "$PWD/lineitem.html"

@@ -123,10 +123,48 @@ def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np
     return ranks[: low.num_rows], ranks[low.num_rows :]
 
 
+def key_places(keys: pa.Table, ordered: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each of `keys` how many keys of `ordered` come before it, and whether one of them equals it.
+
+    Args:
+        keys: in any order, columns as `key_table` gives them.
+        ordered: distinct keys in key order.
+        sort: the order.
+
+    O(keys x log(ordered)): a binary search of all keys at once.
+    """
+    low = np.zeros(keys.num_rows, dtype=np.int64)
+    high = np.full(keys.num_rows, ordered.num_rows, dtype=np.int64)
+    equal = np.zeros(keys.num_rows, dtype=bool)
+    while (unsettled := np.flatnonzero(low < high)).size:
+        middle = (low[unsettled] + high[unsettled]) // 2
+        before, after = _compare_keys(ordered.take(middle), keys.take(unsettled), sort)
+        low[unsettled[before]] = middle[before] + 1
+        high[unsettled[~before]] = middle[~before]
+        equal[unsettled[~before & ~after]] = True
+    return low, equal
+
+
+def _compare_keys(left: pa.Table, right: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each row whether the left key comes before, and whether it comes after, the right one."""
+    before, after = (np.zeros(left.num_rows, dtype=bool) for _ in range(2))
+    for term, *columns in zip(sort.terms, left.columns, right.columns, strict=True):
+        pair = [_ordered(column).combine_chunks() for column in columns]
+        less, greater = _compare(pair[0], pair[1], term)
+        undecided = ~(before | after)
+        before |= undecided & less
+        after |= undecided & greater
+    return before, after
+
+
 def _compare_neighbours(column: pa.ChunkedArray, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row but the last whether it comes before, and whether it comes after, the next one."""
     whole = column.combine_chunks()
-    left, right = whole.slice(0, len(whole) - 1), whole.slice(1)
+    return _compare(whole.slice(0, len(whole) - 1), whole.slice(1), term)
+
+
+def _compare(left: pa.Array, right: pa.Array, term: Term) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each row whether the left value comes before, and whether it comes after, the right one."""
     less, greater = (pc.greater, pc.less) if term.descending else (pc.less, pc.greater)
     left_null, right_null = _mask(left.is_null()), _mask(right.is_null())
     before, after = _mask(less(left, right)), _mask(greater(left, right))

@@ -19,7 +19,8 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import BlockStatistics
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -94,6 +95,9 @@ class Version(Protocol):
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
+
+    def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
+        """Return what is known of columns in each block, the blocks in the order of `listing`."""
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
         """Return those of the blocks that are in this version, by path."""

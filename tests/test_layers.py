@@ -91,6 +91,7 @@ BANS = (
         owners=("tableformat/",),
         instead="tblctl.tableformat.formats.port_of: tables of every format are behind the port",
     ),
+    Ban(names=("matplotlib",), owners=("api/drawing.py",), instead="tblctl.drawing"),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),
@@ -287,6 +288,7 @@ def test_importing_the_package_loads_no_heavy_library(statement: str) -> None:
         "rich",
         "fsspec",
         "s3fs",
+        "matplotlib",
     }
     loaded = {name.split(".")[0] for name in loaded_modules(statement)}
     assert not loaded & (heavy | {"pyspark", "asyncio"})

@@ -1,4 +1,4 @@
-"""Measure how well a table is clustered."""
+"""Measure how well tables are clustered."""
 
 from __future__ import annotations
 
@@ -7,137 +7,128 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
-from tblctl.cli.command import command
-from tblctl.cli.outcomes import recluster_clause
+from tblctl.cli import page, params, pictures, render, timeline
+from tblctl.cli.command import FAILED, command
+from tblctl.cli.figures import INFO_JSON, put_info
 
-BAR_WIDTH = 40
-RUNS_SHOWN = 3
-RUNS_WITHIN = 50  # snapshots looked at for the last runs: each is an object to read
+WORST = click.option(
+    "--worst",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Tell the N deepest ranges of keys.",
+)
 
 
 @command(
     "info",
     example="""
     tblctl info /data/lineitem
-    tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'\"""",
-    json_shape="""
-    object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
-    unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
-    depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
-    last_runs [{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}]""",
+    tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'"
+    tblctl info /data/lineitem --picture lineitem.html --compare 3:9
+    tblctl info --all s3://warehouse""",
+    json_shape=f"""
+    {INFO_JSON.strip()},
+    last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
+    with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
+    source}}], newest first; source is summary, metadata (measured now), or null where the averages are unknown.
+    of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes,
+    info (the object above without last_runs; null without a cluster key)""",
 )
-@params.LOCATION
-@params.WHERE
+@click.argument("locations", metavar="[LOC]...", nargs=-1)
+@params.WHERE_BLOCKS
 @click.option(
     "--columns",
     metavar="TERMS",
     help="As if clustered by these: 'a, b' or 'year(ts)'; from column statistics.",
 )
+@WORST
+@click.option("--history", is_flag=True, help="Depth and overlaps after each of the last 20 snapshots, too.")
+@click.option("--all", "below", metavar="DIR", help="All tables at or below DIR, a folder or URL.")
+@pictures.PICTURE
+@pictures.COMPARE
 def info(
     *,
-    location: str,
+    locations: tuple[str, ...],
     where: str | None,
     columns: str | None,
+    worst: int,
+    history: bool,
+    below: str | None,
+    picture: str | None,
+    compare: pictures.Versions | None,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Tell how well the table is clustered.
+    """Tell how well tables are clustered.
 
     A block's overlaps are the other blocks whose range meets its own; its depth is the most blocks that any one key of
-    its range may be in. 0 and 1 are best: then a key is in one block.
+    its range may be in. 0 and 1 are best: then a key is in one block. A worst range is one that most blocks share:
+    all blocks that reach into it would have to be rewritten to part them. Several tables are a line each.
     """
-    table = tblctl.open(location, storage_options=storage_options)
-    found = table.info(columns=columns, where=where)
-    runs = [item for item in table.history(limit=RUNS_WITHIN) if item.operation == "recluster"][:RUNS_SHOWN]
+    if len(locations) == 1 and below is None:
+        table = tblctl.open(locations[0], storage_options=storage_options)
+        found = table.info(columns=columns, where=where, worst=worst)
+        pictures.draw(table, picture, compare, columns=columns, where=where)
+        show_one(table, found, history=history, as_json=as_json)
+        if not as_json:
+            pictures.say_drawn(picture)
+        return
+    if not locations and below is None:
+        params.refuse("name a table (LOC), several of them, or --all DIR")
+    if history or picture is not None or compare is not None:
+        params.refuse("--history, --picture and --compare are for one table")
+    more = tblctl.find_tables(below, storage_options=storage_options) if below is not None else []
+    survey = tblctl.survey(
+        [*locations, *more], columns=columns, where=where, worst=worst, storage_options=storage_options
+    )
+    show_survey(survey, as_json=as_json)
+    if any(item.error is not None for item in survey):
+        click.get_current_context().exit(FAILED)
+
+
+def show_one(table: tblctl.Table, found: tblctl.ClusteringInfo, *, history: bool, as_json: bool) -> None:
+    """Print the figures of one table, and what happened to it."""
+    runs = timeline.last_runs(table)
+    points = table.depth_history() if history else ()
     if as_json:
-        render.print_json({**found.to_dict(), "last_runs": [run_to_json(run) for run in runs]})
+        told = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
+        render.print_json(told | ({"history": [point.to_dict() for point in points]} if history else {}))
         return
-    print_info(found)
+    put_info(found)
     if runs:
-        print_runs(runs)
+        timeline.put_runs(runs)
+    if history:
+        timeline.put_history(points)
 
 
-def run_to_json(run: tblctl.SnapshotInfo) -> dict[str, Any]:
-    """Return what a round did, as JSON values."""
-    names = ("timestamp", "blocks_removed", "blocks_added", "bytes_added", "detail")
-    values = run.to_dict()
-    return {"snapshot": run.sequence, **{name: values[name] for name in names}}
-
-
-def print_runs(runs: list[tblctl.SnapshotInfo]) -> None:
-    """Print a line for every round, newest first."""
-    click.echo()
-    rows = [
-        (
-            run.sequence,
-            run.timestamp,
-            f"{run.blocks_removed:,}",
-            f"{run.blocks_added:,}",
-            render.size(run.bytes_added),
-            recluster_clause(run.detail),
-        )
-        for run in runs
-    ]
-    names = ("last runs", "time (UTC)", "blocks in", "out", "written", "what it did")
-    render.print_table(names, rows, right=(0, 2, 3, 4))
-
-
-def print_info(found: tblctl.ClusteringInfo) -> None:
-    """Print the figures for people."""
-    apart = [
-        f"{count:,} {word}"
-        for count, word in (
-            (found.constant_block_count, "constant"),
-            (found.unclustered_block_count, "unclustered"),
-            (found.unknown_block_count, "of unknown range"),
-        )
-        if count
-    ]
-    depth = found.depth
-    lines = {
-        "cluster key": ", ".join(found.cluster_by_keys),
-        "rows": f"{found.rows:,}",
-        "blocks": f"{found.total_block_count:,}" + (f" ({', '.join(apart)})" if apart else ""),
-        "size": render.size(found.bytes),
-        "overlaps": f"{found.average_overlaps:,.4f} on average",
-        "depth": f"{found.average_depth:,.4f} on average; "
-        f"p50 {depth.p50:,}, p95 {depth.p95:,}, p99 {depth.p99:,}, max {depth.max:,}",
-    }
-    for name, text in lines.items():
-        click.echo(f"{name:<12} {render.printable(text)}")
-    print_histogram(found)
-    if len(found.levels) > 1:
-        print_levels(found)
-
-
-def print_histogram(found: tblctl.ClusteringInfo) -> None:
-    """Print a bar for every depth that blocks have; labels are upper bounds above 16."""
-    most = max((count for _, count in found.block_depth_histogram), default=0)
-    if not most:
+def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> None:
+    """Print a line for each table, worst first; then a line for each that could not be measured."""
+    if as_json:
+        render.print_json([item.to_dict() for item in survey])
         return
-    click.echo()
-    rows = [
-        (f"{int(label):,}", f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most)))
-        for label, count in found.block_depth_histogram
-    ]
-    render.print_table(("depth", "blocks", ""), rows, right=(0, 1))
-
-
-def print_levels(found: tblctl.ClusteringInfo) -> None:
-    """Print a line for every level, each measured alone."""
-    click.echo()
     rows = [
         (
-            level,
-            f"{figures.total_block_count:,}",
-            f"{figures.rows:,}",
-            render.size(figures.bytes),
-            f"{figures.average_overlaps:,.4f}",
-            f"{figures.average_depth:,.4f}",
-            *(f"{figure:,}" for figure in figures.depth.to_dict().values()),
+            item.location,
+            *(("-", "-") if item.info is None else depth_cells(item.info)),
+            f"{item.blocks:,}",
+            f"{item.rows:,}",
+            render.size(item.bytes),
+            "(none)" if item.info is None else ", ".join(item.info.cluster_by_keys),
         )
-        for level, figures in found.levels
+        for item in survey
+        if item.error is None
     ]
-    names = ("level", "blocks", "rows", "size", "overlaps", "depth", "p50", "p95", "p99", "max")
-    render.print_table(names, rows, right=tuple(range(len(names))))
+    if rows:
+        names = ("table", "depth", "max", "blocks", "rows", "size", "cluster key")
+        page.put_table(names, rows, right=range(1, 6))
+    for item in survey:
+        if item.error is not None:
+            problem = " ".join(item.error.split())
+            page.put((f"{render.printable(item.location)}: error: {render.printable(problem)}", "red"))
+
+
+def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
+    """Return the figures of depth for a line."""
+    return f"{found.average_depth:,.2f}", f"{found.depth.max:,}"

@@ -60,10 +60,12 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
         own = _mask(pc.equal(metadata.values("cluster_key_id"), pa.scalar(sort.id, pa.int32())))
         exact = own & _mask(metadata.values(exact_name))
     known = np.ones(len(metadata), dtype=bool)
+    whole = np.ones(len(metadata), dtype=bool)  # no statistic is shortened
     columns: tuple[list[pa.Array], list[pa.Array]] = ([], [])
     for place in terms:
-        bounds, sure = _column_bounds(metadata, sort.terms[place])
+        bounds, sure, unshortened = _column_bounds(metadata, sort.terms[place])
         known &= sure
+        whole &= unshortened
         for side, name in enumerate((lows[place], highs[place])):
             if own.any():
                 keys = metadata.values(name).cast(bounds[side].type)
@@ -71,8 +73,7 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
             else:
                 columns[side].append(bounds[side])
     if not clustered:
-        marks = [_mask(metadata.values(f"column_{term.column_id}_exact")) for term in sort.terms]
-        exact = np.logical_and.reduce([known, *marks])
+        exact = known & whole
     names = [str(place) for place in terms]
     return KeyRanges(
         low=pa.table(columns[0], names=names),
@@ -83,19 +84,22 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
     )
 
 
-def _column_bounds(metadata: BlockMetadata, term: Term) -> tuple[list[pa.Array], np.ndarray]:
-    """Return what column statistics say of a term: its least and greatest value in key order, and where they hold.
+def _column_bounds(metadata: BlockMetadata, term: Term) -> tuple[list[pa.Array], np.ndarray, np.ndarray]:
+    """Return what column statistics say of a term, and where that holds and where it is not shortened.
 
-    A transform that keeps order turns bounds into bounds; a bucket does not. Column statistics leave out nulls and NaN,
-    which have their place in key order: where there may be any, they are the bound on their side.
+    That is its least and greatest value in key order. A transform that keeps order turns bounds into bounds; a bucket
+    does not. Column statistics leave out nulls and NaN, which have their place in key order: where there may be any,
+    they are the bound on their side.
     """
     leaf = metadata.schema.leaf_by_id(term.column_id)
     statistics = metadata.column(leaf) if leaf and monotonic(term) else None
     if leaf is None or statistics is None:
         kind = term_type(term, metadata.schema) if leaf else pa.null()
-        return [pa.nulls(len(metadata), kind)] * 2, np.zeros(len(metadata), dtype=bool)
+        nowhere = np.zeros(len(metadata), dtype=bool)
+        return [pa.nulls(len(metadata), kind)] * 2, nowhere, nowhere
     ends = [statistics.min, statistics.max]
     empty = statistics.null_count == metadata.row_count
+    exact = empty | _mask(metadata.values(f"column_{term.column_id}_exact"))  # no mark: older than the column
     known = empty | (_mask(ends[0].is_valid()) & _mask(ends[1].is_valid()))
     if term.transform != "identity":
         ends = [transform_array(term, bound, leaf.type) for bound in ends]
@@ -112,7 +116,7 @@ def _column_bounds(metadata: BlockMetadata, term: Term) -> tuple[list[pa.Array],
     ends[side] = pc.if_else(
         pa.array(statistics.null_count != 0), pa.scalar(None, ends[side].type), ends[side]
     )
-    return ends, known
+    return ends, known, exact
 
 
 def _mask(values: pa.Array) -> np.ndarray:

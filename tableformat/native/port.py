@@ -18,9 +18,9 @@ from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, 
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
-from tblctl.tableformat.model.statistics import NONE
+from tblctl.tableformat.model.statistics import NONE, BlockStatistics
 from tblctl.tableformat.native.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
@@ -29,7 +29,7 @@ from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.names import RECORD, record_path
 from tblctl.tableformat.native.scan import condition_columns
-from tblctl.tableformat.native.segment_file import segment_table
+from tblctl.tableformat.native.segment_file import segment_table, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
 from tblctl.tableformat.storage import Storage
@@ -111,6 +111,12 @@ class NativeVersion:
             matched=matched,
             **figures,
         )
+
+    def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
+        """Return what is known of columns in each block. Reads each segment once, for listings by them too."""
+        names = [name for leaf in leaves for name in statistic_names(leaf) if name.endswith("_exact")]
+        self._metadata.fetch_statistics(leaves, ["path", "cluster_key_id", *_FIGURES, *names])
+        return self._metadata
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
         """Return those of the blocks that are in this version, by path."""

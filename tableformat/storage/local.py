@@ -113,6 +113,14 @@ class LocalBackend:
                 continue  # deleted since the folder was read
             yield ObjectInfo(name=name, size_bytes=found.st_size, modified_seconds=found.st_mtime)
 
+    def folders(self, folder: str) -> Names:
+        start = self._path(folder[:-1]) if folder else self._root
+        try:
+            with os.scandir(start) as found:
+                return [f"{folder}{entry.name}/" for entry in found if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def missing(self, names: Sequence[str]) -> Names:
         # One after the other: a stat takes microseconds, less than handing it to a thread.
         return [name for name in names if not self._is_file(name)]

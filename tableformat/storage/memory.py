@@ -74,6 +74,12 @@ class MemoryBackend:
                 modified_seconds = file.modified.timestamp()
                 yield ObjectInfo(name=name, size_bytes=size_bytes, modified_seconds=modified_seconds)
 
+    def folders(self, folder: str) -> Names:
+        names = {item.name.removeprefix(folder) for item in self.list(folder)}
+        return list(
+            {f"{folder}{first}/" for first, slash, _ in (name.partition("/") for name in names) if slash}
+        )
+
     def missing(self, names: Sequence[str]) -> Names:
         store = _filesystem().store
         return [name for name in names if self._path(name) not in store]

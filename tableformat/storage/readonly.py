@@ -54,6 +54,17 @@ class ReadOnlyBackend:
                 modified_seconds = _modified_seconds(info)
                 yield ObjectInfo(name=name, size_bytes=info["size"] or 0, modified_seconds=modified_seconds)
 
+    def folders(self, folder: str) -> Names:
+        filesystem, root = self._filesystem()
+        try:
+            found = filesystem.ls(f"{root}/{folder}".rstrip("/"), detail=True)
+        except Exception as error:
+            if classify(error) is Failure.MISSING:
+                return []
+            raise
+        paths = [info["name"].rstrip("/") for info in found if info["type"] == "directory"]
+        return [f"{path.removeprefix(root).lstrip('/')}/" for path in paths]
+
     def missing(self, names: Sequence[str]) -> Names:
         return [name for name in names if not self._is_file(name)]
 

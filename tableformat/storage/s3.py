@@ -231,11 +231,22 @@ class S3Backend:
                     seconds = item["LastModified"].timestamp()
                     yield ObjectInfo(name=name, size_bytes=item["Size"], modified_seconds=seconds)
 
+    def folders(self, folder: str) -> Names:
+        return [
+            item["Prefix"][len(self._key) :]
+            for answer in self._answers(self._key + folder, Delimiter="/")
+            for item in answer.get("CommonPrefixes", [])
+        ]
+
     def _pages(self, prefix: str) -> Iterator[Sequence[dict[str, Any]]]:
+        for answer in self._answers(prefix):
+            yield answer.get("Contents", [])
+
+    def _answers(self, prefix: str, **settings: str) -> Iterator[dict[str, Any]]:
         more: dict[str, str] = {}
         while True:
-            page = self._call("list_objects_v2", Bucket=self._bucket, Prefix=prefix, **more)
-            yield page.get("Contents", [])
+            page = self._call("list_objects_v2", Bucket=self._bucket, Prefix=prefix, **settings, **more)
+            yield page
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}

@@ -15,7 +15,7 @@ from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo
 from tblctl.tableformat.storage.failures import Failure, classify, explain
 from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in
-from tblctl.tableformat.storage.names import check_name, check_prefix
+from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,6 +118,16 @@ class Storage:
         """
         check_prefix(prefix)
         return self._call("list", (prefix,), lambda: self._listing(prefix))
+
+    def folders(self, folder: str = "") -> Names:
+        """Return the folders right below `folder` ("" or "a/b/"), by name, each as "a/b/c/"; never from a cache.
+
+        What lies in them is not looked at, so that a folder of a million blocks costs no more than an empty one. Local
+        disk: those without an object too; links are not followed.
+        """
+        check_prefix(folder)
+        found = self._call("list", (folder,), lambda: self._backend.folders(folder))
+        return sorted(name for name in found if name_problem(name[:-1]) is None)
 
     def missing(self, names: Sequence[str]) -> Names:
         """Return those of `names` that are not there, in their order; asked concurrently."""

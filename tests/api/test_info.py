@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,38 @@ def test_where_measures_only_blocks_that_may_match(memory_url: str) -> None:
     table = table_of_blocks(memory_url, [[1, 5], [2, 6], [10, 12]])
     found = table.info(where="k0 < 7")
     assert (found.total_block_count, found.average_depth) == (2, 2.0)
+
+
+def test_worst_ranges_are_told_in_keys_as_people_write_them(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "day: date32, n: decimal(5, 2)", cluster_by="day desc nulls first, n")
+    for start in (0, 1):
+        days = pa.array([start, 3, None], pa.int32()).cast(pa.date32())
+        table.append(pa.table({"day": days, "n": pa.array(map(Decimal, (1, 2, 3)), pa.decimal128(5, 2))}))
+    [found] = table.info().worst
+    assert (found.min, found.max, found.depth, found.blocks, found.rows) == (
+        (None, "3.00"),
+        ("1970-01-02", "1.00"),
+        2,
+        2,
+        6,
+    )
+    assert found.bytes == table.info().bytes
+
+
+def test_worst_ranges_leave_out_blocks_that_are_in_no_figure(memory_url: str) -> None:
+    table = table_of_blocks(memory_url, [[1, 5], [2, 6]])
+    table.set_cluster_key("k0 desc")
+    table.append(pa.table({"k0": [1, 9]}))
+    assert table.info().worst == ()
+    assert [found.blocks for found in table.info(columns="k0").worst] == [3]
+    assert table.info(columns="bucket(4, k0)").worst == ()
+
+
+def test_worst_bounds_how_many_ranges_are_told(memory_url: str) -> None:
+    table = table_of_blocks(memory_url, [[1, 2], [1, 2], [5, 6], [5, 6], [8, 9], [8, 9]])
+    assert [len(table.info(worst=limit).worst) for limit in (0, 2, 5)] == [0, 2, 3]
+    with pytest.raises(errors.InvalidOptionError, match="worst is -1"):
+        table.info(worst=-1)
 
 
 def test_nan_is_the_greatest_key(memory_url: str) -> None:

@@ -140,7 +140,7 @@ def test_a_location_without_quotes_is_told_to_quote_it() -> None:
 
 
 class Recorded:
-    """Stands for `tblctl.table.open` and for the table that it returns."""
+    """Stands for `tblctl.tables.open` and for the table that it returns."""
 
     def __init__(self, existing: str, error: Exception | None = None) -> None:
         self.existing, self.error = existing, error
@@ -164,7 +164,7 @@ def recorded(
     monkeypatch: pytest.MonkeyPatch, existing: str = "s3://b/t", error: Exception | None = None
 ) -> Recorded:
     made = Recorded(existing, error)
-    monkeypatch.setattr("tblctl.table.open", made.open)
+    monkeypatch.setattr("tblctl.tables.open", made.open)
     return made
 
 

@@ -1,22 +1,36 @@
-"""`tblctl info`: every figure, per level too, and the last runs."""
+"""`tblctl info` and `tblctl depth`: every figure, per level too, the worst ranges, runs, history, many tables."""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import tblctl
 from tblctl.cli.main import application
 
 
+def run(*words: object) -> Result:
+    return CliRunner().invoke(application, [str(word) for word in words])
+
+
 def done(*words: object) -> str:
-    result = CliRunner().invoke(application, [str(word) for word in words])
+    result = run(*words)
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
+
+
+def as_json(*words: object) -> Any:
+    return json.loads(done(*words, "--json"))
 
 
 def cells(text: str) -> list[list[str]]:
@@ -34,6 +48,20 @@ def loc(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def many(tmp_path: Path, loc: Path) -> Path:
+    """A folder with `table`, and in `lake` a better one, an empty one, one without key, and one that is broken."""
+    for name, key, rows in (("good", "id", range(5)), ("empty", "id", ()), ("no_key", "", range(3))):
+        table = tblctl.create(str(tmp_path / "lake" / name), "id: int64", cluster_by=key)
+        if rows:
+            table.append(pa.table({"id": pa.array(rows, pa.int64())}))
+    broken = tmp_path / "lake" / "deep" / "broken"
+    tblctl.create(str(broken), "id: int64", cluster_by="id")
+    (broken / "metadata" / "snapshots" / f"{1:020d}.json").write_text("{")
+    (tmp_path / "lake" / "not_a_table").mkdir()
+    return tmp_path
+
+
 def test_info_prints_every_figure(loc: Path) -> None:
     lines = cells(done("info", loc))
     assert lines[:3] == [["cluster", "key", "id"], ["rows", "34"], ["blocks", "5"]]
@@ -42,17 +70,230 @@ def test_info_prints_every_figure(loc: Path) -> None:
     assert " ".join(lines[5]) == "depth 3.0000 on average; p50 3, p95 3, p99 3, max 3"
     assert lines[7] == ["depth", "blocks"]
     assert lines[9][:2] == ["3", "5"]
-    assert len(lines) == 10, "one level only, and no runs"
+    assert lines[11] == ["worst", "from", "key", "to", "key", "depth", "blocks", "rows", "to", "rewrite"]
+    assert lines[13][:6] == ["1", "0", "29", "3", "5", "34"]
+    assert len(lines) == 14, "one level only, one range, and no runs"
 
 
 def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: Path) -> None:
-    found = json.loads(done("info", loc, "--json"))
+    found = as_json("info", loc)
     figures = {
         "total_block_count", "constant_block_count", "unclustered_block_count", "average_overlaps", "average_depth",
         "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
-    assert {*figures, "cluster_by_keys", "levels", "last_runs"} <= set(found)
+    assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs"} == set(found) - {
+        "unknown_block_count"
+    }
     assert figures <= set(found["levels"]["0"])
     assert found["depth"] == {"p50": 3, "p95": 3, "p99": 3, "max": 3}
+    assert found["worst"] == [
+        {"min": [0], "max": [29], "depth": 3, "blocks": 5, "rows": 34, "bytes": found["bytes"]}
+    ]
     assert found["last_runs"] == []
     assert done("info", loc, "--columns", "id", "--where", "id = 15").startswith("cluster key  id")
+
+
+def test_worst_says_how_many_ranges_are_told(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path / "t"), "day: date32", cluster_by="day")
+    for day in range(8):
+        for _ in range(2):
+            table.append(pa.table({"day": pa.array([day, day], pa.int32()).cast(pa.date32())}))
+    assert len(as_json("info", tmp_path / "t")["worst"]) == 5
+    found = as_json("info", tmp_path / "t", "--worst", 7)["worst"]
+    assert [(item["min"], item["max"], item["depth"], item["blocks"]) for item in found] == [
+        ([f"1970-01-0{day}"], [f"1970-01-0{day}"], 2, 2) for day in range(1, 8)
+    ]
+    assert "1970-01-01  1970-01-01" in done("info", tmp_path / "t", "--worst", 1)
+
+
+def test_worst_ranges_are_those_of_the_blocks_that_the_condition_leaves(loc: Path) -> None:
+    tblctl.open(str(loc)).append(pa.table({"id": [100, 200]}))
+    tblctl.open(str(loc)).append(pa.table({"id": [150, 250]}))
+    [found] = as_json("info", loc, "--where", "id > 90")["worst"]
+    assert (found["min"], found["max"], found["blocks"]) == ([150], [200], 2)
+
+
+def test_depth_measures_by_any_columns_of_a_table_without_key(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path / "t"), "a: int64, b: timestamp[us], c: string")
+    for year in range(3):
+        moments = pa.array([year * 10**6 * 86_400 * 366, (year + 1) * 10**6 * 86_400 * 366], pa.int64())
+        table.append(pa.table({"a": [0, 9], "b": moments.cast(pa.timestamp("us")), "c": ["x", None]}))
+    assert as_json("depth", tmp_path / "t", "a")["average_depth"] == 3
+    by_year = as_json("depth", tmp_path / "t", "year(b) desc")
+    assert (by_year["cluster_by_keys"], by_year["average_depth"]) == (["year(b) desc"], 2)
+    assert by_year["worst"][0]["min"] == [2]
+    assert as_json("depth", tmp_path / "t", "b, a", "--where", "b < '1970-06-01'")["total_block_count"] == 1
+    assert as_json("depth", tmp_path / "t", "c")["worst"][0]["max"] == [None]
+    shown = done("depth", tmp_path / "t", "bucket(4, a)")
+    assert "(3 of unknown range)" in shown
+    assert "(statistics do not bound the key of 3 blocks: in no figure of depth)" in shown
+
+
+def test_an_empty_table_has_zeros_and_no_worst_range(tmp_path: Path) -> None:
+    tblctl.create(str(tmp_path / "t"), "a: int64", cluster_by="a")
+    for words in (["info", tmp_path / "t"], ["depth", tmp_path / "t", "a"]):
+        found = as_json(*words)
+        assert (found["total_block_count"], found["average_depth"], found["worst"]) == (0, 0, [])
+        assert "worst" not in done(*words)
+
+
+def test_history_tells_the_depth_after_each_snapshot(loc: Path) -> None:
+    done("recluster", loc, "--final")
+    done("tag", loc, "v1")
+    points = as_json("info", loc, "--history")["history"]
+    assert [
+        (point["snapshot"], point["operation"], point["average_depth"], point["source"]) for point in points
+    ] == [
+        (6, "tag", 1, "summary"),
+        (5, "recluster", 1, "summary"),
+        (4, "append", 3, "summary"),
+        (3, "append", 2, "metadata"),
+        (2, "append", 1, "metadata"),
+        (1, "create", 0, "metadata"),
+    ]
+    lines = done("info", loc, "--history").splitlines()
+    assert "depth ▁▃▆█▃▃  0.00 to 1.00 (highest 3.00)" in lines
+    assert lines[-1].split()[0] == "1"
+    assert "history" not in as_json("info", loc)
+
+
+def test_history_shows_gaps_where_nothing_is_known(loc: Path) -> None:
+    done("gc", loc, "--keep", 1, "--older-than", 0)
+    points = as_json("info", loc, "--history")["history"]
+    assert [(point["average_depth"], point["source"]) for point in points] == [
+        (3, "metadata"), (3, "metadata"), (None, None), (None, None), (None, None),
+    ]  # fmt: skip
+    assert "depth ···██  " in done("info", loc, "--history")
+    assert re.search(r"-\s+-\s+unknown$", done("info", loc, "--history"))
+
+
+def test_several_tables_are_a_line_each_worst_first(many: Path) -> None:
+    lake = many / "lake"
+    lines = done("info", lake / "good", many / "table", lake / "no_key", lake / "empty").splitlines()
+    assert lines[0].split() == ["table", "depth", "max", "blocks", "rows", "size", "cluster", "key"]
+    names = [Path(line.split()[0]).name for line in lines[2:]]
+    assert names == ["table", "good", "empty", "no_key"]
+    assert lines[2].split()[1:5] == ["3.00", "3", "5", "34"]
+    assert lines[5].split()[1:4] == ["-", "-", "1"]
+    assert lines[5].endswith("(none)")
+
+
+def test_all_finds_tables_below_a_folder_and_a_broken_one_is_a_line_and_exit_code_1(many: Path) -> None:
+    result = run("info", "--all", many)
+    assert (result.exit_code, result.stderr) == (1, "")
+    lines = result.stdout.splitlines()
+    assert [Path(line.split()[0]).name for line in lines[2:-1]] == ["table", "good", "empty", "no_key"]
+    assert lines[-1].startswith(f"{many}/lake/deep/broken: error: ")
+    found = json.loads(run("info", "--all", many, "--json").stdout)
+    assert [Path(item["location"]).name for item in found] == ["table", "good", "empty", "no_key", "broken"]
+    assert set(found[0]) == {"location", "error", "rows", "blocks", "bytes", "info"}
+    assert found[0]["info"] == {
+        name: value for name, value in as_json("info", many / "table").items() if name != "last_runs"
+    }
+    assert (found[3]["info"], found[3]["error"], found[3]["rows"]) == (None, None, 3)
+    assert found[4]["error"]
+    assert found[4]["info"] is None
+
+
+def test_all_of_a_table_is_that_table_and_a_missing_one_among_several_is_named(many: Path) -> None:
+    [found] = as_json("info", "--all", many / "table")
+    assert found["location"] == str(many / "table")
+    result = run("info", many / "table", many / "nothing")
+    assert result.exit_code == 1
+    assert f"{many}/nothing: error: there is no table at" in result.stdout
+
+
+def test_columns_apply_to_each_of_several_tables(many: Path) -> None:
+    found = as_json("info", many / "table", many / "lake" / "no_key", "--columns", "id")
+    assert [item["info"]["average_depth"] for item in found] == [3, 1]
+    result = run("info", many / "table", many / "lake" / "good", "--columns", "x")
+    assert result.exit_code == 1
+    assert result.stdout.count("error: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        (["info"], 2, ["name a table (LOC), several of them, or --all DIR"]),
+        (["info", "{loc}", "--worst", "0"], 2, ["--worst", "0"]),
+        (["info", "{loc}", "--worst", "-3"], 2, ["--worst", "-3"]),
+        (["info", "{loc}", "{loc}", "--history"], 2, ["are for one table"]),
+        (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["are for one table"]),
+        (["info", "--all", "{tmp}/none"], 1, ["there is no table at or below", "none"]),
+        (["info", "{tmp}/plain"], 2, ["has no cluster key", "--columns"]),
+        (["info", "{loc}", "--columns", "idd"], 2, ["idd", "id"]),
+        (["depth", "{loc}"], 2, ["TERMS"]),
+        (["depth", "{loc}", "idd"], 2, ["idd", "id"]),
+        (["depth", "{loc}", "year(id)"], 2, ["year", "int64"]),
+        (["depth", "{tmp}/plain", "tags"], 2, ["tags", "has no order"]),
+        (["depth", "{loc}", "id", "--where", "id ="], 2, ["condition"]),
+        (["depth", "{loc}", "id", "--worst", "0"], 2, ["--worst"]),
+        (["depth", "{tmp}/none", "id"], 1, ["there is no table"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_clear_message(
+    loc: Path, tmp_path: Path, words: list[str], code: int, parts: list[str]
+) -> None:
+    tblctl.create(str(tmp_path / "plain"), "id: int64, tags: list<string>")
+    result = run(*[word.format(loc=loc, tmp=tmp_path) for word in words])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("tblctl: error: ")
+    assert "bug in tblctl" not in result.stderr
+    assert all(part in result.stderr for part in parts), result.stderr
+
+
+def test_help_names_every_key_of_the_json(loc: Path) -> None:
+    for name, found in (
+        ("info", as_json("info", loc, "--history")),
+        ("info", as_json("info", loc, loc)[0]),
+        ("info", as_json("info", loc, "--history")["history"][0]),
+        ("depth", as_json("depth", loc, "id")),
+        ("depth", as_json("depth", loc, "id")["worst"][0]),
+    ):
+        assert set(found) <= set(re.findall(r"\w+", application.commands[name].json_shape)), name
+
+
+def on_terminal(*words: object, columns: int, **environment: str) -> str:
+    """Return what the command writes to a terminal."""
+    main, other = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tblctl.cli", *map(str, words)],
+        stdout=other,
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **environment},
+    )
+    os.close(other)
+    written = b""
+    while True:
+        try:
+            part = os.read(main, 65_536)
+        except OSError:  # Linux: the other side is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(main)
+    assert process.wait(60) == 0
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colour_and_the_same_text_a_pipe_none(loc: Path) -> None:
+    plain = done("info", loc)
+    assert "\x1b" not in plain
+    shown = on_terminal("info", loc, columns=120)
+    assert "\x1b[31m" not in shown
+    assert "\x1b[33m" in shown, "a depth of 3 is yellow"
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
+    quiet = on_terminal("info", loc, columns=120, NO_COLOR="1")
+    assert not re.search(r"\x1b\[(\d+;)*3\d", quiet)
+
+
+def test_keys_are_cut_to_fit_a_narrow_terminal(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path / "t"), "name: string", cluster_by="name")
+    for _ in range(2):
+        table.append(pa.table({"name": ["a" * 100, "b" * 100]}))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal("info", tmp_path / "t", columns=80))
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "aaa…" in shown
+    assert "not shown" not in shown
+    assert "a" * 100 in done("info", tmp_path / "t")

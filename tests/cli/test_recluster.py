@@ -160,7 +160,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
     monkeypatch.setattr(tblctl, "open", made.open, raising=False)
-    monkeypatch.setattr("tblctl.table.open", made.open)
+    monkeypatch.setattr("tblctl.tables.open", made.open)
     monkeypatch.setattr(tblctl, "spark_session", made.spark_session, raising=False)
     return made
 

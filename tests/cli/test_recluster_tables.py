@@ -171,7 +171,7 @@ def test_append_recluster_and_history_and_info_show_the_run(loc: Path, tmp_path:
         newest.endswith("levels: 1 group, depth 7.00 to 1.86") or "levels: 1 group, depth 7.00 to " in newest
     )
     text = done("info", loc)
-    assert "last runs" in text
+    assert "run  time (UTC)" in text
     assert "levels: 1 group, depth 7.00 to " in text
     [run_found] = as_json("info", loc)["last_runs"]
     assert run_found["snapshot"] == found["recluster"]["snapshot"]

@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.keys import KeyRange, key_range, key_table, sort_indices
+from tblctl.tableformat.keys import KeyRange, key_range, key_table, leaf_values, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import BlocksReplacedError, Listing, Replacement
 
@@ -70,6 +72,10 @@ class MemoryVersion:
             matched=None if condition is None else self._matched(condition),
         )
 
+    def statistics(self, leaves: Sequence[Leaf]) -> MemoryStatistics:
+        del leaves  # nothing needs to be fetched
+        return MemoryStatistics(tables=tuple(self.files[path] for path in self.records))
+
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
         return {path: _block(self.records[path]) for path in paths if path in self.records}
 
@@ -85,6 +91,27 @@ class MemoryVersion:
 
         answers = [filter_table(self.files[path], condition, self.schema) for path in self.records]
         return np.array([bool(pc.any(answer).as_py()) for answer in answers], np.bool_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryStatistics:
+    """Statistics of blocks, worked out when asked for; no column holds NaN."""
+
+    tables: tuple[pa.Table, ...]
+
+    @property
+    def row_count(self) -> np.ndarray:
+        return np.array([table.num_rows for table in self.tables], np.int64)
+
+    def column(self, leaf: Leaf) -> ColumnStatistics:
+        columns = [leaf_values(table, leaf.path) for table in self.tables]
+        ends = [pc.min_max(column) for column in columns]
+        kind = statistic_type(leaf.type)
+        return ColumnStatistics(
+            min=pa.array([end["min"].as_py() for end in ends], kind),
+            max=pa.array([end["max"].as_py() for end in ends], kind),
+            null_count=np.array([column.null_count for column in columns], np.int64),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

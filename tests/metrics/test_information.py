@@ -31,6 +31,7 @@ NAMES = [
     "levels",
     "rows",
     "bytes",
+    "worst",
 ]
 
 
@@ -119,6 +120,7 @@ def test_the_json_has_these_names_in_this_order():
         },
         "rows": 50,
         "bytes": 5000,
+        "worst": [],
     }
 
 

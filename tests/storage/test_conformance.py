@@ -215,6 +215,23 @@ def test_a_listing_holds_exactly_the_names_that_start_with_the_prefix(storage, p
     assert names_below(storage, prefix) == expected
 
 
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("", ["data/", "data2/", "metadata/"]),
+        ("data/", []),
+        ("metadata/", ["metadata/snapshots/"]),
+        ("nothing/", []),
+        ("metadata/latest/", []),
+    ],
+)
+def test_folders_are_those_right_below_one(storage, folder, expected):
+    assert storage.folders() == []
+    for name in ("data/1", "data/12", "data2/1", "metadata/latest", "metadata/snapshots/1", "top"):
+        storage.write(name, b"")
+    assert storage.folders(folder) == expected
+
+
 def test_a_listing_sees_what_another_storage_just_wrote_and_deleted(location):
     one, other = location.storage(), location.storage()
     assert names_below(one) == []

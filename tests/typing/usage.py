@@ -31,6 +31,12 @@ def write(location: str, rows: pa.Table) -> int | None:
     table.delete("a < 5")
     table.update({"b": "x"}, where="a = 6")
     table.overwrite(rows, where="a >= 7")
+    table.picture("before.svg")
+    assert_type(table.info(worst=3).worst, tuple[tblctl.DeepRange, ...])
+    assert_type(table.depth_history(limit=5), tuple[tblctl.DepthPoint, ...])
+    assert_type(table.suggest(["a > 5"]), tblctl.Suggestion)
+    assert_type(tblctl.survey(tblctl.find_tables("/data")), tuple[tblctl.SurveyedTable, ...])
+    table.picture("both.html", columns="b", where="a > 5", compare=(3, "loaded"))
     table.set_cluster_key(["a"])
     return outcome.snapshot
 

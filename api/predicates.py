@@ -1,0 +1,53 @@
+"""A file of conditions, taken apart: each with its place in the file, so that errors can point there. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PIECES = re.compile(
+    r"""(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<end>;)|(?P<line>\n)""",
+    re.DOTALL,
+)
+_WHERE = re.compile(r"\s*where\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicateText:
+    """One condition.
+
+    Attributes:
+        text: it alone, for people.
+        padded: it behind as many blanks and lines as stand before it in the file: positions in it are the file's.
+    """
+
+    text: str
+    padded: str
+
+
+def split_predicates(text: str) -> tuple[PredicateText, ...]:
+    """Return the conditions of `text`: each ends with a `;`, or where there is none, with its line.
+
+    SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition.
+    """
+    pieces = list(_PIECES.finditer(text))
+    blank = text
+    for piece in pieces:
+        if piece["comment"]:
+            blank = blank[: piece.start()] + _blanks(piece[0]) + blank[piece.end() :]
+    ends = [piece.start() for piece in pieces if piece["end"]]
+    ends = ends or [piece.start() for piece in pieces if piece["line"]]
+    starts = [0, *(end + 1 for end in ends)]
+    found = []
+    for start, end in zip(starts, [*ends, len(text)], strict=True):
+        part = _WHERE.sub(lambda word: _blanks(word[0]), blank[start:end], count=1)
+        if _WHERE.match(blank[start:end]) is None:
+            part = blank[start:end]
+        if part.strip():
+            padded = _blanks(blank[:start]) + part
+            found.append(PredicateText(text=" ".join(part.split()), padded=padded.rstrip()))
+    return tuple(found)
+
+
+def _blanks(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

@@ -1,0 +1,110 @@
+"""Whole tables, by location: create, open, look for, drop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tblctl.as_of import AsOf, sequence_of
+from tblctl.table import Table
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.errors import TableNotFoundError
+from tblctl.tableformat.model.schema import parse_schema
+from tblctl.tableformat.native.head import load_readable
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from tblctl.tableformat.model.scan_report import ScanReport
+
+
+def create(
+    location: str | os.PathLike[str],
+    schema: pa.Schema | str,
+    *,
+    cluster_by: str | Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Create an empty table.
+
+    Args:
+        location: a path or an fsspec URL; nothing may be there.
+        schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
+        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
+        options: see `tblctl.OPTION_DOCS`.
+        storage_options: what the fsspec filesystem takes, such as `key`, `secret`, `endpoint_url`.
+
+    Raises:
+        TableExistsError: the location is not empty.
+        InvalidSchemaError, InvalidKeyError, InvalidOptionError: each lists every problem.
+    """
+    columns = parse_schema(schema) if isinstance(schema, str) else schema
+    native = NativeTable(Storage(location, storage_options), SYSTEM)
+    native.create(columns, cluster_by, options or {})
+    return Table(native)
+
+
+def open(
+    location: str | os.PathLike[str],
+    *,
+    as_of: AsOf = None,
+    storage_options: Mapping[str, Any] | None = None,
+    on_scan: Callable[[ScanReport], None] | None = None,
+) -> Table:
+    """Open a table.
+
+    Args:
+        location: a path or an fsspec URL.
+        as_of: None for the table as it lives: every call then sees the newest snapshot. A sequence, a tag, or a time
+            (datetime or ISO text; UTC where it has no zone) for the table as it was, read only.
+        storage_options: what the fsspec filesystem takes.
+        on_scan: is called with a `ScanReport` after every scan. `to_dataset` cannot report: other engines read it.
+
+    Raises:
+        TableNotFoundError: there is no table at the location.
+        SnapshotNotFoundError: `as_of` names no readable snapshot.
+    """
+    native = NativeTable(Storage(location, storage_options), SYSTEM)
+    head = native.head()
+    pinned = None if as_of is None else load_readable(native.storage, head, sequence_of(native, head, as_of))
+    return Table(native, pinned=pinned, on_scan=on_scan)
+
+
+def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Tell whether there is a table at the location."""
+    return NativeTable(Storage(location, storage_options), SYSTEM).exists()
+
+
+def drop(
+    location: str | os.PathLike[str],
+    *,
+    if_exists: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Delete a table and everything below its location; tell whether there was one.
+
+    Raises:
+        TableNotFoundError: there is none, unless `if_exists`.
+    """
+    try:
+        NativeTable(Storage(location, storage_options), SYSTEM).drop()
+    except TableNotFoundError:
+        if if_exists:
+            return False
+        raise
+    return True
+
+
+def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> pa.Schema:
+    """Return the schema of a Parquet or Arrow IPC file, for a table like it.
+
+    Raises:
+        InvalidDataError: it is missing, or neither.
+    """
+    from tblctl.tableformat.native.source import open_source
+
+    return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema

@@ -1,0 +1,128 @@
+"""Many tables at once: find them below a folder, and tell which are clustered worst."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.errors import TableNotFoundError, TblctlError
+from tblctl.tableformat.native.names import METADATA, SNAPSHOTS
+from tblctl.tableformat.storage import Storage
+from tblctl.tables import open as open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.metrics.information import ClusteringInfo
+
+_TABLES_AT_ONCE = 4
+"""Each may hold the metadata of a million blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyedTable:
+    """What a survey tells of one table.
+
+    Attributes:
+        location: as it was given or found.
+        rows, blocks, bytes: of the whole table; 0 with an error.
+        info: its figures; None without a cluster key, or with an error.
+        error: why nothing is known; None if something is.
+    """
+
+    location: str
+    rows: int = 0
+    blocks: int = 0
+    bytes: int = 0
+    info: ClusteringInfo | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as JSON values."""
+        return {
+            "location": self.location,
+            "error": self.error,
+            "rows": self.rows,
+            "blocks": self.blocks,
+            "bytes": self.bytes,
+            "info": self.info and self.info.to_dict(),
+        }
+
+
+def find_tables(
+    location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the locations of all tables at or below a folder, by name; tables do not lie within tables.
+
+    One listing for every folder that is not part of a table, two for every table; what lies in `data` is not listed.
+
+    Raises:
+        TableNotFoundError: there is none.
+    """
+    storage = Storage(location, storage_options)
+    root = os.fspath(location)
+    found: list[str] = []
+    folders = [""]
+    while folders:
+        below = in_parallel(storage.folders, folders, threads=IO_THREADS)
+        inner = dict(zip(folders, below, strict=True))
+        candidates = [folder for folder in folders if folder + METADATA in inner[folder]]
+        metadata = in_parallel(
+            storage.folders, [folder + METADATA for folder in candidates], threads=IO_THREADS
+        )
+        tables = {
+            folder for folder, names in zip(candidates, metadata, strict=True) if folder + SNAPSHOTS in names
+        }
+        found += [f"{root.rstrip('/')}/{folder[:-1]}" if folder else root for folder in tables]
+        folders = [name for folder in folders if folder not in tables for name in inner[folder]]
+    if not found:
+        msg = f"there is no table at or below {storage.url}"
+        raise TableNotFoundError(msg)
+    return sorted(found)
+
+
+def survey(
+    locations: Sequence[str],
+    *,
+    columns: str | Sequence[str] | None = None,
+    where: str | BooleanExpression | None = None,
+    worst: int = 5,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[SurveyedTable, ...]:
+    """Measure tables: the deepest on average first, then those without a cluster key, then those that failed.
+
+    Args:
+        locations: of the tables.
+        columns: as for `Table.info`, of each.
+        where: as for `Table.info`, of each.
+        worst: as for `Table.info`, of each.
+        storage_options: what the fsspec filesystem takes.
+    """
+
+    def look(location: str) -> SurveyedTable:
+        try:
+            table = open_table(location, storage_options=storage_options)
+            version = table.snapshot
+            info = (
+                table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
+            )
+        except TblctlError as error:
+            return SurveyedTable(location=location, error=str(error))
+        except Exception as error:  # noqa: BLE001 (one table must not end the look at hundreds)
+            problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
+            return SurveyedTable(location=location, error=problem)
+        return SurveyedTable(
+            location=location, rows=version.rows, blocks=version.blocks, bytes=version.bytes, info=info
+        )
+
+    found = in_parallel(look, locations, threads=_TABLES_AT_ONCE)
+    return tuple(sorted(found, key=_badness))
+
+
+def _badness(table: SurveyedTable) -> tuple[int, float, float]:
+    if table.info is None:
+        return (1 if table.error is None else 2, 0.0, 0.0)
+    return (0, -table.info.average_depth, -table.info.average_overlaps)

@@ -1,0 +1,48 @@
+"""What if a table were clustered by other columns: measure it as it is, by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import params, render
+from tblctl.cli.command import command
+from tblctl.cli.commands.measure import WORST
+from tblctl.cli.figures import INFO_JSON, put_info
+
+
+@command(
+    "depth",
+    example="""
+    tblctl depth /data/lineitem "l_orderkey, l_linenumber"
+    tblctl depth /data/lineitem "month(l_shipdate)" --where "l_shipmode = 'AIR'\"""",
+    json_shape=INFO_JSON,
+)
+@params.LOCATION
+@click.argument("terms")
+@params.WHERE_BLOCKS
+@WORST
+def depth(
+    *,
+    location: str,
+    terms: str,
+    where: str | None,
+    worst: int,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Tell how deep blocks lie by any columns.
+
+    TERMS is written as a cluster key: columns, year, month, day, hour, truncate(n, column), each with asc or desc and
+    nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics, so a
+    key of several columns may look deeper than it is, and bucket(n, column), which keeps no order, has no range.
+    """
+    found = tblctl.open(location, storage_options=storage_options).info(
+        columns=terms, where=where, worst=worst
+    )
+    if as_json:
+        render.print_json(found.to_dict())
+    else:
+        put_info(found)

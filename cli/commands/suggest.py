@@ -1,0 +1,140 @@
+"""Suggest what a table could be clustered by."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import tblctl
+from tblctl.cli import page, params, render
+from tblctl.cli.command import command
+
+EXPLAINED = 3
+PREDICATE_WIDTH = 60
+
+
+@command(
+    "suggest",
+    example="""
+    tblctl suggest /data/lineitem
+    tblctl suggest /data/lineitem --predicates typical.sql""",
+    json_shape="""
+    object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
+    candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
+    blocks_read [estimate of each predicate], average_blocks_read (null without predicates), why, caveats}],
+    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
+)
+@params.LOCATION
+@click.option(
+    "--predicates",
+    metavar="FILE",
+    help="Conditions that queries typically have, one a line or each ended by ';'; '-' is standard input.",
+)
+@click.option("--rejected", is_flag=True, help="List the columns that cannot be keys, and why.")
+def suggest(
+    *,
+    location: str,
+    predicates: str | None,
+    rejected: bool,
+    storage_options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Rank columns that the table could be clustered by.
+
+    Nothing but statistics of blocks is read. Without --predicates columns rank by how deep blocks lie by them now:
+    by a shallow one the table is nearly clustered. With them, by the blocks that these would read if the table were
+    sorted by the column: it is cut into as many blocks as now, rows counting as evenly spread over the range of their
+    block; of other columns a new block may hold what the old blocks held that share its range. So what is uneven within
+    blocks, or runs along with another column within them, cannot be known, and may be better than estimated.
+    """
+    table = tblctl.open(location, storage_options=storage_options)
+    text = None if predicates is None else read_file(predicates)
+    try:
+        found = table.suggest(text)
+    except tblctl.errors.InvalidPredicateError as error:
+        message = f"{predicates}: {error}"
+        raise tblctl.errors.InvalidPredicateError(message, **error.details) from error
+    if as_json:
+        render.print_json(found.to_dict())
+        return
+    put_suggestion(found)
+    if rejected and found.rejected:
+        page.put()
+        page.put_table(("no key", "because"), found.rejected)
+
+
+def read_file(path: str) -> str:
+    """Return the text of a file, or of standard input."""
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"cannot read {path}: it is not text in UTF-8") from error
+
+
+def put_suggestion(found: tblctl.Suggestion) -> None:
+    """Print the ranking, why the first ones are first, and what cannot be known."""
+    page.put_fields(
+        {
+            "snapshot": f"{found.snapshot}",
+            "blocks": f"{found.total_block_count:,}",
+            "cluster key": ", ".join(found.cluster_by) or "(none)",
+        }
+    )
+    if not found.candidates:
+        empty = "the table has no blocks: nothing to rank"
+        page.put(
+            "\n" + (empty if not found.total_block_count else "no column can be a key; --rejected tells why")
+        )
+        return
+    if found.predicates:
+        put_predicates(found)
+    page.put()
+    rows = [
+        (
+            number,
+            ", ".join(item.terms),
+            *(() if item.average_blocks_read is None else (f"{item.average_blocks_read:,.1f}",)),
+            f"{item.average_depth:,.2f}",
+            f"{item.distinct_bounds:,}",
+            f"{item.null_share:.0%}",
+        )
+        for number, item in enumerate(found.candidates, 1)
+    ]
+    reads = ("reads",) if found.predicates else ()
+    names = ("rank", "key", *reads, "depth now", "bounds", "nulls")
+    page.put_table(names, rows, right=(0, *range(2, len(names))))
+    page.put()
+    for number, item in enumerate(found.candidates[:EXPLAINED], 1):
+        page.put_paragraph(f"{number}. {', '.join(item.terms)}: {item.why}", indent=3)
+    put_caveats(found.candidates)
+
+
+def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
+    """Print what the statistics cannot tell, each once with the keys that it is about."""
+    keys: dict[str, list[str]] = {}
+    for item in candidates:
+        for text in item.caveats:
+            keys.setdefault(text, []).append(" and ".join(item.terms))
+    if keys:
+        page.put(("\nnot known", page.HEADING))
+    for text, about in keys.items():
+        page.put_paragraph(f"- {', '.join(about)}: {text}", indent=2)
+
+
+def put_predicates(found: tblctl.Suggestion) -> None:
+    """Print what each condition reads now, and by the best key."""
+    best = found.candidates[0]
+    rows = [
+        (f"{item.blocks_read:,}", f"{after:,.0f}", render.shorten(item.text, PREDICATE_WIDTH))
+        for item, after in zip(found.predicates, best.blocks_read, strict=True)
+    ]
+    page.put()
+    page.put_table(("reads now", "by rank 1", "condition"), rows, right=(0, 1))
+    if found.estimate_step > 1:
+        page.put((f"(estimates go in steps of {found.estimate_step:,.0f} blocks)", page.RULE))

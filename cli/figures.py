@@ -1,0 +1,120 @@
+"""How well a table is clustered, as a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tblctl
+from tblctl.cli import page, render
+
+BAR_WIDTH = 40
+LEAST_KEY_WIDTH = 12
+BESIDE_KEYS = 52  # columns that a table of ranges needs beside the two keys
+
+INFO_JSON = """
+object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
+unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
+depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
+worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys)"""
+
+
+def put_info(found: tblctl.ClusteringInfo) -> None:
+    """Print the figures, the histogram, the levels if there are several, and the worst ranges."""
+    put_headline(found)
+    put_histogram(found)
+    if len(found.levels) > 1:
+        put_levels(found)
+    if found.worst:
+        put_worst(found.worst)
+
+
+def put_headline(found: tblctl.ClusteringInfo) -> None:
+    """Print the figures of the whole table."""
+    apart = [
+        f"{count:,} {word}"
+        for count, word in (
+            (found.constant_block_count, "constant"),
+            (found.unclustered_block_count, "unclustered"),
+            (found.unknown_block_count, "of unknown range"),
+        )
+        if count
+    ]
+    depth = found.depth
+    spread = f"p50 {depth.p50:,}, p95 {depth.p95:,}, p99 {depth.p99:,}, max {depth.max:,}"
+    page.put_fields(
+        {
+            "cluster key": ", ".join(found.cluster_by_keys),
+            "rows": f"{found.rows:,}",
+            "blocks": f"{found.total_block_count:,}" + (f" ({', '.join(apart)})" if apart else ""),
+            "size": render.size(found.bytes),
+            "overlaps": f"{found.average_overlaps:,.4f} on average",
+            "depth": (
+                f"{found.average_depth:,.4f} on average; {spread}",
+                page.depth_style(found.average_depth),
+            ),
+        }
+    )
+    if found.unknown_block_count:
+        unknown = render.count(found.unknown_block_count, "block")
+        page.put((f"(statistics do not bound the key of {unknown}: in no figure of depth)", page.RULE))
+
+
+def put_histogram(found: tblctl.ClusteringInfo) -> None:
+    """Print a bar for every depth that blocks have; labels are upper bounds above 16."""
+    most = max((count for _, count in found.block_depth_histogram), default=0)
+    if not most:
+        return
+    page.put()
+    rows = [
+        (f"{int(label):,}", f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most)))
+        for label, count in found.block_depth_histogram
+    ]
+    styles = [page.depth_style(int(label)) for label, _ in found.block_depth_histogram]
+    page.put_table(("depth", "blocks", ""), rows, right=(0, 1), styles=styles)
+
+
+def put_levels(found: tblctl.ClusteringInfo) -> None:
+    """Print a line for every level, each measured alone."""
+    page.put()
+    rows = [
+        (
+            level,
+            f"{figures.total_block_count:,}",
+            f"{figures.rows:,}",
+            render.size(figures.bytes),
+            f"{figures.average_overlaps:,.4f}",
+            f"{figures.average_depth:,.4f}",
+            *(f"{figure:,}" for figure in figures.depth.to_dict().values()),
+        )
+        for level, figures in found.levels
+    ]
+    names = ("level", "blocks", "rows", "size", "overlaps", "depth", "p50", "p95", "p99", "max")
+    page.put_table(names, rows, right=range(len(names)))
+
+
+def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
+    """Print a line for every range, with what would have to be rewritten to part its blocks."""
+    page.put()
+    width = render.terminal_width()
+    limit = render.CELL_WIDTH if width is None else max(LEAST_KEY_WIDTH, (width - BESIDE_KEYS) // 2)
+    rows = [
+        (
+            number,
+            key_text(item.min, limit if width else None),
+            key_text(item.max, limit if width else None),
+            f"{item.depth:,}",
+            f"{item.blocks:,}",
+            f"{item.rows:,}",
+            render.size(item.bytes),
+        )
+        for number, item in enumerate(worst, 1)
+    ]
+    names = ("worst", "from key", "to key", "depth", "blocks", "rows", "to rewrite")
+    page.put_table(names, rows, right=(0, 3, 4, 5, 6))
+
+
+def key_text(key: Sequence[Any], width: int | None) -> str:
+    """Return a key as people read it, cut to `width`."""
+    text = ", ".join(render.cell(value) for value in key)
+    return text if width is None else render.shorten(text, width)

@@ -1,0 +1,92 @@
+"""A page for people: plain text, and on a terminal a little colour through rich (none with NO_COLOR)."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from tblctl.cli import render
+
+Span = tuple[str, str]
+"""Text, and the rich style that it has on a terminal; "" for none."""
+
+HEADING = "bold"
+RULE = "dim"
+BARS = "█▁▂▃▄▅▆▇"
+STEPS = "▁▂▃▄▅▆▇█"
+GAP_MARK = "·"
+
+# Colours say how many blocks a lookup reads: about one, a few, many.
+SHALLOW_DEPTH = 2
+DEEP_DEPTH = 16
+
+
+def put(*spans: str | Span) -> None:
+    """Print one line."""
+    parts = [span if isinstance(span, tuple) else (span, "") for span in spans]
+    if not sys.stdout.isatty():
+        click.echo("".join(text for text, _ in parts))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(highlight=False).print(Text.assemble(*parts), soft_wrap=True)
+
+
+def put_paragraph(text: str, *, indent: int) -> None:
+    """Print a paragraph; on a terminal it is broken between words, and lines after the first are indented."""
+    width = render.terminal_width()
+    shown = render.printable(text)
+    if width is None:
+        put(shown)
+        return
+    for line in textwrap.wrap(shown, max(width, 2 * indent), subsequent_indent=" " * indent):
+        put(line)
+
+
+def put_table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Iterable[int] = (),
+    styles: Sequence[str] = (),
+) -> None:
+    """Print a table as `render.print_table` does; `styles` colour the bars of its rows."""
+    text, left_out = render.table(names, rows, width=render.terminal_width(), right=right)
+    header, rule, *lines = text.splitlines()
+    put((header, HEADING))
+    put((rule, RULE))
+    for number, line in enumerate(lines):
+        at = min((line.find(mark) for mark in BARS if mark in line), default=len(line))
+        put(line[:at], (line[at:], styles[number] if number < len(styles) else ""))
+    if left_out:
+        put((render.left_out_line(left_out), RULE))
+
+
+def put_fields(fields: dict[str, str | Span]) -> None:
+    """Print names and what they say, one a line."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        text, style = (value, "") if isinstance(value, str) else value
+        put((f"{name:<{width}}", RULE), "  ", (render.printable(text), style))
+
+
+def depth_style(depth: float) -> str:
+    """Return the style of what is so deep."""
+    if depth <= SHALLOW_DEPTH:
+        return "green"
+    return "yellow" if depth <= DEEP_DEPTH else "red"
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """Return a mark for each value, from 0 (or the least) to the greatest; a dot where there is none."""
+    known = [value for value in values if value is not None]
+    most = max(known, default=0.0)
+    if not most:
+        return "".join(GAP_MARK if value is None else STEPS[0] for value in values)
+    top = len(STEPS) - 1
+    return "".join(GAP_MARK if value is None else STEPS[round(top * value / most)] for value in values)

@@ -1,0 +1,56 @@
+"""The options of `tblctl info` that draw, and what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import tblctl
+from tblctl.cli import params, render
+
+PICTURE = click.option(
+    "--picture",
+    metavar="FILE",
+    help="Draw it too: where blocks lie, how deep, and the history. FILE ends with .svg, .png or .html.",
+)
+COMPARE = click.option(
+    "--compare",
+    metavar="A:B",
+    callback=lambda _ctx, _param, text: read_versions(text),
+    help="With --picture: draw these two versions side by side, each a sequence, a tag or a date.",
+)
+
+Versions = tuple[int | str, int | str]
+
+
+def read_versions(text: str | None) -> Versions | None:
+    """Read `3:9` or `before:after`; None when nothing was given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(":")]
+    if len(names) != 2 or not all(names):  # noqa: PLR2004
+        raise click.BadParameter(f"{text!r} is not two versions such as 3:9 or before:after")
+    first, second = (int(name) if name.isascii() and name.isdigit() else name for name in names)
+    return first, second
+
+
+def draw(
+    table: tblctl.Table,
+    picture: str | None,
+    compare: Versions | None,
+    *,
+    columns: str | None,
+    where: str | None,
+) -> None:
+    """Draw `picture`, if asked to."""
+    if picture is not None:
+        table.picture(picture, columns=columns, where=where, compare=compare)
+    elif compare is not None:
+        params.refuse("--compare is of no use without --picture FILE")
+
+
+def say_drawn(picture: str | None) -> None:
+    """Tell people where the picture is."""
+    if picture is not None:
+        click.echo(f"\npicture: {render.printable(picture)} ({render.size(Path(picture).stat().st_size)})")

@@ -1,0 +1,66 @@
+"""The depth after each snapshot: recorded, or measured, or honestly unknown."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import tblctl
+
+
+def told(table: tblctl.Table, limit: int = 20) -> list[tuple[int, float | None, str | None]]:
+    return [(point.snapshot, point.average_depth, point.source) for point in table.depth_history(limit)]
+
+
+def overlapping(url: str, blocks: int) -> tblctl.Table:
+    table = tblctl.create(url, "a: int64", cluster_by="a")
+    for _ in range(blocks):
+        table.append(pa.table({"a": [1, 2]}))
+    return table
+
+
+def test_each_snapshot_has_its_own_depth_newest_first(memory_url: str) -> None:
+    table = overlapping(memory_url, 2)
+    assert told(table) == [(3, 2.0, "metadata"), (2, 1.0, "metadata"), (1, 0.0, "metadata")]
+    assert told(table, limit=1) == [(3, 2.0, "metadata")]
+    assert [point.average_overlaps for point in table.depth_history()] == [1.0, 0.0, 0.0]
+
+
+def test_what_reclusters_recorded_is_what_info_says(memory_url: str) -> None:
+    table = overlapping(memory_url, 3)
+    before = table.info().average_depth
+    table.recluster(final=True)
+    assert told(table, limit=2) == [(5, table.info().average_depth, "summary"), (4, before, "summary")]
+
+
+def test_snapshots_that_change_no_block_have_the_depth_before_them(memory_url: str) -> None:
+    table = overlapping(memory_url, 2)
+    table.tag("one")
+    table.recluster(final=True)
+    table.tag("two")
+    assert told(table)[:4] == [
+        (6, 1.0, "summary"),
+        (5, 1.0, "summary"),
+        (4, 2.0, "summary"),
+        (3, 2.0, "summary"),
+    ]
+
+
+def test_another_key_is_measured_by_itself_and_no_key_is_unknown(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "a: int64, b: int64", cluster_by="a")
+    table.append(pa.table({"a": [1], "b": [1]}))
+    table.set_cluster_key("b")
+    table.drop_cluster_key()
+    assert told(table) == [(4, None, None), (3, 0.0, "metadata"), (2, 1.0, "metadata"), (1, 0.0, "metadata")]
+
+
+def test_no_more_blocks_are_measured_than_the_bound_but_the_newest(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = overlapping(memory_url, 4)
+    monkeypatch.setattr("tblctl.depths.MOST_MEASURED_BLOCKS", 2)
+    assert told(table) == [
+        (5, 4.0, "metadata"), (4, None, None), (3, None, None), (2, None, None), (1, None, None),
+    ]  # fmt: skip
+    monkeypatch.setattr("tblctl.depths.MOST_MEASURED_BLOCKS", 7)
+    assert [depth for _, depth, _ in told(table)] == [4.0, 3.0, None, None, 0.0]

@@ -1,0 +1,242 @@
+"""The figures of a table that is followed through its rounds: always those of measuring it again."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tblctl
+from tblctl import followed
+from tblctl.followed import Followed, NumberedBlocks
+from tblctl.metrics import index
+from tblctl.tableformat.keys import key_places, sort_indices
+from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.port import Listing
+from tblctl.view import Averages, View
+
+KEYS = pa.schema([("0", pa.string()), ("1", pa.float64())])
+SORT = Sort(id=1, terms=(Term(column_id=1, descending=True), Term(column_id=2, nulls_first=True)))
+VALUES = (["a", "ab", "b", "ba", "c", None], [-1.0, -0.0, 0.0, 0.5, 2.0, float("nan"), None])
+
+
+@pytest.fixture
+def _always_indexed(monkeypatch):
+    monkeypatch.setattr(followed, "_INDEXED_BLOCKS", 0)
+    monkeypatch.setattr(followed, "_INDEXED_SHARE", 0)
+    monkeypatch.setattr(index, "_BULK_SHARE", 0)
+
+
+def random_ranges(rng: np.random.Generator, count: int) -> tuple[pa.Table, pa.Table]:
+    """Return least and greatest keys of blocks, in order of SORT within each pair."""
+    every = pa.Table.from_pylist([{"0": a, "1": b} for a, b in itertools.product(*VALUES)], KEYS)
+    every = every.take(sort_indices(every, SORT))
+    ends = np.sort(rng.integers(0, every.num_rows, (2, count)), axis=0)
+    return every.take(ends[0]), every.take(ends[1])
+
+
+def view_of(rng: np.random.Generator, count: int) -> View:
+    low, high = random_ranges(rng, count)
+    ones = np.ones(count, np.int64)
+    listing = Listing(
+        paths=pa.array([f"first-{number}" for number in range(count)], pa.string()),
+        low=low,
+        high=high,
+        own=rng.random(count) < 0.8,
+        known=rng.random(count) < 0.8,
+        exact=ones == 1,
+        level=ones,
+        row_count=ones,
+        size_bytes=ones,
+        decoded_bytes=ones,
+        matched=None,
+    )
+    return View(
+        schema=Schema.create(pa.schema([("s", pa.string()), ("f", pa.float64())])), sort=SORT, listing=listing
+    )
+
+
+def records_of(rng: np.random.Generator, count: int, name: str) -> list[BlockRecord]:
+    low, high = random_ranges(rng, count)
+    return [
+        BlockRecord(
+            path=f"{name}-{number}",
+            row_count=1,
+            size_bytes=1,
+            uncompressed_bytes=1,
+            decoded_bytes=1,
+            schema_id=1,
+            level=2,
+            run_id=None,
+            cluster_key_id=1,
+            key_min=tuple(column[number] for column in low.columns),
+            key_max=tuple(column[number] for column in high.columns),
+        )
+        for number in range(count)
+    ]
+
+
+def some_paths(rng: np.random.Generator, view: View, share: float) -> frozenset[str]:
+    return frozenset(path for path in view.listing.paths.to_pylist() if rng.random() < share)
+
+
+@pytest.mark.usefixtures("_always_indexed")
+@pytest.mark.parametrize("seed", range(12))
+def test_numbered_blocks_have_the_figures_of_the_view(seed, monkeypatch):
+    print(f"seed {seed}")
+    if seed % 2:
+        monkeypatch.setattr(followed, "_LAST_NUMBER", 2**10)  # so narrow that numbers run out now and then
+    rng = np.random.default_rng(seed)
+    view = view_of(rng, 12)
+    blocks, used_up = NumberedBlocks(view), 0
+    for step in range(8):
+        removed = some_paths(rng, view, 0.2)
+        added = records_of(rng, int(rng.integers(0, 6)), f"step-{step}")
+        view = view.replaced(removed, added)
+        if not blocks.replace(removed, added):
+            blocks, used_up = NumberedBlocks(view), used_up + 1
+        blocks._index._check()
+        assert blocks.averages() == view.averages()
+    assert used_up == 0 or seed % 2
+
+
+@pytest.mark.usefixtures("_always_indexed")
+def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing(monkeypatch):
+    monkeypatch.setattr(followed, "_LAST_NUMBER", 30)
+    rng = np.random.default_rng(3)
+    view = view_of(rng, 30)
+    blocks = NumberedBlocks(view)
+    before = blocks.averages()
+    removed, added = some_paths(rng, view, 0.5), records_of(rng, 40, "new")
+    assert not blocks.replace(removed, added)
+    assert blocks.averages() == before == view.averages()
+    monkeypatch.undo()
+    assert Followed(several=True).begin(5, view) == before
+
+
+def followed_at(view: View, sequence: int = 5) -> Followed:
+    found = Followed(several=True)
+    assert found.begin(sequence, view) == view.averages()
+    return found
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Every time a whole view is measured."""
+    calls = []
+    whole = View.averages
+
+    def averages(self: View) -> Averages:
+        calls.append(self)
+        return whole(self)
+
+    monkeypatch.setattr(View, "averages", averages)
+    return calls
+
+
+@pytest.mark.usefixtures("_always_indexed")
+def test_a_table_that_only_we_change_is_measured_once(measured):
+    rng = np.random.default_rng(1)
+    view = view_of(rng, 20)
+    found = Followed(several=True)
+    found.begin(5, view)
+    for sequence in range(6, 10):
+        removed, added = some_paths(rng, view, 0.2), records_of(rng, 3, f"v{sequence}")
+        figures = found.replaced(removed, added)
+        found.end(sequence)
+        view = view.replaced(removed, added)
+        assert found.begin(sequence, view) == figures
+    assert len(measured) == 1
+    assert figures == view.averages()
+
+
+@pytest.mark.usefixtures("_always_indexed")
+@pytest.mark.parametrize("committed", [None, 7], ids=["it was not committed", "another writer was first"])
+def test_what_did_not_become_of_the_table_is_forgotten(committed):
+    rng = np.random.default_rng(2)
+    view = view_of(rng, 20)
+    found = followed_at(view)
+    found.replaced(some_paths(rng, view, 0.5), records_of(rng, 3, "lost"))
+    found.end(committed)
+    other = view.replaced(some_paths(rng, view, 0.3), records_of(rng, 2, "other"))
+    assert found.begin(committed or 6, other) == other.averages()
+    removed, added = some_paths(rng, other, 0.3), records_of(rng, 2, "next")
+    assert found.replaced(removed, added) == other.replaced(removed, added).averages()
+
+
+@pytest.mark.usefixtures("_always_indexed")
+def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
+    rng = np.random.default_rng(4)
+    view = view_of(rng, 20)
+    found = followed_at(view)
+    found.replaced(some_paths(rng, view, 0.5), records_of(rng, 6, "all"))
+    removed, added = some_paths(rng, view, 0.2), records_of(rng, 2, "salvaged")
+    after = view.replaced(removed, added)
+    assert found.replaced(removed, added) == after.averages()
+    found.end(6)
+    assert found.begin(6, after) == after.averages()
+    removed, added = some_paths(rng, after, 0.2), records_of(rng, 2, "next")
+    assert found.replaced(removed, added) == after.replaced(removed, added).averages()
+
+
+@pytest.mark.parametrize(
+    ("several", "blocks", "share", "indexed"),
+    [(True, 20, 20, True), (True, 20, 21, False), (True, 21, 20, False), (False, 20, 20, False)],
+    ids=["worth it", "too large an edit", "too small a table", "one round"],
+)
+def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, indexed, monkeypatch, measured):
+    monkeypatch.setattr(followed, "_INDEXED_BLOCKS", blocks)
+    monkeypatch.setattr(followed, "_INDEXED_SHARE", share)
+    view = view_of(np.random.default_rng(5), 20)
+    found = Followed(several=several)
+    found.begin(5, view)
+    found.replaced(frozenset(["first-3"]), [])
+    assert len(measured) == (1 if indexed else 2)
+
+
+def final_figures(url: str) -> tuple[Any, ...]:
+    """Recluster a table in many small rounds; return what is said of it in the meantime."""
+    schema = pa.schema([("k", pa.int64())])
+    table = tblctl.create(url, schema, cluster_by=["k"], options={"block_rows": 4})
+    for start in range(24):
+        table.append(pa.table({"k": [start, start + 10, start + 20, start + 30]}, schema=schema))
+    outcome = table.recluster(final=True, options={"max_blocks": 6})
+    info = table.info()
+    assert (outcome.depth_after, outcome.overlaps_after) == (info.average_depth, info.average_overlaps)
+    names = ("depth_before", "depth_after", "overlaps_before", "overlaps_after")
+    history = [{name: found.detail.get(name) for name in names} for found in table.history()]
+    return outcome.rounds, outcome.depth_before, outcome.overlaps_before, history
+
+
+def test_final_says_the_same_with_an_index_as_without(memory_url, request, measured):
+    without = final_figures(f"{memory_url}/without")
+    rounds = without[0]
+    assert rounds > 3
+    assert len(measured) == rounds + 1
+    measured.clear()
+    request.getfixturevalue("_always_indexed")
+    assert final_figures(f"{memory_url}/with") == without
+    assert len(measured) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_places_are_those_of_sorting_keys_in(seed):
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    every = pa.concat_tables(random_ranges(rng, 40)).combine_chunks()
+    every = every.take(sort_indices(every, SORT))
+    keys = random_ranges(rng, 30)[0]
+    for count in (0, 1, 2, 33, 80):
+        ordered = every.slice(0, count)
+        places, equal = key_places(keys, ordered, SORT)
+        for number, (place, is_known) in enumerate(zip(places.tolist(), equal.tolist(), strict=True)):
+            key = keys.slice(number, 1)
+            # Stable: a key given last goes behind those that it equals, given first before them.
+            behind = sort_indices(pa.concat_tables([ordered, key]), SORT).to_pylist().index(count)
+            before = sort_indices(pa.concat_tables([key, ordered]), SORT).to_pylist().index(0)
+            assert (place, is_known) == (before, behind > before)

@@ -1,0 +1,89 @@
+"""`tblctl info --picture --compare`: what the words mean, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import tblctl
+from tblctl.cli.main import application
+
+
+@pytest.fixture
+def loc(tmp_path: Path) -> str:
+    path = str(tmp_path / "orders")
+    table = tblctl.create(path, "id: int64", cluster_by="id")
+    table.append(pa.table({"id": [1, 50]}))
+    table.append(pa.table({"id": [20, 60]}))
+    table.tag("before")
+    table.recluster()
+    return path
+
+
+def invoke(*words: object):
+    return CliRunner().invoke(application, [str(word) for word in words])
+
+
+def test_a_picture_is_written_and_named_below_the_figures(loc: str, tmp_path: Path) -> None:
+    file = tmp_path / "out.svg"
+    shown = invoke("info", loc, "--picture", file)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("cluster key")
+    assert shown.stdout.splitlines()[-1].startswith(f"picture: {file} (")
+    assert "snapshot 5: 1 block, depth 1.00" in file.read_text()
+
+
+def test_with_json_the_picture_is_written_and_only_json_printed(loc: str, tmp_path: Path) -> None:
+    shown = invoke("info", loc, "--picture", tmp_path / "out.html", "--json")
+    assert json.loads(shown.stdout)["total_block_count"] == 1
+    assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("versions", ["3:5", "before:5", " before : 5 "])
+def test_versions_are_compared_by_sequence_or_tag(loc: str, tmp_path: Path, versions: str) -> None:
+    assert invoke("info", loc, "--picture", tmp_path / "out.svg", "--compare", versions).exit_code == 0
+    svg = (tmp_path / "out.svg").read_text()
+    assert "snapshot 3: 2 blocks" in svg
+    assert "snapshot 5: 1 block" in svg
+
+
+def test_columns_and_where_hold_for_the_picture_too(loc: str, tmp_path: Path) -> None:
+    words = ("--columns", "truncate(10, id)", "--where", "id < 10")
+    assert invoke("info", loc, "--picture", tmp_path / "out.svg", *words).exit_code == 0
+    svg = (tmp_path / "out.svg").read_text()
+    assert "orders by truncate(10, id)" in svg
+    assert "rows with id &lt; 10" in svg
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (
+            ("--picture", "out.gif"),
+            2,
+            "'out.gif': expected a file's name that ends with one of .svg, .png, .html",
+        ),
+        (("--picture", "no/where/out.svg"), 2, "there is no folder 'no/where'"),
+        (("--compare", "3:5"), 2, "--compare is of no use without --picture FILE"),
+        (
+            ("--picture", "out.svg", "--compare", "3"),
+            2,
+            "'3' is not two versions such as 3:9 or before:after",
+        ),
+        (("--picture", "out.svg", "--compare", "3:"), 2, "is not two versions"),
+        (("--picture", "out.svg", "--compare", "3:99"), 1, "no snapshot 99"),
+        (("--picture", "out.svg", "--columns", "nosuch"), 2, "nosuch"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    loc: str, tmp_path: Path, monkeypatch, words: tuple[str, ...], code: int, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = invoke("info", loc, *words)
+    assert (shown.exit_code, shown.stdout) == (code, "")
+    assert expected in shown.stderr
+    assert not (tmp_path / "out.svg").exists()

@@ -1,0 +1,82 @@
+"""Tables to draw: small real ones, and versions of any number of blocks that are metadata only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import tblctl
+from tblctl.depths import depth_history
+from tblctl.picture import Picture, make_history, make_picture
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.native.port import NativeVersion
+from tblctl.tableformat.port import Listing
+
+SEED = 20_261_121
+SCHEMA = Schema.create(pa.schema([("a", pa.int64())]))
+SORT = Sort(id=1, terms=parse_terms("a", SCHEMA))
+
+
+def table_of(location: str, *blocks: tuple[int | None, int | None]) -> tblctl.Table:
+    """Make a table in which every block is one append of two keys."""
+    table = tblctl.create(location, "a: int64", cluster_by="a")
+    for ends in blocks:
+        table.append(pa.table({"a": pa.array(ends, pa.int64())}))
+    return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedVersion:
+    """As much of `tblctl.tableformat.port.Version` as a picture needs."""
+
+    low: np.ndarray
+    high: np.ndarray
+    level: np.ndarray
+    location: str = "s3://warehouse/sales/orders"
+    sequence: int = 7
+    schema: Schema = SCHEMA
+    sort: Sort = SORT
+
+    def listing(self, sort, condition, *, clustered=True) -> Listing:
+        every = np.ones(self.low.size, dtype=bool)
+        rows = np.full(self.low.size, 1_000_000)
+        return Listing(
+            paths=pa.array([f"data/{number:032x}.parquet" for number in range(self.low.size)]),
+            low=pa.table({"0": self.low}),
+            high=pa.table({"0": self.high}),
+            own=every,
+            known=every,
+            exact=every,
+            level=self.level,
+            row_count=rows,
+            size_bytes=rows,
+            decoded_bytes=rows,
+            matched=None,
+        )
+
+
+def random_version(count: int, *, levels: int = 10) -> ListedVersion:
+    """Return blocks of every level and width."""
+    rng = np.random.default_rng(SEED)
+    low = rng.integers(0, 10**12, count)
+    return ListedVersion(
+        low=low,
+        high=low + rng.integers(0, 10 ** rng.integers(1, 13, count)),
+        level=rng.integers(-1, levels, count),
+    )
+
+
+def picture_of(*versions: ListedVersion) -> Picture:
+    return make_picture(versions, None, None, make_history([], []), where=None)
+
+
+def picture_of_table(table: tblctl.Table, *sequences: int) -> Picture:
+    def version_of(sequence: int) -> NativeVersion:
+        return NativeVersion(table._native.storage, tblctl.open(table.location, as_of=sequence)._version())
+
+    past = [item for item in table.history() if item.sequence <= sequences[-1]]
+    history = make_history(past, depth_history(past, version_of))
+    return make_picture([version_of(at) for at in sequences], None, None, history, where=None)
