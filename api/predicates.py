@@ -40,9 +40,9 @@ def split_predicates(text: str) -> tuple[PredicateText, ...]:
     starts = [0, *(end + 1 for end in ends)]
     found = []
     for start, end in zip(starts, [*ends, len(text)], strict=True):
-        part = _WHERE.sub(lambda word: _blanks(word[0]), blank[start:end], count=1)
-        if _WHERE.match(blank[start:end]) is None:
-            part = blank[start:end]
+        part = blank[start:end]
+        if (word := _WHERE.match(part)) is not None:
+            part = _blanks(word[0]) + part[word.end() :]
         if part.strip():
             padded = _blanks(blank[:start]) + part
             found.append(PredicateText(text=" ".join(part.split()), padded=padded.rstrip()))

@@ -272,3 +272,14 @@ def test_very_many_blocks_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (step_of(200), len(after.row_count)) == (10.0, 20)
     assert after.row_count.sum() == 100
     assert len(after.column(schema.leaf("a")).min) == 20
+
+
+def test_fields_of_structs_are_columns_like_any_other(memory_url: str) -> None:
+    table = tblctl.create(memory_url, 'a: struct<b: int64, "odd name": int64>')
+    for start in (0, 10):
+        rows = [{"b": start + number, "odd name": number} for number in range(3)]
+        table.append(pa.table({"a": pa.array(rows, table.schema.field("a").type)}))
+    found = table.suggest(['a.b = 1 and a."odd name" = 1'])
+    terms = {item.terms for item in found.candidates if len(item.terms) == 1}
+    assert terms == {("a.b",), ('a."odd name"',)}
+    assert [table.info(columns=term).average_depth for (term,) in sorted(terms)] == [2.0, 1.0]
