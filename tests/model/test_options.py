@@ -28,7 +28,7 @@ def test_recluster_auto_is_true_or_false():
     assert TableOptions.from_mapping({"recluster.auto": False}).recluster_auto is False
     with pytest.raises(InvalidOptionError, match="expected true or false, got 'maybe'"):
         TableOptions.from_mapping({"recluster.auto": "maybe"})
-    with pytest.raises(InvalidOptionError, match="recluster.auto: expected true or false, got 1"):
+    with pytest.raises(InvalidOptionError, match=r"recluster\.auto: expected true or false, got 1"):
         TableOptions.from_mapping({"recluster.auto": 1})
 
 
