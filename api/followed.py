@@ -62,7 +62,7 @@ class Followed:
         if self._blocks is not None and not self._blocks.replace(removed, added):
             self._blocks = None
         if self._blocks is not None:
-            self._figures = self._blocks.averages
+            self._figures = self._blocks.averages()
         else:
             self._figures = self._view.replaced(removed, added).averages
         self._is_asked = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_numbered_blocks_have_the_figures_of_the_view(seed, monkeypatch):
         if not blocks.replace(removed, added):
             blocks, used_up = NumberedBlocks(view), used_up + 1
         blocks._index._check()
-        assert blocks.averages() == view.averages()
+        assert blocks.averages() == view.averages
     assert used_up == 0 or seed % 2
 
 
@@ -114,14 +115,14 @@ def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing(monkey
     before = blocks.averages()
     removed, added = some_paths(rng, view, 0.5), records_of(rng, 40, "new")
     assert not blocks.replace(removed, added)
-    assert blocks.averages() == before == view.averages()
+    assert blocks.averages() == before == view.averages
     monkeypatch.undo()
     assert Followed(several=True).begin(5, view) == before
 
 
 def followed_at(view: View, sequence: int = 5) -> Followed:
     found = Followed(several=True)
-    assert found.begin(sequence, view) == view.averages()
+    assert found.begin(sequence, view) == view.averages
     return found
 
 
@@ -129,13 +130,15 @@ def followed_at(view: View, sequence: int = 5) -> Followed:
 def measured(monkeypatch):
     """Every time a whole view is measured."""
     calls = []
-    whole = View.averages
+    whole = View.__dict__["averages"].func
 
     def averages(self: View) -> Averages:
         calls.append(self)
         return whole(self)
 
-    monkeypatch.setattr(View, "averages", averages)
+    counted = cached_property(averages)
+    counted.__set_name__(View, "averages")
+    monkeypatch.setattr(View, "averages", counted)
     return calls
 
 
@@ -152,7 +155,7 @@ def test_a_table_that_only_we_change_is_measured_once(measured):
         view = view.replaced(removed, added)
         assert found.begin(sequence, view) == figures
     assert len(measured) == 1
-    assert figures == view.averages()
+    assert figures == view.averages
 
 
 @pytest.mark.usefixtures("_always_indexed")
@@ -164,9 +167,9 @@ def test_what_did_not_become_of_the_table_is_forgotten(committed):
     found.replaced(some_paths(rng, view, 0.5), records_of(rng, 3, "lost"))
     found.end(committed)
     other = view.replaced(some_paths(rng, view, 0.3), records_of(rng, 2, "other"))
-    assert found.begin(committed or 6, other) == other.averages()
+    assert found.begin(committed or 6, other) == other.averages
     removed, added = some_paths(rng, other, 0.3), records_of(rng, 2, "next")
-    assert found.replaced(removed, added) == other.replaced(removed, added).averages()
+    assert found.replaced(removed, added) == other.replaced(removed, added).averages
 
 
 @pytest.mark.usefixtures("_always_indexed")
@@ -177,11 +180,11 @@ def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
     found.replaced(some_paths(rng, view, 0.5), records_of(rng, 6, "all"))
     removed, added = some_paths(rng, view, 0.2), records_of(rng, 2, "salvaged")
     after = view.replaced(removed, added)
-    assert found.replaced(removed, added) == after.averages()
+    assert found.replaced(removed, added) == after.averages
     found.end(6)
-    assert found.begin(6, after) == after.averages()
+    assert found.begin(6, after) == after.averages
     removed, added = some_paths(rng, after, 0.2), records_of(rng, 2, "next")
-    assert found.replaced(removed, added) == after.replaced(removed, added).averages()
+    assert found.replaced(removed, added) == after.replaced(removed, added).averages
 
 
 @pytest.mark.parametrize(

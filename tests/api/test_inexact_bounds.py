@@ -17,7 +17,7 @@ from tblctl.metrics.intervals import depths, overlaps
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.port import Replacement
 
-LONG = "x" * 200
+LONG = "x" * 1_200  # longer than any bound
 TEXT = pa.schema([("s", pa.string()), ("n", pa.int64())])
 
 
@@ -50,7 +50,7 @@ def measure(request):
 
 
 def test_shortened_bounds_are_measured_and_can_only_overlap_more(measure, memory_url):
-    # Apart they are, but all that the bounds tell is 128 times x and what follows.
+    # Apart they are, but all that the bounds tell is many times x and what follows.
     table = text_table(memory_url, [f"{LONG}1", f"{LONG}2"], [f"{LONG}3", f"{LONG}4"], ["a", "b"])
     info = measure(table)
     assert counts(info) == {"measured": 3, "constant": 0, "unclustered": 0, "unknown": 0}
