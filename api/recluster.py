@@ -100,7 +100,17 @@ class Request:
         Raises:
             InvalidOptionError: a name or value that is none.
         """
-        policy_named(policy or DEFAULT_POLICY)
+        policy_named(DEFAULT_POLICY if policy is None else policy)
+        given: Any = options
+        if given is not None and not isinstance(given, Mapping | SelectOptions):
+            msg = (
+                f"options is {options!r:.80}, expected a mapping such as {{'threshold': 4}} or SelectOptions"
+            )
+            raise InvalidOptionError(msg)
+        given = progress
+        if given is not None and not callable(given):
+            msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
+            raise InvalidOptionError(msg)
         found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
         if final and found.include_unclustered is None:
             found = dataclasses.replace(found, include_unclustered=True)
@@ -160,8 +170,13 @@ def recluster(
         plan: made before.
 
     Raises:
+        InvalidOptionError: `plan` is none, or of another table.
         ConflictError: in a round with `on_conflict="fail"`; earlier rounds are committed.
     """
+    given: Any = plan
+    if given is not None and not isinstance(given, Plan):
+        msg = f"plan is a {type(plan).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
+        raise InvalidOptionError(msg)
     return _Loop(port=port, request=request, engine=engine).run(plan)
 
 

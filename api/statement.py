@@ -120,7 +120,10 @@ def execute(
 def _location(statement: Statement, resolve: Resolve | None) -> str:
     if resolve is None or statement.is_location:
         return ".".join(statement.parts)
-    location = resolve(statement.name)
+    try:
+        location = resolve(statement.name)
+    except LookupError:  # a mapping's own method may be what resolves
+        location = None
     if location is None:
         raise TableNotFoundError(f"there is no table named {statement.name}")
     return location

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
 import socket
 import sys
@@ -182,22 +181,31 @@ def _require_grpc(remote: str) -> None:
 def _registered(start: Callable[[], Any], master: str) -> Any:
     """Return what `start` does, unless it waits too long for the master; Spark itself waits a minute."""
     _require_listener(master)
-    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers: list[Any] = []
+    answered = threading.Condition()
+    waits = True
 
     def ask() -> None:
+        found: Any
         try:
-            answer.put(start())
+            found = start()
         except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
-            answer.put(error)
+            found = error
+        with answered:
+            answers.append(found)
+            answered.notify()
+            if waits or isinstance(found, BaseException):
+                return
+        found.stop()  # nobody will: it came too late
 
     threading.Thread(target=ask, daemon=True).start()
-    try:
-        found = answer.get(timeout=ANSWER_SECONDS)
-    except queue.Empty:
-        raise _no_answer(master) from None
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    with answered:
+        waits = answered.wait_for(lambda: answers, timeout=ANSWER_SECONDS) != []
+        if not waits:
+            raise _no_answer(master)
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
 
 
 def _no_answer(address: str) -> EngineError:

@@ -28,7 +28,7 @@ def policy_named(name: str) -> Policy:
     """
     found = POLICIES.get(name)
     if found is None:
-        near = difflib.get_close_matches(name, POLICIES, n=1)
+        near = difflib.get_close_matches(str(name), POLICIES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"policies are {', '.join(POLICIES)}"
         raise InvalidOptionError(f"unknown policy {name!r}; {hint}")
     return found

@@ -477,3 +477,19 @@ def test_final_ends_where_some_keys_have_wide_rows(memory_url: str, name: str, p
     assert not table.plan(policy, options={"include_unclustered": True}).groups
     assert sorted((row["k"], len(row["s"])) for row in table.scan().to_arrow().to_pylist()) == widths
     assert table.check(deep=True).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"options": [1]}, "options is .*expected a mapping"),
+        ({"policy": 5}, "unknown policy 5"),
+        ({"progress": 5}, "progress is 5, expected something to call"),
+        ({"plan": {"version": 1}}, "plan is a dict, expected a Plan; Plan.from_json reads"),
+    ],
+)
+def test_arguments_of_another_kind_are_told(
+    overlapping: tblctl.Table, words: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=message):
+        overlapping.recluster(**words)

@@ -258,3 +258,10 @@ def test_a_quoted_name_comes_back_as_it_is_and_its_text_stands_for_it_alone(
     found = parse_statement(f"{verb} TABLE {exists}{quoted} RECLUSTER{end}")
     assert (found.parts, found.if_exists, found.final) == (tuple(parts), if_exists, final or optimize)
     assert not any("." in part for part in parts) or found.name != ".".join(parts)
+
+
+def test_a_mapping_may_resolve_names() -> None:
+    names: dict[str, str] = {}
+    assert tblctl.execute("OPTIMIZE TABLE IF EXISTS lake.t RECLUSTER", resolve=names.__getitem__) is None
+    with pytest.raises(TableNotFoundError, match="no table named lake"):
+        tblctl.execute("OPTIMIZE TABLE lake.t RECLUSTER", resolve=names.__getitem__)
