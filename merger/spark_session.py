@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 from urllib.parse import urlsplit
 
-from tblctl.merger.spark_workers import reason
+from tblctl.merger.spark_workers import is_connect, reason
 from tblctl.tableformat.errors import EngineError, InvalidOptionError, TblctlError
 
 ANSWER_SECONDS = 30.0
@@ -116,11 +116,11 @@ def _running_session() -> Any | None:
 
 
 def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | None) -> None:
-    own = running.sparkContext.master
+    own = None if is_connect(running) else running.sparkContext.master
     if master not in {None, own} or conf:
+        kind = "a Spark Connect session" if own is None else f"a Spark session with master {own}"
         raise InvalidOptionError(
-            f"a Spark session with master {own} already runs in this process, and has its settings: pass it as "
-            "spark=, or stop it first"
+            f"{kind} already runs in this process, and has its settings: pass it as spark=, or stop it first"
         )
 
 

@@ -22,7 +22,7 @@ import pytest
 from tblctl.merger.spark_session import open_session
 
 READY_SECONDS = 120
-_REMOTE_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+REMOTE_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -84,7 +84,7 @@ def spark(
 
 def python(program: str, *, words: tuple[Any, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, where nothing of Spark has been used yet."""
-    variables = {name: value for name, value in os.environ.items() if name not in _REMOTE_MODE}
+    variables = {name: value for name, value in os.environ.items() if name not in REMOTE_MODE}
     command = [sys.executable, "-c", program, *words]
     settings = {"env": variables, "capture_output": True, "text": True, "timeout": 300} | more
     return subprocess.run(command, **settings)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tblctl.errors import EngineError
+from tblctl.errors import EngineError, InvalidOptionError
 from tblctl.merger import spark_session
 
 
@@ -31,6 +31,22 @@ def test_a_session_that_comes_too_late_is_stopped(monkeypatch: pytest.MonkeyPatc
         spark_session._registered(start, "spark://nowhere:1")
     answer.set()
     assert session.stopped.wait(30)
+
+
+def test_a_connect_session_that_runs_is_used_but_not_for_another_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session()
+    monkeypatch.setattr(spark_session, "_running_session", lambda: session)
+    monkeypatch.setattr(spark_session, "is_connect", lambda _: True)
+    with spark_session.open_session() as found:
+        assert found is session
+    assert not session.stopped.is_set()
+    with (
+        pytest.raises(InvalidOptionError, match="a Spark Connect session already runs"),
+        spark_session.open_session(master="local[2]"),
+    ):
+        pass
 
 
 def test_a_session_that_comes_in_time_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

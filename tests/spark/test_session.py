@@ -15,7 +15,7 @@ from tblctl.merger import spark_session
 from tblctl.merger.spark_session import open_session
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 
-from .conftest import free_port, python
+from .conftest import REMOTE_MODE, free_port, python
 
 LIFE = """
 import sys
@@ -64,7 +64,8 @@ def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_s
 def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> None:
     for name in ("bash", "dirname", "basename", "env", "readlink", "tr", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    variables = {name: value for name, value in os.environ.items() if name not in {"PATH", "JAVA_HOME"}}
+    left_out = {"PATH", "JAVA_HOME", *REMOTE_MODE}
+    variables = {name: value for name, value in os.environ.items() if name not in left_out}
     program = (
         "from tblctl.merger.spark_session import open_session\n"
         "from tblctl.tableformat.errors import EngineError\n"
@@ -103,8 +104,11 @@ def test_words_that_make_no_session_are_refused(words: dict[str, str], expected:
     ],
 )
 def test_an_address_where_nothing_listens_is_named_without_its_token(
-    java: None, words: dict[str, str], address: str
+    java: None, words: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spark_session, "_running_session", lambda: None)  # those of other tests
+    for name in REMOTE_MODE:
+        monkeypatch.delenv(name, raising=False)
     port = free_port()
     with (
         pytest.raises(EngineError) as caught,
