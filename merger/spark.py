@@ -26,12 +26,12 @@ from typing import Any
 
 from tblctl.merger import spark_workers
 from tblctl.merger.engine import Advance, Done
+from tblctl.merger.spark_task import TaskFunction
 from tblctl.merger.spark_workers import reason
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.port import BlockIO
 
-TaskFunction = Callable[[BlockIO, MergeTask], TaskResult]
 Job = Sequence[MergeTask]
 Outcomes = Sequence[TaskResult | TaskFailure]
 

@@ -6,19 +6,16 @@ import pickle
 from collections.abc import Callable
 
 from tblctl.merger.engine import failure
-from tblctl.merger.run import run_task
+from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.port import BlockIO
 
 TaskFunction = Callable[[BlockIO, MergeTask], TaskResult]
 
-_THREADS = 2
-"""Of a task: one slot of an executor is one core, but then it reads or writes while the other thread computes."""
-
 
 def run(io: BlockIO, task: MergeTask) -> TaskResult:
-    """Run a task."""
-    return run_task(io, task, threads=_THREADS)
+    """Run a task as every engine does: a slot of an executor is one core, yet reads or writes while it computes."""
+    return run_task(io, task, threads=THREADS)
 
 
 def run_pickled(io: bytes, task: bytes, function: TaskFunction = run) -> bytes:

@@ -21,11 +21,9 @@ from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import Slice
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.keys import key_table, sort_indices
-from tblctl.tableformat.model.block import Block, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.block_io import NativeBlockIO
 from tblctl.tableformat.native.check import _BlockCheck
 from tblctl.tableformat.native.encode import Layout
@@ -35,6 +33,7 @@ from tblctl.tableformat.projection import conform
 from tblctl.tableformat.storage import Storage
 
 from ..native.test_keys import model_order, model_values
+from .memory_port import block_of
 
 LARGE_BYTES = 1 << 30
 LEVEL, RUN = 3, "run"
@@ -142,28 +141,6 @@ class Lake:
     def stored(self) -> set[str]:
         """Return every object beside the blocks to merge."""
         return {item.name for item in self.storage.list()} - {item.block.path for item in self.slices}
-
-
-def block_of(record) -> Block:
-    cluster = None
-    if record.cluster_key_id is not None:
-        cluster = ClusterStatistics(
-            cluster_key_id=record.cluster_key_id,
-            min=tuple(map(python_value, record.key_min)),
-            max=tuple(map(python_value, record.key_max)),
-            exact=record.key_exact,
-            level=record.level,
-        )
-    return Block(
-        path=record.path,
-        row_count=record.row_count,
-        size_bytes=record.size_bytes,
-        uncompressed_bytes=record.uncompressed_bytes,
-        decoded_bytes=record.decoded_bytes,
-        schema_id=record.schema_id,
-        run_id=record.run_id,
-        cluster=cluster,
-    )
 
 
 def merge_threads() -> list[str]:

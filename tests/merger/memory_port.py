@@ -77,7 +77,7 @@ class MemoryVersion:
         return MemoryStatistics(tables=tuple(self.files[path] for path in self.records))
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
-        return {path: _block(self.records[path]) for path in paths if path in self.records}
+        return {path: block_of(self.records[path]) for path in paths if path in self.records}
 
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
@@ -310,7 +310,7 @@ def recorded(
     )
 
 
-def _block(record: BlockRecord) -> Block:
+def block_of(record: BlockRecord) -> Block:
     cluster = None
     if record.cluster_key_id is not None:
         cluster = ClusterStatistics(
