@@ -185,8 +185,7 @@ def compare_row_groups(report: Report, job: Job, folder: Path, rounds: int) -> N
     scans = in_turn([timed(lambda table=table: table.scan().to_arrow()) for table in tables], runs=rounds)
     weeks = in_turn([timed(selective(table)) for table in tables], runs=rounds)
     for place, (rows, local) in enumerate(merges.items()):
-        default = " (the default)" if rows == tblctl.TableOptions().row_group_rows else ""
-        report.begin(f"row groups of {rows:,} rows{default}")
+        report.begin(f"row groups of {rows:,} rows")
         report.seconds("merge", merged[place])
         for tasks in (1, 2, OUTPUTS):
             decoded = rows_decoded(local.base, tasks=tasks)

@@ -14,7 +14,7 @@ def test_defaults_are_those_of_the_format():
     assert TableOptions().to_json() == {
         "block_rows": 1_000_000,
         "block_bytes": 134_217_728,
-        "row_group_rows": 65_536,
+        "row_group_rows": 32_768,
         "compression": "zstd",
         "compression_level": 1,
         "sort_scope": "append",
