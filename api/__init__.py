@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tblctl import errors
     from tblctl.depths import DepthPoint
-    from tblctl.merger.round import GroupOutcome
     from tblctl.merger.spark_session import open_session as spark_session
+    from tblctl.merger.work import GroupOutcome
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.metrics.worst import DeepRange
     from tblctl.results import (
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 
 _HOMES = {  # module, or module:name where it has another name there
     "errors": "tblctl.errors",
-    "GroupOutcome": "tblctl.merger.round",
+    "GroupOutcome": "tblctl.merger.work",
     "spark_session": "tblctl.merger.spark_session:open_session",
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",

@@ -22,14 +22,8 @@ from tblctl.followed import Followed
 from tblctl.merger.conflicts import OnConflict
 from tblctl.merger.engine import Engine
 from tblctl.merger.local import LocalEngine
-from tblctl.merger.round import (
-    COMMITTED,
-    CONFLICTED,
-    FAILED,
-    RoundOutcome,
-    merge_round,
-    require_own_plan,
-)
+from tblctl.merger.round import RoundOutcome, merge_round, require_own_plan
+from tblctl.merger.work import COMMITTED, CONFLICTED, FAILED
 from tblctl.results import Outcome
 from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions

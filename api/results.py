@@ -12,7 +12,7 @@ from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.native.alter import key_terms
 
 if TYPE_CHECKING:
-    from tblctl.merger.round import GroupOutcome
+    from tblctl.merger.work import GroupOutcome
 
 
 @dataclass(frozen=True, kw_only=True)

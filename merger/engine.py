@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
@@ -25,20 +25,23 @@ class Engine(Protocol):
     def run(
         self,
         io: BlockIO,
-        tasks: Sequence[MergeTask],
+        tasks: Iterable[MergeTask],
         done: Done,
         *,
         title: str,
         advance: Advance | None = None,
     ) -> None:
-        """Run all tasks, largest first; call `done` once for each, from the calling thread, as it ends.
+        """Run all tasks, in the order given; call `done` once for each, from the calling thread, as it ends.
+
+        Planning a task may take a while: the next ones are asked for, from the calling thread too, when there is room.
 
         Where it can, `advance` is called from the same thread with numbers of rows merged, which add up to all rows
         of the tasks that succeed.
 
         A task that fails is reported, not raised, and the others go on. Raised is only what concerns them all: the
-        session is gone, workers lack a library, the user interrupts. Then what tasks stored is deleted as far as
-        possible, whether it was reported or not. `title` names the work for people.
+        session is gone, workers lack a library, the user interrupts, `done` raises. Then what tasks stored is deleted
+        as far as possible, except what was reported: that is the caller's, who may have committed it. `title` names
+        the work for people.
         """
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -27,7 +28,7 @@ class LocalEngine:
     def run(
         self,
         io: BlockIO,
-        tasks: Sequence[MergeTask],
+        tasks: Iterable[MergeTask],
         done: Done,
         *,
         title: str,  # noqa: ARG002
@@ -35,15 +36,16 @@ class LocalEngine:
     ) -> None:
         """See `Engine.run`. In memory are `parallelism` tasks and one more, which fills in where others wait."""
         news: queue.SimpleQueue[TaskResult | TaskFailure | int | BaseException] = queue.SimpleQueue()
-        written: list[TaskResult] = []  # told or not: an interrupt may come between the two
+        written: dict[int, TaskResult] = {}  # and not reported, by identity
         stop = Event()
         hooks = Hooks(advance=news.put, cancelled=stop.is_set)
-        at_once = min(self.parallelism + 1, max(len(tasks), 1))
+        at_once = self.parallelism + 1
+        waiting = iter(tasks)
 
         def work(task: MergeTask) -> None:
             try:
                 result = run_task(io, task, threads=THREADS, hooks=hooks)
-                written.append(result)
+                written[id(result)] = result
                 news.put(result)
             except Cancelled:
                 pass
@@ -54,20 +56,24 @@ class LocalEngine:
 
         with ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
             try:
-                for task in sorted(tasks, key=lambda task: -task.size_bytes):
-                    pool.submit(work, task)
-                left = len(tasks)
-                while left:
+                running = 0
+                while True:
+                    for task in itertools.islice(waiting, at_once - running):
+                        pool.submit(work, task)
+                        running += 1
+                    if not running:
+                        return
                     item = news.get()
                     if isinstance(item, BaseException):
                         raise item  # noqa: TRY301
                     if not isinstance(item, int):
-                        left -= 1
+                        running -= 1
+                        written.pop(id(item), None)  # from here on it is the caller's, whatever happens
                         done(item)
                     elif advance:
                         advance(item)
             except BaseException:
                 stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
-                io.discard([record.path for result in written for record in result.records])
+                io.discard([record.path for result in written.values() for record in result.records])
                 raise

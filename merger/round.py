@@ -1,24 +1,29 @@
-"""One round of reclustering: the tasks of a plan, run by an engine, verified, and committed in one go.
+"""One round of reclustering: the tasks of a plan, run by an engine, verified, and committed.
 
-Groups stand or fall alone. One that cannot be merged fails; one of whose blocks another writer took away conflicts; the
-others are committed. Blocks that were written for nothing are deleted, but never while a commit may name them.
+That is one commit at the end, or with `commit_every` several as groups are merged. Groups stand or fall alone. One that
+cannot be merged fails; one of whose blocks another writer took away conflicts; the others are committed. Blocks that
+were written for nothing are deleted, but never once a commit may name them.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic
 
+from tblctl.merger.balance import tasks_per_group
+from tblctl.merger.commit_every import AT_END, CommitEvery
 from tblctl.merger.conflicts import OnConflict, salvage
 from tblctl.merger.engine import Engine, as_own
 from tblctl.merger.split import Output, split_group
 from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
-from tblctl.merger.verify import VerificationError, require_order
+from tblctl.merger.verify import VerificationError
+from tblctl.merger.work import COMMITTED, CONFLICTED, FAILED, GroupOutcome, Work, covers
 from tblctl.selector.plan import Group, Plan
+from tblctl.tableformat.concurrency import ahead
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
@@ -27,54 +32,31 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
     TblctlError,
 )
-from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cut import most_rows
+from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
 from tblctl.tableformat.progress import Progress
 
 LEAST_MEMORY_BYTES = 16 << 20
 """A task takes so much even if told to take less: windows of a few rows would take hours."""
 
-COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
+_PLANNED_AT_ONCE = 2
+"""Groups whose cuts are looked for while others are merged; each may hold the keys of some blocks."""
 
 Measure = Callable[[frozenset[str], Sequence[BlockRecord]], Mapping[str, Any]]
 """Given the blocks that leave and those that join, what else the summary says of the table before and after."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class GroupOutcome:
-    """What became of a group of the plan.
-
-    Attributes:
-        round: which of a run's, from 1.
-        number, why: as in the plan.
-        status: committed, conflicted (a block of it left the table, or the key was altered) or failed.
-        error: why it was not committed; None if it was.
-        blocks_in, rows: what it is of.
-        blocks_out, bytes_read, bytes_written: what its tasks did in all, committed or not.
-        task_seconds, cpu_seconds: summed over its tasks, which run side by side: their time, and that of processors.
-    """
-
-    round: int
-    number: int
-    why: str
-    status: str
-    error: str | None
-    blocks_in: int
-    blocks_out: int
-    rows: int
-    bytes_read: int
-    bytes_written: int
-    task_seconds: float
-    cpu_seconds: float
+Committed = Callable[[Version], None]
+"""Is told of every version that a round commits; what was measured last holds from then on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """What a round did; `version` is what it committed, None for nothing."""
+    """What a round did in so many `commits`; `version` is what the last of them gave, None for nothing."""
 
     version: Version | None
+    commits: int
     groups: tuple[GroupOutcome, ...]
 
 
@@ -85,11 +67,13 @@ def merge_round(
     engine: Engine,
     *,
     on_conflict: str = OnConflict.SALVAGE,
+    commit_every: CommitEvery = AT_END,
     progress: Progress | None = None,
     measure: Measure | None = None,
+    committed: Committed | None = None,
     number: int = 1,
 ) -> RoundOutcome:
-    """Carry out the plan on the newest version of its table.
+    """Carry out the plan on the newest version of its table. Whatever is raised, what was committed by then stays.
 
     Args:
         port: the table.
@@ -97,23 +81,35 @@ def merge_round(
         plan: what to merge.
         engine: what runs the tasks.
         on_conflict: of `OnConflict`.
+        commit_every: when to commit before the round's end.
         progress: is called with (done, total, unit), the unit being rows or groups.
-        measure: adds to the summary of the commit.
+        measure: adds to the summary of a commit.
+        committed: is called after each commit.
         number: which round of a run it is, from 1.
 
     Raises:
         InvalidOptionError: the plan is of another table; `on_conflict` is none.
-        ConflictError: with `FAIL`, a group conflicts; nothing was committed.
-        CommitOutcomeUnknownError: nobody can tell now whether it was committed; nothing was deleted.
-        VerificationError: a task would have changed the rows; nothing was committed.
-        TblctlError: what concerns all tasks, such as an engine that is gone; nothing was committed.
+        ConflictError: with `FAIL`, a group conflicts; it and those not yet committed are not.
+        CommitOutcomeUnknownError: nobody can tell now whether the last commit happened; nothing of it was deleted.
+        VerificationError: a task would have changed the rows; no group is trusted that was not yet committed.
+        TblctlError: what concerns all tasks, such as an engine that is gone.
     """
     require_own_plan(plan, version)
-    merging = _Round(port, version, plan, engine, on_conflict=OnConflict.named(on_conflict), number=number)
+    merging = _Round(
+        port,
+        version,
+        plan,
+        engine,
+        on_conflict=OnConflict.named(on_conflict),
+        commit_every=commit_every,
+        progress=progress,
+        measure=measure,
+        committed=committed,
+        number=number,
+    )
     merging.resolve()
-    merging.merge(progress)
-    committed = merging.commit(measure)
-    return RoundOutcome(version=committed, groups=tuple(work.outcome() for work in merging.works.values()))
+    merging.merge()
+    return merging.outcome()
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -130,46 +126,6 @@ def require_own_plan(plan: Plan, version: Version) -> None:
         raise InvalidOptionError(msg)
 
 
-@dataclass(kw_only=True)
-class _Work:
-    """A group under way; `status` is None until its fate is known."""
-
-    group: Group
-    round: int
-    blocks: tuple[Block, ...] = ()
-    tasks: tuple[MergeTask, ...] = ()
-    results: list[TaskResult] = field(default_factory=list)
-    status: str | None = None
-    error: str | None = None
-
-    def end(self, status: str, error: str) -> None:
-        """Settle the fate of the group; the first reason stays."""
-        if self.status is None:
-            self.status, self.error = status, error
-
-    @property
-    def records(self) -> list[BlockRecord]:
-        """The blocks written so far, in key order."""
-        ordered = sorted(self.results, key=lambda result: result.number)
-        return [record for result in ordered for record in result.records]
-
-    def outcome(self) -> GroupOutcome:
-        return GroupOutcome(
-            round=self.round,
-            number=self.group.number,
-            why=self.group.why,
-            status=self.status or COMMITTED,
-            error=self.error,
-            blocks_in=len(self.group.blocks),
-            blocks_out=len(self.records),
-            rows=self.group.rows,
-            bytes_read=sum(result.bytes_read for result in self.results),
-            bytes_written=sum(result.bytes_written for result in self.results),
-            task_seconds=round(sum(result.wall_seconds for result in self.results), 6),
-            cpu_seconds=round(sum(result.cpu_seconds for result in self.results), 6),
-        )
-
-
 class _Round(Generic[VersionT]):
     def __init__(
         self,
@@ -179,6 +135,10 @@ class _Round(Generic[VersionT]):
         engine: Engine,
         *,
         on_conflict: OnConflict,
+        commit_every: CommitEvery,
+        progress: Progress | None,
+        measure: Measure | None,
+        committed: Committed | None,
         number: int,
     ) -> None:
         self._port = port
@@ -186,21 +146,33 @@ class _Round(Generic[VersionT]):
         self._plan = plan
         self._engine = engine
         self._on_conflict = on_conflict
+        self._commit_every = commit_every
+        self._measure = measure
+        self._committed = committed
         self._io: BlockIO = port.block_io(version)
-        self.works = {group.number: _Work(group=group, round=number) for group in plan.groups}
+        self._works = {group.number: Work(group=group, round=number) for group in plan.groups}
+        self._told = _Told(progress)
+        self._last: Version | None = None  # that was committed
+        self._commits = 0
+        self._since_seconds = port.env.elapsed()  # the last commit
+
+    def outcome(self) -> RoundOutcome:
+        """Return what was done."""
+        groups = tuple(work.outcome() for work in self._works.values())
+        return RoundOutcome(version=self._last, commits=self._commits, groups=groups)
 
     def resolve(self) -> None:
         """Look up the blocks of all groups; those that are no longer as planned conflict."""
         sort = self._version.sort
-        for work in self.works.values():
+        for work in self._works.values():
             if sort is None or work.group.sort_id != sort.id:
                 work.end(CONFLICTED, "the cluster key was altered since the plan")
-        paths = {number: work.group.blocks for number, work in self._live().items()}
-        found = self._version.blocks(list(itertools.chain.from_iterable(paths.values())))
-        gone = frozenset(itertools.chain.from_iterable(paths.values())) - found.keys()
-        for number, lost in salvage(paths, gone).dropped.items():
-            self.works[number].end(CONFLICTED, _left(lost))
-        for work in self._live().values():
+        paths = {work.group.number: work.group.blocks for work in self._live()}
+        wanted = list(itertools.chain.from_iterable(paths.values()))
+        found = self._version.blocks(wanted)
+        for number, lost in salvage(paths, frozenset(wanted) - found.keys()).dropped.items():
+            self._works[number].end(CONFLICTED, _left(lost))
+        for work in self._live():
             work.blocks = tuple(found[path] for path in work.group.blocks)
             rows = sum(block.row_count for block in work.blocks)
             if rows != work.group.rows:
@@ -211,35 +183,42 @@ class _Round(Generic[VersionT]):
                 raise InvalidDataError(msg)
         self._refuse_conflicts()
 
-    def merge(self, progress: Progress | None) -> None:
-        """Run the tasks of all groups. What is raised concerns them all: nothing that was written stays.
-
-        Raises:
-            VerificationError: a task would have changed the rows. Then no group is trusted.
-        """
-        live = self._live()
-        total = sum(work.group.decoded_bytes for work in live.values())
-        run_ids = {number: self._port.env.new_run_id() for number in live}
-
-        def split(work: _Work) -> None:
-            share = work.group.decoded_bytes / max(total, 1)
-            self._split(work, run_ids[work.group.number], math.ceil(share * self._engine.parallelism))
-
-        for work in live.values():  # one by one: each may hold the keys of some blocks
-            split(work)
+    def merge(self) -> None:
+        """Merge all groups, largest first, and commit them. What is raised concerns all that is not committed."""
+        works = sorted(self._live(), key=lambda work: -work.group.decoded_bytes)
+        self._told.expect(works)
         with self._leaving_nothing():
-            tally = _Tally(self._live(), progress)
-            tasks = [task for work in self._live().values() for task in work.tasks]
-            if tasks:
-                title = f"tblctl recluster {self._version.location}"
-                self._engine.run(self._io, tasks, tally.done, title=title, advance=tally.advance)
-                tally.require_no_mismatch()
-            for work in self._live().values():
-                _verify(work)
-                require_order(work.records, self._version.sort, f"group {work.group.number}")
-        self._discard(work for work in self.works.values() if work.status == FAILED)
+            if works:
+                title = f"tblctl recluster {self._version.location} ({len(works)} groups)"
+                with closing(self._tasks(works)) as tasks:
+                    self._engine.run(self._io, tasks, self._note, title=title, advance=self._told.advance)
+            for work in self._live():
+                work.require_complete(self._version.sort)
+            self._commit()
 
-    def _split(self, work: _Work, run_id: str, tasks: int) -> None:
+    def _tasks(self, works: Sequence[Work]) -> Generator[MergeTask, None, None]:
+        """Yield the tasks of groups, each one's largest first. The next groups are cut meanwhile."""
+        options = self._version.options
+        counts = tasks_per_group(
+            [work.group.decoded_bytes for work in works],
+            most=[_most_blocks(work.group, options) for work in works],
+            parallelism=self._engine.parallelism,
+        )
+        runs = [self._port.env.new_run_id() for _ in works]
+        cut = ahead(
+            lambda item: self._split(*item), zip(works, runs, counts, strict=True), threads=_PLANNED_AT_ONCE
+        )
+        with closing(cut) as found:
+            for work, tasks in zip(works, found, strict=True):
+                if isinstance(tasks, str):
+                    work.end(FAILED, tasks)
+                    self._told.group()
+                    continue
+                work.tasks = tasks
+                yield from sorted(tasks, key=lambda task: -task.size_bytes)
+
+    def _split(self, work: Work, run_id: str, count: int) -> tuple[MergeTask, ...] | str:
+        """Return the tasks of a group, or why it has none."""
         sort = self._version.sort
         if sort is None:
             msg = "a group of a table without a cluster key is no longer live here"
@@ -257,84 +236,124 @@ class _Round(Generic[VersionT]):
             for block in work.blocks
         ]
         try:
-            work.tasks = split_group(self._io, work.group.number, slices, output, tasks=tasks)
+            tasks = split_group(self._io, work.group.number, slices, output, tasks=count)
         except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
-            work.end(FAILED, str(as_own(error, f"planning the tasks of group {work.group.number}")))
-            return
-        if not covers(work.tasks, work.blocks):
-            work.end(
-                FAILED, "a bug: its tasks do not take every row once; nothing was written, please report it"
-            )
+            return str(as_own(error, f"planning the tasks of group {work.group.number}"))
+        if not covers(tasks, work.blocks):
+            return "a bug: its tasks do not take every row once; nothing was written, please report it"
+        return tasks
 
-    def commit(self, measure: Measure | None) -> Version | None:
-        """Commit the groups that are left, again without those that conflict; None if none is left."""
-        while kept := self._live():
-            with self._leaving_nothing():
-                replacement = self._replacement(kept, measure)
+    def _note(self, item: TaskResult | TaskFailure) -> None:
+        """Take what the engine reports of a task; commit if it is time to."""
+        work = self._works[item.group]
+        work.note(item)
+        if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
+            raise item.error  # then no group is trusted
+        if work.is_over:
+            self._told.group()
+            if work.is_ready:
+                work.require_complete(self._version.sort)
+            else:
+                self._discard([work])
+        self._told.task(item)
+        waited = self._port.env.elapsed() - self._since_seconds
+        if self._commit_every.is_due(groups=len(self._ready()), seconds=waited):
+            self._commit()
+
+    def _commit(self) -> None:
+        """Commit the groups that are merged, again without those that conflict."""
+        while ready := self._ready():
+            replacement = self._replacement(ready)
+            for work in ready:
+                work.may_stand = True
             try:
-                return self._port.replace(self._version, replacement)
+                self._last = self._port.replace(self._version, replacement)
             except CommitOutcomeUnknownError:
                 raise
             except TblctlError as error:  # surely nothing was committed
-                with self._leaving_nothing():
-                    if not isinstance(error, ConflictError):
-                        raise
-                    self._note_conflict(error, kept)
-        return None
+                for work in ready:
+                    work.may_stand = False
+                if not isinstance(error, ConflictError):
+                    raise
+                self._note_conflict(error, ready)
+                continue
+            self._commits += 1
+            self._since_seconds = self._port.env.elapsed()
+            for work in self._to_tell():
+                work.is_told = True
+            for work in ready:
+                work.status = COMMITTED
+            if self._committed:
+                self._committed(self._last)
 
-    def _note_conflict(self, error: ConflictError, kept: Mapping[int, _Work]) -> None:
+    def _note_conflict(self, error: ConflictError, ready: Sequence[Work]) -> None:
         """Settle which groups conflict; without a hint that is all."""
         gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
-        verdict = salvage({number: work.group.blocks for number, work in kept.items()}, gone)
+        verdict = salvage({work.group.number: work.group.blocks for work in ready}, gone)
         reasons = {number: _left(lost) for number, lost in verdict.dropped.items()}
-        for number, work in kept.items():
-            if number in reasons or not reasons:
-                work.end(CONFLICTED, reasons.get(number, str(error)))
+        for work in ready:
+            if work.group.number in reasons or not reasons:
+                work.end(CONFLICTED, reasons.get(work.group.number, str(error)))
         self._refuse_conflicts()
-        self._discard(work for work in kept.values() if work.status == CONFLICTED)
+        self._discard(work for work in ready if work.status == CONFLICTED)
 
     def _refuse_conflicts(self) -> None:
-        lost = [work for work in self.works.values() if work.status == CONFLICTED]
+        lost = [work for work in self._works.values() if work.status == CONFLICTED]
         if lost and self._on_conflict is OnConflict.FAIL:
+            done = sum(work.status == COMMITTED for work in self._works.values())
+            stays = (
+                "nothing was committed"
+                if self._last is None
+                else (
+                    f"{done} groups were committed before, up to snapshot {self._last.sequence}, and no others"
+                )
+            )
             msg = (
-                f"{self._version.location}: {len(lost)} of {len(self.works)} groups conflict with other writers "
-                f"(group {lost[0].group.number}: {lost[0].error}); nothing was committed: plan again, or salvage the "
-                "others"
+                f"{self._version.location}: {len(lost)} of {len(self._works)} groups conflict with other writers "
+                f"(group {lost[0].group.number}: {lost[0].error}); {stays}: plan again, or salvage the others"
             )
             raise ConflictError(msg, groups=tuple(work.group.number for work in lost))
 
-    def _replacement(self, kept: Mapping[int, _Work], measure: Measure | None) -> Replacement:
-        removed = frozenset(path for work in kept.values() for path in work.group.blocks)
-        added = tuple(record for work in kept.values() for record in work.records)
-        outcomes = [self.works[number].outcome() for number in kept]
-        statuses = [work.status for work in self.works.values()]
+    def _replacement(self, ready: Sequence[Work]) -> Replacement:
+        removed = frozenset(path for work in ready for path in work.group.blocks)
+        added = tuple(record for work in ready for record in work.records)
+        outcomes = [work.outcome() for work in ready]
+        to_tell = self._to_tell()
+        statuses = [work.status for work in to_tell]
         detail = {
             "policy": self._plan.policy,
             "engine": self._engine.name,
             "planned_on": self._plan.snapshot,
-            "committed_groups": len(kept),
+            "committed_groups": len(ready),
             "conflicted_groups": statuses.count(CONFLICTED),
             "failed_groups": statuses.count(FAILED),
             **{name: sum(getattr(item, name) for item in outcomes) for name in _SUMS},
-            **(measure(removed, added) if measure else {}),
+            **(self._measure(removed, added) if self._measure else {}),
         }
-        record = {"groups": [_recorded(work) for work in self.works.values()]}
+        record = {"groups": [work.recorded() for work in to_tell]}
         return Replacement(removed=removed, added=added, detail={"recluster": detail}, record=record)
 
-    def _live(self) -> dict[int, _Work]:
-        return {number: work for number, work in self.works.items() if work.status is None}
+    def _live(self) -> list[Work]:
+        return [work for work in self._works.values() if work.status is None]
+
+    def _ready(self) -> list[Work]:
+        return [work for work in self._works.values() if work.is_ready]
+
+    def _to_tell(self) -> list[Work]:
+        """Return the groups whose fate the next commit seals, or that no commit told of yet."""
+        return [work for work in self._works.values() if not work.is_told and (work.status or work.is_ready)]
 
     @contextmanager
     def _leaving_nothing(self) -> Iterator[None]:
-        """Delete what was written if the block raises; nothing of it may be committed by then."""
+        """Delete what was written and can be in no commit if the block raises."""
         try:
             yield
         except BaseException:
-            self._discard(self.works.values())
+            self._discard(self._works.values())
             raise
 
-    def _discard(self, works: Iterable[_Work]) -> None:
-        paths = [record.path for work in works for record in work.records]
+    def _discard(self, works: Iterable[Work]) -> None:
+        paths = [record.path for work in works if not work.may_stand for record in work.records]
         if paths:
             self._io.discard(paths)
 
@@ -342,40 +361,31 @@ class _Round(Generic[VersionT]):
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 
 
-class _Tally:
-    """Takes what the engine reports, and tells how far it is."""
+class _Told:
+    """Tells who watches how far the round is."""
 
-    def __init__(self, works: Mapping[int, _Work], progress: Progress | None) -> None:
-        self._works = works
+    def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
-        self._mismatch: VerificationError | None = None
-        self._left = {number: len(work.tasks) for number, work in works.items()}
-        self._total_rows = sum(task.rows for work in works.values() for task in work.tasks)
+        self._total_groups = self._total_rows = 0
         self._groups = 0  # that are done
         self._rows = 0  # of tasks that are done
         self._advanced = 0  # as the engine says, where it can
 
-    def done(self, item: TaskResult | TaskFailure) -> None:
-        """Note a task that ended."""
-        work = self._works[item.group]
-        if isinstance(item, TaskFailure):
-            work.end(FAILED, str(item.error))
-            if isinstance(item.error, VerificationError):
-                self._mismatch = item.error
-        else:
-            work.results.append(item)
-            self._rows += item.rows
-        self._left[item.group] -= 1
-        if self._left[item.group] == 0:
-            self._groups += 1
-            if self._progress:
-                self._progress(self._groups, len(self._left), "groups")
-        self._report()
+    def expect(self, works: Sequence[Work]) -> None:
+        """Note what is to be done."""
+        self._total_groups = len(works)
+        self._total_rows = sum(work.group.rows for work in works)
 
-    def require_no_mismatch(self) -> None:
-        """Raise what a task found that would have changed the rows."""
-        if self._mismatch:
-            raise self._mismatch
+    def group(self) -> None:
+        """Note a group that is merged, or failed."""
+        self._groups += 1
+        if self._progress:
+            self._progress(self._groups, self._total_groups, "groups")
+
+    def task(self, item: TaskResult | TaskFailure) -> None:
+        """Note a task that ended."""
+        self._rows += item.rows if isinstance(item, TaskResult) else 0
+        self._report()
 
     def advance(self, rows: int) -> None:
         """Note rows that were merged within a task."""
@@ -387,65 +397,9 @@ class _Tally:
             self._progress(max(self._rows, self._advanced), self._total_rows, "rows")
 
 
-def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
-    """Tell whether the slices of `tasks` take every row of `blocks` once, and every task writes what it takes."""
-    stretches: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
-    for task in tasks:
-        if task.rows != sum(item.stop - item.start for item in task.slices):
-            return False
-        for item in task.slices:
-            if item.block.path not in stretches:
-                return False
-            stretches[item.block.path].append((item.start, item.stop))
-    for block in blocks:
-        end = 0
-        for start, stop in sorted(stretches[block.path]):
-            if start != end or stop < start:
-                return False
-            end = stop
-        if end != block.row_count:
-            return False
-    return True
-
-
-def _verify(work: _Work) -> None:
-    """Refuse a group that is not complete: a task without a report, or other rows out than in."""
-    reported = sorted(result.number for result in work.results)
-    rows_in = sum(block.row_count for block in work.blocks)
-    rows_out = sum(record.row_count for record in work.records)
-    if reported != sorted(task.number for task in work.tasks) or rows_in != rows_out:
-        msg = (
-            f"group {work.group.number}: {rows_in} rows went in and {rows_out} came out of {len(work.tasks)} tasks, of "
-            f"which {reported} reported. Nothing was committed; this is a bug, please report it"
-        )
-        raise VerificationError(msg)
-
-
-def _recorded(work: _Work) -> dict[str, Any]:
-    """Return what the record says of a group: enough to work out later what reading its blocks would have cost."""
-    outcome = work.outcome()
-    committed = outcome.status == COMMITTED
-    return {
-        **asdict(outcome),
-        "sort_id": work.group.sort_id,
-        "level": work.group.output_level,
-        "removed": [_removed(block) for block in work.blocks] if committed else [],
-        "added": [record.path for record in work.records] if committed else [],
-    }
-
-
-def _removed(block: Block) -> dict[str, Any]:
-    cluster = block.cluster
-    return {
-        "path": block.path,
-        "rows": block.row_count,
-        "bytes": block.size_bytes,
-        "level": cluster.level if cluster else 0,
-        "sort_id": cluster.cluster_key_id if cluster else None,
-        "min": value_for_people(cluster.min) if cluster else None,
-        "max": value_for_people(cluster.max) if cluster else None,
-        "exact": cluster.exact if cluster else None,
-    }
+def _most_blocks(group: Group, options: TableOptions) -> int:
+    """Return how many blocks a group becomes, about, each of which a task of its own could write."""
+    return math.ceil(group.rows / most_rows(options, group.decoded_bytes / group.rows))
 
 
 def _left(paths: Sequence[str]) -> str:

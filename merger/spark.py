@@ -11,17 +11,18 @@ its UI, its event log and its messages, but nothing of a Python function except 
 
 Several jobs at once, rather than one, report outcomes as they go, and a job that Spark gives up (a worker that dies
 again and again) takes only its own groups with it; these are tried apart.
+
+Jobs and stages are named in Spark's UI by the table and the groups that they merge: those of a classic session by their
+description, those of a Connect session, whose server describes jobs itself, by a tag.
 """
 
 from __future__ import annotations
 
-import math
 import pickle
 import queue
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 from tblctl.merger import spark_workers
@@ -35,10 +36,13 @@ from tblctl.tableformat.port import BlockIO
 Job = Sequence[MergeTask]
 Outcomes = Sequence[TaskResult | TaskFailure]
 
-_MOST_JOBS = 8  # of one run: the steps of its progress; one costs 0.1 s on classic sessions, 0.2 s on Connect
+_SLOT_BYTES = 128 << 20
+"""Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
+
 _JOBS_AT_ONCE = (
     3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
 )
+_NAMED_GROUPS = 8  # of a job, in Spark's UI
 _CANCEL_TRIES = 30  # with a second between them
 
 
@@ -64,7 +68,7 @@ class SparkEngine:
     def run(
         self,
         io: BlockIO,
-        tasks: Sequence[MergeTask],
+        tasks: Iterable[MergeTask],
         done: Done,
         *,
         title: str,
@@ -87,11 +91,26 @@ class SparkEngine:
         jobs.run(_cut(tasks, self.parallelism), report)
 
 
-def _cut(tasks: Sequence[MergeTask], parallelism: int) -> list[Job]:
-    """Return the tasks as jobs, largest first; each job is enough for all processors."""
-    ordered = sorted(tasks, key=lambda task: -task.size_bytes)
-    size = max(math.ceil(len(ordered) / _MOST_JOBS), parallelism)
-    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
+def _cut(tasks: Iterable[MergeTask], parallelism: int) -> Iterator[Job]:
+    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    job: list[MergeTask] = []
+    size_bytes = 0
+    for task in tasks:
+        job.append(task)
+        size_bytes += task.size_bytes
+        if len(job) >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
+            yield job
+            job, size_bytes = [], 0
+    if job:
+        yield job
+
+
+def _name(title: str, job: Job) -> str:
+    """Return the title with the numbers of the first groups, such as `title: groups 0, 3, 4 and 20 more`."""
+    numbers = sorted({task.group for task in job})
+    more = len(numbers) - _NAMED_GROUPS
+    texts = ", ".join(map(str, numbers[:_NAMED_GROUPS])) + (f" and {more} more" if more > 0 else "")
+    return f"{title}: group{'s' if len(numbers) > 1 else ''} {texts}"
 
 
 def _by_group(job: Job) -> list[Job]:
@@ -111,21 +130,26 @@ class _Jobs:
         self._title = title
         self._tag = tag
         self._ended: queue.SimpleQueue[tuple[Job, Outcomes | BaseException]] = queue.SimpleQueue()
-        self._written: list[TaskResult] = []  # reported or not
+        self._written: dict[int, Outcomes] = {}  # and not reported, by identity
         self._threads: list[Any] = []
 
     def run(self, jobs: Iterable[Job], report: Callable[[Outcomes], None]) -> None:
         """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels and undoes."""
-        waiting = deque(jobs)
+        waiting = iter(jobs)
         running = 0
         try:
-            while waiting or running:
-                while waiting and running < _JOBS_AT_ONCE:
-                    self._start(waiting.popleft())
+            while True:
+                for job in islice(waiting, _JOBS_AT_ONCE - running):
+                    self._start(job)
                     running += 1
+                if not running:
+                    return
                 job, outcomes = self._ended.get()
                 running -= 1
                 if not isinstance(outcomes, BaseException):
+                    self._written.pop(
+                        id(outcomes), None
+                    )  # from here on they are the caller's, whatever happens
                     report(outcomes)
                     continue
                 if not isinstance(outcomes, Exception):
@@ -133,12 +157,13 @@ class _Jobs:
                 self._require_session(outcomes)
                 apart = _by_group(job)
                 if len(apart) > 1:
-                    waiting.extend(apart)
+                    waiting = chain(apart, waiting)
                 else:
                     report(_given_up(job, outcomes))
         except BaseException:
             self._cancel()
-            self._io.discard([record.path for result in self._written for record in result.records])
+            results = [item for item in chain(*self._written.values()) if isinstance(item, TaskResult)]
+            self._io.discard([record.path for result in results for record in result.records])
             raise
 
     def _start(self, job: Job) -> None:
@@ -151,17 +176,19 @@ class _Jobs:
     def _wait_for(self, job: Job) -> None:
         try:
             outcomes = self._outcomes(job)
-            self._written.extend(outcome for outcome in outcomes if isinstance(outcome, TaskResult))
+            self._written[id(outcomes)] = outcomes
             self._ended.put((job, outcomes))
         except BaseException as error:  # noqa: BLE001 (judged in the caller's thread)
             self._ended.put((job, error))
 
     def _outcomes(self, job: Job) -> Outcomes:
+        name = _name(self._title, job)
         if spark_workers.is_connect(self._session):
             self._session.addTag(self._tag)
+            self._session.addTag(name.replace(",", ";"))  # which no tag may hold
         else:
             self._session.sparkContext.addJobTag(self._tag)
-            self._session.sparkContext.setJobDescription(self._title)
+            self._session.sparkContext.setJobDescription(name)
         tasks = self._session.createDataFrame(_table(job)).repartitionByRange(len(job), "number")
         rows = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary").collect()
         return [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)

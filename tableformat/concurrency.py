@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -27,6 +28,22 @@ def in_parallel(work: Callable[[_T], _R], items: Iterable[_T], *, threads: int) 
     with ThreadPoolExecutor(min(threads, len(waiting)), thread_name_prefix="tblctl") as pool:
         try:
             return list(pool.map(work, waiting))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def ahead(work: Callable[[_T], _R], items: Iterable[_T], *, threads: int) -> Generator[_R, None, None]:
+    """Yield `work` of every item, in their order, while as many threads are at the next ones; close it to stop them."""
+    begun: deque[Future[_R]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="tblctl") as pool:
+        try:
+            for item in items:
+                begun.append(pool.submit(work, item))
+                if len(begun) > threads:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -173,13 +173,14 @@ class Meddling:
     def run(
         self,
         io: BlockIO,
-        tasks: Sequence[MergeTask],
+        tasks: Iterable[MergeTask],
         done: Done,
         *,
         title: str,
         advance: Advance | None = None,
     ) -> None:
         self.before()
+        tasks = list(tasks)
         last = {task.group: task.number for task in tasks if task.group in self.failing}
         bad = [task for task in tasks if last.get(task.group) == task.number]
         LocalEngine().run(io, [task for task in tasks if task not in bad], done, title=title, advance=advance)

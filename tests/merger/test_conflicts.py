@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tblctl.merger.conflicts import Verdict, salvage
-from tblctl.merger.round import covers
 from tblctl.merger.task import MergeTask, Slice
+from tblctl.merger.work import covers
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, Term
 

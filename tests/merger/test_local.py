@@ -82,14 +82,21 @@ def test_no_tasks_are_done_at_once(here):
     assert run(here, []) == []
 
 
-def test_larger_tasks_begin_first(here, monkeypatch):
+def test_tasks_begin_in_the_order_given_and_are_asked_for_when_there_is_room(here, monkeypatch):
     monkeypatch.setattr(local, "cpu_threads", lambda: 1)
-    began = []
+    began, planned, ahead = [], [], []
     monkeypatch.setattr(local, "run_task", lambda io, task, **_: began.append(task) or result_of(task))
-    tasks = here.split(tasks=3)
-    run(here, tasks)
-    assert [task.rows for task in tasks] == [100, 150, 150]
-    assert began[-1].number == 0
+
+    def plan():
+        for task in here.split(tasks=8):
+            ahead.append(len(planned) - len(done))
+            planned.append(task)
+            yield task
+
+    done = []
+    run(here, plan(), done.append)
+    assert [task.number for task in began] == list(range(8))
+    assert max(ahead) == 1, "one runs and one fills in"
 
 
 def result_of(task):
@@ -177,7 +184,7 @@ def test_an_interrupt_stops_tasks_that_run_and_those_that_wait(here, monkeypatch
     assert here.stored() == set()
 
 
-def test_an_interrupt_deletes_what_the_caller_was_told_of_and_what_not(here, monkeypatch):
+def test_an_interrupt_deletes_what_was_written_except_what_the_caller_was_told_of(here, monkeypatch):
     monkeypatch.setattr(local, "cpu_threads", lambda: 2)
     both = threading.Barrier(3)
     real = local.run_task
@@ -202,7 +209,7 @@ def test_an_interrupt_deletes_what_the_caller_was_told_of_and_what_not(here, mon
     with pytest.raises(KeyboardInterrupt):
         run(here, here.split(tasks=2), done, advance=advance)
     assert len(told) == 1
-    assert here.stored() == set()
+    assert here.stored() == paths(told) != set()
 
 
 def test_what_is_no_error_of_a_task_is_raised(here, processors):

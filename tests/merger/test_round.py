@@ -355,9 +355,9 @@ def test_rows_that_went_in_and_did_not_come_out_commit_nothing(two_ranges: Subje
         def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
             def report(item: Any) -> None:
                 short = item.group == 1
-                done(dataclasses.replace(item, records=item.records[:-1]) if short else item)
                 if short:
                     io.discard([record.path for record in item.records[-1:]])
+                done(dataclasses.replace(item, records=item.records[:-1]) if short else item)
 
             super().run(io, tasks, report, **rest)
 

@@ -5,6 +5,7 @@ Sessions start once a kind; pytest runs the tests of a kind together, and in one
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -42,6 +43,11 @@ class RunningSpark:
     def traces(self) -> bytes:
         """Return the event log, which the UI is drawn from, and what the server printed."""
         return b"\n".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events of the log."""
+        lines = [line for line in self.traces().splitlines() if line.startswith(b'{"Event":')]
+        return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="session")

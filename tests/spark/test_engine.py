@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.spark import SparkEngine, _by_group, _cut, _Jobs
+from tblctl.merger.spark import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
@@ -19,19 +19,39 @@ from .toys import ROWS, block_io, outcomes_of, result, task
 
 
 @pytest.mark.parametrize(
-    ("sizes", "parallelism", "expected"),
+    ("slots", "parallelism", "expected"),
     [
         ([], 2, []),
-        ([1, 3, 2], 2, [[3, 2], [1]]),
-        ([1, 3, 2], 8, [[3, 2, 1]]),
-        (range(20), 2, [[19, 18, 17], [16, 15, 14], [13, 12, 11], [10, 9, 8], [7, 6, 5], [4, 3, 2], [1, 0]]),
+        ([3, 2, 1], 2, [[3, 2], [1]]),
+        ([3, 2, 1], 8, [[3, 2, 1]]),
+        ([0.5] * 9, 2, [[0.5] * 4, [0.5] * 4, [0.5]]),
+        ([0.001] * 50, 2, [[0.001] * 50]),
     ],
 )
-def test_jobs_take_the_largest_tasks_first_fill_all_cores_and_are_few(
-    sizes: Any, parallelism: int, expected: list[list[int]]
+def test_jobs_fill_all_cores_with_work_for_seconds_in_the_order_of_tasks(
+    slots: list[float], parallelism: int, expected: list[list[float]]
 ) -> None:
-    jobs = _cut([SimpleNamespace(size_bytes=size) for size in sizes], parallelism)
-    assert [[item.size_bytes for item in job] for job in jobs] == expected
+    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES) for slot in slots]
+    jobs = _cut(tasks, parallelism)
+    assert [[item.size_bytes / _SLOT_BYTES for item in job] for job in jobs] == expected
+
+
+def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
+    planned = []
+
+    def plan() -> Any:
+        for _ in range(5):
+            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES))
+            yield planned[-1]
+
+    next(_cut(plan(), 2))
+    assert len(planned) == 2
+
+
+def test_a_job_is_named_by_its_groups() -> None:
+    assert _name("t", [task(3), task(3, 1)]) == "t: group 3"
+    assert _name("t", [task(5), task(1), task(5, 1)]) == "t: groups 1, 5"
+    assert _name("t", [task(group) for group in range(20)]) == "t: groups 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
 
 
 def test_a_job_that_was_given_up_is_parted_by_group() -> None:
@@ -81,14 +101,17 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return started
 
 
-def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_reported_or_not(
+def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_except_what_was_reported(
     threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def outcomes(_: Any, job: Any) -> list[TaskResult]:
         records = (SimpleNamespace(path=f"block-{one.group}") for one in job)
         return [result(None, one, records=(record,)) for one, record in zip(job, records, strict=True)]
 
-    def interrupted(_: Any) -> None:
+    told = set()
+
+    def interrupted(found: Any) -> None:
+        told.update(record.path for outcome in found for record in outcome.records)
         for thread in threads:
             thread.join()
         raise KeyboardInterrupt
@@ -97,7 +120,8 @@ def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_reported_or_not(
     io = block_io()
     with pytest.raises(KeyboardInterrupt):
         _Jobs(NoSpark(), io, None, title="toys", tag="t").run([[task(0)], [task(1)], [task(2)]], interrupted)
-    assert io.discarded == {"block-0", "block-1", "block-2"}
+    assert len(told) == 1
+    assert io.discarded == {"block-0", "block-1", "block-2"} - told
 
 
 def test_what_ends_a_thread_ends_the_run(
@@ -255,7 +279,8 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
         assert str(outcome.error) == "enough"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SparkEngine, "parallelism", 1)  # so that each task is a job
+    monkeypatch.setattr(SparkEngine, "parallelism", 1)  # with the next, each task is a job
+    monkeypatch.setattr("tblctl.merger.spark._SLOT_BYTES", 0)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         SparkEngine(spark.session, function=sleeps).run(
@@ -302,13 +327,20 @@ def test_secrets_are_in_no_plan_event_or_message(spark: Any, caplog: pytest.LogC
         assert form not in caplog.text + "".join(map(str, found.values()))
 
 
-def test_jobs_show_their_title_and_leave_the_callers_as_it_was(spark: Any) -> None:
-    if spark.kind == "connect":
-        pytest.skip("a Connect client cannot name its jobs")
-    spark.session.sparkContext.setJobDescription("the caller's")
-    try:
-        outcomes_of(spark.session, [task(0)], result)
-        assert spark.session.sparkContext.getLocalProperty("spark.job.description") == "the caller's"
-    finally:
-        spark.session.sparkContext.setJobDescription(None)
-    assert b'"spark.job.description":"toys"' in spark.traces()
+def test_jobs_and_stages_show_the_title_and_groups_and_leave_the_callers_as_it_was(spark: Any) -> None:
+    if spark.kind == "connect":  # whose server describes jobs itself
+        outcomes_of(spark.session, [task(0), task(2)], result)
+        assert spark.session.getTags() == set()
+        wanted = {"spark.job.tags": "_Tag_toys: groups 0; 2"}
+    else:
+        context = spark.session.sparkContext
+        context.setJobDescription("the caller's")
+        try:
+            outcomes_of(spark.session, [task(0), task(2)], result)
+            assert context.getLocalProperty("spark.job.description") == "the caller's"
+        finally:
+            context.setJobDescription(None)
+        wanted = {"spark.job.description": "toys: groups 0, 2"}
+    ((name, text),) = wanted.items()
+    shown = [event for event in spark.events() if text in event.get("Properties", {}).get(name, "")]
+    assert {event["Event"] for event in shown} == {"SparkListenerJobStart", "SparkListenerStageSubmitted"}

@@ -1,0 +1,62 @@
+"""When a round commits what is merged so far, instead of everything at its end.
+
+What is committed stays, whatever becomes of the rest: a driver that dies has lost only what waited. A commit costs
+writers nothing, and the table a snapshot and a rewrite of the segments that it touches.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.options import parse_duration
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitEvery:
+    """A commit is due once so many merged `groups` wait, or one waits and the last commit is so many `seconds` ago."""
+
+    groups: float = math.inf
+    seconds: float = math.inf
+
+    @classmethod
+    def of(cls, value: int | str | datetime.timedelta | None) -> CommitEvery:
+        """Return what a caller asks for: 8 (groups), "8", "60s", a timedelta, or None for one commit a round.
+
+        Raises:
+            InvalidOptionError: it is none of these, or not above 0.
+        """
+        if value is None:
+            return AT_END
+        found = _read(value)
+        if found is None or min(found.groups, found.seconds) <= 0:
+            msg = f"commit_every is {value!r}, expected a number of groups such as 8, or a time such as 60s or 5m"
+            raise InvalidOptionError(msg)
+        return found
+
+    def is_due(self, *, groups: int, seconds: float) -> bool:
+        """Tell whether to commit `groups` that wait, `seconds` after the last commit or the round's start."""
+        return groups > 0 and (groups >= self.groups or seconds >= self.seconds)
+
+
+AT_END = CommitEvery()
+"""One commit a round."""
+
+
+def _read(value: Any) -> CommitEvery | None:
+    if isinstance(value, datetime.timedelta):
+        return CommitEvery(seconds=value.total_seconds())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return CommitEvery(groups=value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return CommitEvery(groups=int(text))
+    try:
+        return CommitEvery(seconds=parse_duration(text))
+    except InvalidOptionError:
+        return None
