@@ -275,15 +275,16 @@ def _image(panel: Panel, band: Band, color: str, *, rank_count: int, columns: in
 
 
 def _mark_keys(axes: Axes, picture: Picture, *, inches: float) -> None:
-    """Label ranks with their keys, as many as there is room for, and at least both ends."""
+    """Label ranks with their keys, as many as there is room for, and at least both ends, which are marked outermost."""
     axis = picture.axis
     longest = max((len(axis.text(rank)) for rank in tick_ranks(axis, _MOST_KEYS)), default=1)
-    count = int(inches / (_KEY_ROOM * longest * _CHARACTER_INCHES)) + 1
-    ranks = tick_ranks(axis, max(2, min(_MOST_KEYS, count)))
+    under_one = math.ceil(_KEY_ROOM * longest * _CHARACTER_INCHES * axis.rank_count / inches) or 1
+    ranks = tick_ranks(axis, max(2, min(_MOST_KEYS, 1 + (axis.rank_count - 1) // under_one)))
     length = int(inches / (1.1 * max(1, len(ranks)) * _CHARACTER_INCHES))
-    labels = axes.set_xticks(
-        [rank + 0.5 for rank in ranks], [_shorten(axis.text(rank), length) for rank in ranks]
-    )
+    places = [rank + 0.5 for rank in ranks]
+    if len(ranks) > 1:
+        places[0], places[-1] = 0.0, float(axis.rank_count)
+    labels = axes.set_xticks(places, [_shorten(axis.text(rank), length) for rank in ranks])
     if len(labels) > 1:
         labels[0].label1.set_horizontalalignment("left")
         labels[-1].label1.set_horizontalalignment("right")

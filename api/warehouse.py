@@ -95,7 +95,7 @@ def survey(
     """Measure tables: the deepest on average first, then those without a cluster key, then those that failed.
 
     Args:
-        locations: of the tables.
+        locations: of the tables; each is measured once.
         columns: as for `Table.info`, of each.
         where: as for `Table.info`, of each.
         worst: as for `Table.info`, of each.
@@ -118,7 +118,7 @@ def survey(
             location=location, rows=version.rows, blocks=version.blocks, bytes=version.bytes, info=info
         )
 
-    found = in_parallel(look, locations, threads=_TABLES_AT_ONCE)
+    found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))
 
 

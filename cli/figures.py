@@ -61,16 +61,20 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
 
 
 def put_histogram(found: tblctl.ClusteringInfo) -> None:
-    """Print a bar for every depth that blocks have; labels are upper bounds above 16."""
-    most = max((count for _, count in found.block_depth_histogram), default=0)
+    """Print a bar for every bucket of depths that holds blocks."""
+    most = max((count for *_, count in found.depth_buckets), default=0)
     if not most:
         return
     page.put()
     rows = [
-        (f"{int(label):,}", f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most)))
-        for label, count in found.block_depth_histogram
+        (
+            f"{deepest:,}" if least == deepest else f"{least:,}-{deepest:,}",
+            f"{count:,}",
+            "█" * max(1, round(BAR_WIDTH * count / most)),
+        )
+        for least, deepest, count in found.depth_buckets
     ]
-    styles = [page.depth_style(int(label)) for label, _ in found.block_depth_histogram]
+    styles = [page.depth_style(deepest) for _, deepest, _ in found.depth_buckets]
     page.put_table(("depth", "blocks", ""), rows, right=(0, 1), styles=styles)
 
 

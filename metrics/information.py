@@ -81,6 +81,14 @@ class ClusteringFigures:
             )
             raise ValueError(msg)
 
+    @property
+    def depth_buckets(self) -> tuple[tuple[int, int, int], ...]:
+        """The buckets of the histogram as (least depth, largest depth, blocks)."""
+        buckets = ((int(label), count) for label, count in self.block_depth_histogram)
+        return tuple(
+            (most if most <= EXACT_BUCKETS else most // 2 + 1, most, count) for most, count in buckets
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
         return {

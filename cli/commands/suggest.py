@@ -15,6 +15,8 @@ from tblctl.cli.command import command
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60
+LEAST_PREDICATE_WIDTH = 20
+BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
 
 
 @command(
@@ -78,7 +80,7 @@ def read_file(path: str) -> str:
 
 
 def put_suggestion(found: tblctl.Suggestion) -> None:
-    """Print the ranking, why the first ones are first, and what cannot be known."""
+    """Print the ranking, why the first ones are first, and what to keep in mind."""
     page.put_fields(
         {
             "snapshot": f"{found.snapshot}",
@@ -116,13 +118,13 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
 
 
 def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
-    """Print what the statistics cannot tell, each once with the keys that it is about."""
+    """Print what stands against keys or cannot be told, each once with those that it is about."""
     keys: dict[str, list[str]] = {}
     for item in candidates:
         for text in item.caveats:
             keys.setdefault(text, []).append(" and ".join(item.terms))
     if keys:
-        page.put(("\nnot known", page.HEADING))
+        page.put(("\nto keep in mind", page.HEADING))
     for text, about in keys.items():
         page.put_paragraph(f"- {', '.join(about)}: {text}", indent=2)
 
@@ -130,8 +132,10 @@ def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
 def put_predicates(found: tblctl.Suggestion) -> None:
     """Print what each condition reads now, and by the best key."""
     best = found.candidates[0]
+    width = render.terminal_width()
+    limit = PREDICATE_WIDTH if width is None else max(LEAST_PREDICATE_WIDTH, width - BESIDE_PREDICATES)
     rows = [
-        (f"{item.blocks_read:,}", f"{after:,.0f}", render.shorten(item.text, PREDICATE_WIDTH))
+        (f"{item.blocks_read:,}", f"{after:,.0f}", render.shorten(item.text, limit))
         for item, after in zip(found.predicates, best.blocks_read, strict=True)
     ]
     page.put()

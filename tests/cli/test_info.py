@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from terminal import on_terminal
 
 import tblctl
 from tblctl.cli.main import application
@@ -73,6 +70,14 @@ def test_info_prints_every_figure(loc: Path) -> None:
     assert lines[11] == ["worst", "from", "key", "to", "key", "depth", "blocks", "rows", "to", "rewrite"]
     assert lines[13][:6] == ["1", "0", "29", "3", "5", "34"]
     assert len(lines) == 14, "one level only, one range, and no runs"
+
+
+def test_depths_above_16_share_a_bar_that_tells_from_where_to_where(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path / "t"), "id: int64", cluster_by="id")
+    for _ in range(18):
+        table.append(pa.table({"id": [1, 2]}))
+    assert "\n17-32      18  ████" in done("info", tmp_path / "t")
+    assert as_json("info", tmp_path / "t")["block_depth_histogram"] == {"00032": 18}
 
 
 def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: Path) -> None:
@@ -174,6 +179,7 @@ def test_several_tables_are_a_line_each_worst_first(many: Path) -> None:
     names = [Path(line.split()[0]).name for line in lines[2:]]
     assert names == ["table", "good", "empty", "no_key"]
     assert lines[2].split()[1:5] == ["3.00", "3", "5", "34"]
+    assert done("info", "--all", lake / "good", lake / "good").count("good") == 1, "each table once"
     assert lines[5].split()[1:4] == ["-", "-", "1"]
     assert lines[5].endswith("(none)")
 
@@ -252,29 +258,6 @@ def test_help_names_every_key_of_the_json(loc: Path) -> None:
         ("depth", as_json("depth", loc, "id")["worst"][0]),
     ):
         assert set(found) <= set(re.findall(r"\w+", application.commands[name].json_shape)), name
-
-
-def on_terminal(*words: object, columns: int, **environment: str) -> str:
-    """Return what the command writes to a terminal."""
-    main, other = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tblctl.cli", *map(str, words)],
-        stdout=other,
-        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **environment},
-    )
-    os.close(other)
-    written = b""
-    while True:
-        try:
-            part = os.read(main, 65_536)
-        except OSError:  # Linux: the other side is closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(main)
-    assert process.wait(60) == 0
-    return written.decode().replace("\r\n", "\n")
 
 
 def test_a_terminal_gets_colour_and_the_same_text_a_pipe_none(loc: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from terminal import on_terminal
 
 import tblctl
 from tblctl.cli.main import application
@@ -60,7 +61,7 @@ def test_columns_are_ranked_by_depth(loc: Path) -> None:
     assert lines[4] == ["rank", "key", "depth", "now", "bounds", "nulls"]
     assert lines[6] == ["1", "id", "1.00", "20", "0%"]
     assert "1. id: blocks lie 1.0 deep by it now, and begin and end with 20 values" in text
-    assert "not known" in text
+    assert "to keep in mind" in text
     assert "- mode: 10 blocks begin and end with only 2 values of it" in text
     assert "tags" not in text
 
@@ -79,6 +80,13 @@ def test_columns_are_ranked_by_what_conditions_read(loc: Path, predicates: Path)
     assert found == json.loads(
         done("suggest", loc, "--predicates", "-", "--json", stdin=predicates.read_text())
     )
+
+
+def test_long_conditions_are_cut_to_fit_a_terminal_of_80_columns(loc: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.sql").write_text(" or ".join(f"other = {number}" for number in range(20)))
+    shown = on_terminal("suggest", loc, "--predicates", tmp_path / "long.sql", columns=80)
+    assert "other = 0 or other = 1 or" in shown
+    assert "not shown" not in shown
 
 
 def test_estimates_of_very_many_blocks_say_how_fine_they_are(

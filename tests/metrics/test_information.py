@@ -214,6 +214,19 @@ def check_figures(figures, blocks):
     assert figures.depth.max == max(depth, default=0)
 
 
+def test_every_depth_is_in_the_bucket_that_says_so():
+    for depth in (1, 2, 16, 17, 32, 33, 64, 65):
+        [bucket] = clustering_info(["a"], make_blocks([(1, 1)] * depth)).depth_buckets
+        least, deepest, count = bucket
+        assert (least <= depth <= deepest, count) == (True, depth)
+        assert (least == deepest) == (depth <= 16)
+    low, high = zip(
+        *(clustering_info(["a"], make_blocks([(1, 1)] * depth)).depth_buckets[0][:2] for depth in (17, 33)),
+        strict=True,
+    )
+    assert (low, high) == ((17, 33), (32, 64))
+
+
 def test_inexact_bounds_of_one_rank_are_constant_only_if_marked():
     info = clustering_info(["a"], make_blocks([(1, 1), (2, 2)], constant=[True, False]))
     assert info.constant_block_count == 1

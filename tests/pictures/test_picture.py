@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import tblctl
 from tblctl import errors
-from tblctl.drawing import LEVEL_COLORS, draw_png, draw_svg
+from tblctl.drawing import LEVEL_COLORS, PAPER, _figure, _settings, draw_png, draw_svg
 from tblctl.picture import MOST_BARS, tick_ranks
 from tblctl.picture_page import picture_page
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
@@ -215,6 +217,25 @@ def test_labels_of_long_keys_leave_room_between_them():
     assert 2 <= len(shown) <= 5
     assert (shown[0], shown[-1]) != ("", "")
     assert tick_ranks(picture.axis, 7)[-1] == 99
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 12, 60])
+@pytest.mark.parametrize("versions", [1, 2])
+def test_labels_of_keys_do_not_cover_each_other(count: int, versions: int):
+    keys = np.datetime64("2024-01-01T20:00:00", "us") + np.arange(count) * np.timedelta64(7_777, "s")
+    schema = Schema.create(pa.schema([("ts", pa.timestamp("us"))]))
+    sort = Sort(id=1, terms=parse_terms("ts", schema))
+    version = ListedVersion(
+        low=keys, high=keys, level=np.zeros(count, dtype=np.int64), schema=schema, sort=sort
+    )
+    with _settings():
+        figure, block_axes = _figure(picture_of(*[version] * versions), PAPER)
+        FigureCanvasAgg(figure).draw()
+    for axes in block_axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert len(boxes) == 1 if count == 1 else 2 <= len(boxes) <= count
+        for left, right in itertools.pairwise(boxes):
+            assert left.x1 < right.x0
 
 
 def test_an_empty_table_has_an_empty_picture_of_zeros(memory_url: str, tmp_path: Path):
