@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SUBJECTS = ("append", "scan", "metadata", "startup", "metrics", "index", "merge", "e2e", "memory")
+SUBJECTS = ("append", "scan", "metadata", "startup", "metrics", "index", "merge", "e2e", "memory", "requests")
 
 
 def main() -> int:

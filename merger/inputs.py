@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from threading import Lock
 from typing import Any, Protocol
 
@@ -276,19 +276,18 @@ def open_inputs(io: BlockIO, parts: Sequence[Part], scratch: Scratch, *, budget_
         if not part.is_ordered:
             unordered.setdefault(part.slice.block.path, []).append(part)
     is_large = sum(part.bytes for runs in unordered.values() for part in runs) > budget_bytes // 4
+    ahead = _Ahead(0 if unordered else budget_bytes // 4)
     runs = {path: _Runs(io, some, share, scratch if is_large else None) for path, some in unordered.items()}
     return [
-        Input(part, _source(io, part, share, scratch if number in spilled else None, runs))
+        Input(part, _source(_Stream(io, part, share, ahead), scratch if number in spilled else None, runs))
         for number, part in enumerate(parts)
     ]
 
 
-def _source(
-    io: BlockIO, part: Part, share: int, scratch: Scratch | None, runs: Mapping[str, _Runs]
-) -> Source:
+def _source(stream: _Stream, scratch: Scratch | None, runs: Mapping[str, _Runs]) -> Source:
+    part = stream.part
     if not part.is_ordered:
         return runs[part.slice.block.path].of(part)
-    stream = _Stream(io, part, share)
     return stream if scratch is None else _Spilled(stream, scratch)
 
 
@@ -316,6 +315,29 @@ def _own(rows: pa.Table, start: int, stop: int) -> pa.Table:
     return rows.take(pa.array(np.arange(start, stop)))
 
 
+class _Ahead:
+    """Has the next row groups fetched while others are merged: as many bytes as it may hold, over all inputs."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._free_bytes = budget_bytes
+        self._lock = Lock()
+
+    def begin(self, reader: BlockReader, piece: Piece) -> int:
+        """Begin to fetch a piece if there is room; return the bytes to give back when it has been read."""
+        with self._lock:
+            if piece.stored_bytes > self._free_bytes:
+                return 0
+            self._free_bytes -= piece.stored_bytes
+        held = reader.will_need([piece.group])
+        self.end(piece.stored_bytes - held)
+        return held
+
+    def end(self, held_bytes: int) -> None:
+        """Give back what a piece held."""
+        with self._lock:
+            self._free_bytes += held_bytes
+
+
 @dataclass(frozen=True)
 class _Stream:
     """Reads a part's rows, `share` bytes at a time where it can; a small part at once, so that its block is closed."""
@@ -323,6 +345,7 @@ class _Stream:
     io: BlockIO
     part: Part
     share: int
+    ahead: _Ahead
 
     def __call__(self, read: list[Fingerprint]) -> Tables:
         with self.io.open(self.part.slice.block) as reader:
@@ -343,16 +366,30 @@ class _Stream:
         return _own(rows, pieces[0].start, pieces[0].start + self.part.rows)
 
     def _tables(self, reader: BlockReader) -> Tables:
-        for piece in self.part.pieces:
-            if reader.group_bytes[piece.group] <= self.share:
-                yield _own(reader.rows([piece.group]), piece.start, piece.stop)
-                continue
-            place = 0
-            for batch in reader.batches(piece.group, self.table_rows):
-                low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
-                if low < high:
-                    yield _own(batch, low, high)
-                place += batch.num_rows
+        held = 0
+        try:
+            for piece, following in zip_longest(self.part.pieces, self.part.pieces[1:]):
+                tables = self._piece(reader, piece)
+                rows = next(tables)  # what was fetched for it is no longer held
+                self.ahead.end(held)
+                held = self.ahead.begin(reader, following) if following else 0
+                yield rows
+                del rows
+                yield from tables
+        finally:
+            self.ahead.end(held)
+
+    def _piece(self, reader: BlockReader, piece: Piece) -> Tables:
+        """Yield the rows of a piece: at once, or in batches if its row group is large."""
+        if reader.group_bytes[piece.group] <= self.share:
+            yield _own(reader.rows([piece.group]), piece.start, piece.stop)
+            return
+        place = 0
+        for batch in reader.batches(piece.group, self.table_rows):
+            low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
+            if low < high:
+                yield _own(batch, low, high)
+            place += batch.num_rows
 
     @property
     def table_rows(self) -> int:

@@ -34,6 +34,7 @@ THREADS = 2
 """Of a task, in every engine: one reads or writes while the other computes."""
 
 _READ_AHEAD_SHARE = 4
+_READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
 _RUN_SHARE = 32  # what of a block in another order is sorted at once, by each thread
 
 
@@ -82,7 +83,8 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
         Cancelled: as asked.
     """
     clock = _Clock(io)
-    with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock) as workers:
+    opens = min(io.opens, task.memory_bytes // _READER_BYTES)
+    with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock, opens) as workers:
         order, parts = _ordered(io, task, workers)
         inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
@@ -106,7 +108,7 @@ def _ordered(io: BlockIO, task: MergeTask, workers: _Workers) -> tuple[np.ndarra
     Equal keys keep their order. The places take 4 bytes a row, and 8 more while keys are sorted.
     """
     run_bytes = max(1, task.memory_bytes // _RUN_SHARE)
-    looked = workers.map(lambda item: look_at(io, item, task.sort, run_bytes=run_bytes), task.slices)
+    looked = workers.read(lambda item: look_at(io, item, task.sort, run_bytes=run_bytes), task.slices)
     found = [pair for some in looked for pair in some]
     keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
     places = sort_indices(keys, task.sort).to_numpy()
@@ -193,7 +195,7 @@ class _Merge:
             raise Cancelled
         counts = np.bincount(source, minlength=len(self._inputs))
         active = np.flatnonzero(counts).tolist()
-        found = self._workers.map(lambda number: self._inputs[number].take(int(counts[number])), active)
+        found = self._workers.read(lambda number: self._inputs[number].take(int(counts[number])), active)
         tables = [table for some in found for table in some]
         del found
         # A row lies behind those of earlier inputs, at its place in its own input's stretch.
@@ -231,27 +233,41 @@ class _Merge:
 
 
 class _Workers:
-    """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits."""
+    """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits.
 
-    def __init__(self, threads: int, clock: _Clock) -> None:
+    `opens` are for reading, where it waits for a network: they cost no processor time.
+    """
+
+    def __init__(self, threads: int, clock: _Clock, opens: int) -> None:
         self.threads = threads
         self.clock = clock
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
+        self.pool = _pool(threads)
+        self._readers = _pool(opens) if opens > threads else None
         self._writing: list[Future[Any]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self.pool:
-            self.pool.shutdown(cancel_futures=True)
+        for pool in (self.pool, self._readers):
+            if pool:
+                pool.shutdown(cancel_futures=True)
 
     def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """Return `work` of every item."""
+        return self._map(self.pool, work, items)
+
+    def read(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+        """Return `work` of every item, work that waits for the storage."""
+        return self._map(self._readers or self.pool, work, items)
+
+    def _map(
+        self, pool: ThreadPoolExecutor | None, work: Callable[[_T], _R], items: Iterable[_T]
+    ) -> list[_R]:
         waiting = list(items)
-        if self.pool is None or len(waiting) <= 1:
+        if pool is None or len(waiting) <= 1:
             return [work(item) for item in waiting]
-        return list(self.pool.map(lambda item: self.clock.counted(work, item), waiting))
+        return list(pool.map(lambda item: self.clock.counted(work, item), waiting))
 
     def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
         """Put work into a line, once fewer pieces of work than threads are waiting or being done."""
@@ -267,6 +283,10 @@ class _Workers:
         """Wait until nothing is being written, whatever came of it."""
         for future in self._writing:
             future.exception()
+
+
+def _pool(threads: int) -> ThreadPoolExecutor | None:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
 
 
 def _raise_failures(futures: Iterable[Future[Any]]) -> None:

@@ -131,6 +131,12 @@ class BlockReader(Protocol):
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
         """Return the keys of the rows of some row groups: columns "0", "1", .. one a term. Reads no other column."""
 
+    def will_need(self, groups: Sequence[int]) -> int:
+        """Begin to fetch what `rows` or `batches` of exactly these row groups will need, and return at once.
+
+        Returns the bytes that are held until then; 0 where reading does not wait for a network.
+        """
+
     def rows(self, groups: Sequence[int]) -> pa.Table:
         """Return all columns of some row groups."""
 
@@ -165,6 +171,10 @@ class BlockIO(Protocol):
     @property
     def options(self) -> TableOptions:
         """How blocks are written."""
+
+    @property
+    def opens(self) -> int:
+        """How many blocks are worth opening at once: more than one where each waits for a network."""
 
     def open(self, block: Block) -> BlockReader:
         """Open a block.

@@ -19,6 +19,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -115,6 +116,7 @@ class CuttingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self.exchanges: list[Exchange] = []
+        self.latency_seconds = 0.0  # every request waits so long before it is forwarded
         self.endpoint_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def on(
@@ -213,6 +215,7 @@ class CuttingProxy:
             self._record(method, path, headers, action, rule.status, len(body), len(xml))
             client.connection.sendall(f"{status_line}Content-Length: {len(xml)}\r\n\r\n".encode() + xml)
             return True
+        time.sleep(self.latency_seconds)
         server.connection.sendall(head + body)
         reply_head = server.until(b"\r\n\r\n")
         status = int(reply_head.split(b" ")[1])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
 import pyarrow as pa
 
+from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.keys import key_table
@@ -19,7 +20,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile, Tails
 from tblctl.tableformat.native.dictionaries import decoded_bytes
 from tblctl.tableformat.native.encode import BlockEncoder, Layout
 from tblctl.tableformat.native.names import block_path
@@ -36,6 +37,7 @@ class NativeBlockIO:
     storage: Storage
     env: Environment
     layout: Layout
+    tails: Tails = field(default_factory=Tails, compare=False)
 
     @property
     def schema(self) -> Schema:
@@ -47,9 +49,14 @@ class NativeBlockIO:
         """How blocks are written."""
         return self.layout.options
 
+    @property
+    def opens(self) -> int:
+        """How many blocks are worth opening at once."""
+        return 1 if self.storage.is_local else IO_THREADS
+
     def open(self, block: Block) -> NativeBlockReader:
         """Open a block."""
-        return NativeBlockReader(self.storage, block, self.layout.schema)
+        return NativeBlockReader(self, block)
 
     def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> NativeBlockBuilder:
         """Begin a block; its rows may become several, where one would be larger than `block_bytes`."""
@@ -66,12 +73,13 @@ class NativeBlockIO:
 class NativeBlockReader:
     """`tblctl.tableformat.port.BlockReader` of one Parquet file."""
 
-    def __init__(self, storage: Storage, block: Block, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, io: NativeBlockIO, block: Block) -> None:
+        self._schema = io.schema
+        self._tails = io.tails
         self._block = block
         address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
-        self._file = BlockFile(storage, address)
-        self._every = Projection.plan(self._file.schema, schema)
+        self._file = BlockFile(io.storage, address, io.tails)
+        self._every = Projection.plan(self._file.schema, io.schema)
 
     def __enter__(self) -> Self:
         return self
@@ -110,8 +118,14 @@ class NativeBlockReader:
         projection = Projection.plan(self._file.schema, self._schema, names)
         return key_table(self._file.read(groups, projection, use_threads=False), sort, self._schema)
 
+    def will_need(self, groups: Sequence[int]) -> int:
+        """Begin to fetch what `rows` or `batches` of the same will need; return the bytes on their way."""
+        self._tails.drop(self._block.path)
+        return self._file.will_need(groups, self._every)
+
     def rows(self, groups: Sequence[int]) -> pa.Table:
         """Return all columns of some row groups."""
+        self._tails.drop(self._block.path)
         return self._file.read(groups, self._every, use_threads=False)
 
     def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tblctl.tableformat.storage.output import Guard, Output
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs
@@ -42,6 +44,8 @@ class Backend(Protocol):
     def read_many(self, names: Sequence[str]) -> Contents: ...
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None: ...
+
+    def open_output(self, name: str, guard: Guard) -> Output: ...
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool: ...
 

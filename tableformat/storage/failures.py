@@ -45,6 +45,7 @@ _BY_CODE = {
     "InvalidBucketName": Failure.BAD_BUCKET,
     "NoSuchKey": Failure.MISSING,
     "NoSuchVersion": Failure.MISSING,
+    "NoSuchUpload": Failure.MISSING,
     "PreconditionFailed": Failure.EXISTS,
     "ConditionalRequestConflict": Failure.CONFLICT,
     "OperationAborted": Failure.CONFLICT,

@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import io
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.environment import SYSTEM
@@ -35,6 +35,8 @@ from tblctl.tableformat.storage.failures import (
 )
 from tblctl.tableformat.storage.location import scrub, secrets_in
 from tblctl.tableformat.storage.names import name_problem
+from tblctl.tableformat.storage.output import Guard, Output
+from tblctl.tableformat.storage.s3_upload import PART_BYTES, S3Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,9 +100,28 @@ class S3Backend:
             raise
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        whole = _as_bytes(data)
-        path, filesystem = f"{self._root}/{name}", self._filesystem()
-        self._run(_patiently, lambda: filesystem._pipe_file(path, whole))
+        output = S3Upload(self, name, lambda action: action())
+        try:
+            # Piece by piece, so that parts of it are copied instead of the whole.
+            for start in range(0, len(data), PART_BYTES):
+                output.write(memoryview(data)[start : start + PART_BYTES])
+            output.publish()
+        except BaseException:
+            output.abort()
+            raise
+
+    def open_output(self, name: str, guard: Guard) -> Output:
+        return S3Upload(self, name, guard)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object with one request."""
+        self.begin("put_object", name, Body=data).result()
+
+    def begin(self, method: str, name: str, **arguments: Any) -> Future[Any]:
+        """Begin a request for one object; it is sent again after errors that pass."""
+        filesystem, place = self._filesystem(), {"Bucket": self._bucket, "Key": self._key + name}
+        request = _patiently(lambda: filesystem._call_s3(method, **place, **arguments))
+        return asyncio.run_coroutine_threadsafe(request, filesystem.loop)
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         return self._run(self._create, name, _as_bytes(data))
@@ -280,17 +301,17 @@ class S3Backend:
                 self._delete_keys([item["Key"] for item in page])
 
     def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:
-        import pyarrow as pa
+        from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
         if size_bytes is None:
             size_bytes = int(self._run(self._head, name)["ContentLength"])
-        return pa.PythonFile(
-            RangeFile(size_bytes, lambda start, end: self._range(name, start, end)), mode="r"
-        )
+        ranges = RangeFile(size_bytes, lambda start, end: self._begin_range(name, start, end))
+        return RangedInput(ranges, mode="r")
 
-    def _range(self, name: str, start: int, end: int) -> bytes:
+    def _begin_range(self, name: str, start: int, end: int) -> Future[bytes]:
         path, filesystem = f"{self._root}/{name}", self._filesystem()
-        return bytes(self._run(_patiently, lambda: filesystem._cat_file(path, start=start, end=end)))
+        request = _patiently(lambda: filesystem._cat_file(path, start=start, end=end))
+        return asyncio.run_coroutine_threadsafe(request, filesystem.loop)
 
     def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
         from tblctl.tableformat.storage.arrow import filesystem_over
@@ -352,38 +373,6 @@ class RefusedDeleteError(OSError):
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(f"{problem.get('Key')}: {problem.get('Message') or problem.get('Code')}")
         self.response = {"Error": problem, "ResponseMetadata": {}}
-
-
-class RangeFile(io.RawIOBase):
-    """A file for pyarrow: every read is one request for exactly the bytes asked for."""
-
-    def __init__(self, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
-        super().__init__()
-        self._size_bytes = size_bytes
-        self._fetch = fetch
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size_bytes if size is None or size < 0 else min(self._position + size, self._size_bytes)
-        if end <= self._position:
-            return b""
-        data = self._fetch(self._position, end)
-        self._position += len(data)
-        return data
 
 
 @functools.cache

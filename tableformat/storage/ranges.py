@@ -1,0 +1,162 @@
+"""Byte ranges of one object: which requests they become, and a file for pyarrow that has fetched them before it reads.
+
+Rust's object_store joins ranges up to a gap of 1 MiB as well: it is what S3 sends in the time that it takes to answer
+one more request, and a request is what costs money. 8 MiB is what AWS recommends for one of several in parallel.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from itertools import pairwise
+from typing import Self
+
+import pyarrow as pa
+
+GAP_BYTES = 1 << 20
+REQUEST_BYTES = 8 << 20
+
+Range = tuple[int, int]
+"""The first byte and the one behind the last."""
+
+Fetch = Callable[[int, int], Future[bytes]]
+"""Begins to fetch a range."""
+
+
+def joined(
+    ranges: Iterable[Range], *, gap_bytes: int = GAP_BYTES, most_bytes: int = REQUEST_BYTES
+) -> list[Range]:
+    """Return the requests for some ranges, ascending: what is near shares one, what is long is cut. O(n log n)."""
+    whole: list[Range] = []
+    for start, stop in sorted(ranges):
+        if whole and start - whole[-1][1] <= gap_bytes:
+            whole[-1] = (whole[-1][0], max(stop, whole[-1][1]))
+        else:
+            whole.append((start, stop))
+    return [piece for start, stop in whole for piece in _cut(start, stop, most_bytes)]
+
+
+def _cut(start: int, stop: int, most_bytes: int) -> list[Range]:
+    pieces = math.ceil((stop - start) / most_bytes)
+    return list(pairwise(start + (stop - start) * piece // pieces for piece in range(pieces + 1)))
+
+
+class Fetched:
+    """Ranges that are on their way into memory or there; a context manager that lets go of them."""
+
+    def __init__(self, file: RangeFile, parts: Sequence[tuple[Range, Future[bytes]]]) -> None:
+        self._file = file
+        self.parts = parts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(stop - start for (start, stop), _ in self.parts)
+
+    def close(self) -> None:
+        """Free the memory; what is still on its way is called off."""
+        self._file.drop(self)
+        for _, future in self.parts:
+            future.cancel()
+
+
+class RangeFile(io.RawIOBase):
+    """A file for pyarrow: what `begin` was told comes from memory, without a copy; any other read is a request.
+
+    Calls must not overlap.
+    """
+
+    def __init__(self, size_bytes: int, fetch: Fetch) -> None:
+        super().__init__()
+        self._size_bytes = size_bytes
+        self._fetch = fetch
+        self._position = 0
+        self._fetched: list[Fetched] = []
+
+    def begin(self, ranges: Iterable[Range]) -> Fetched:
+        """Begin to fetch some ranges, in as few requests as `joined` says, all at once; those in memory are not."""
+        missing = [item for item in ranges if not self._has(*item)]
+        return self._keep([(item, self._fetch(*item)) for item in joined(missing)])
+
+    def fetch(self, start: int, stop: int) -> bytes:
+        """Return a range from the storage, keeping nothing of it."""
+        return self._fetch(start, stop).result()
+
+    def keep(self, start: int, data: bytes) -> Fetched:
+        """Take a range that was fetched before."""
+        future: Future[bytes] = Future()
+        future.set_result(data)
+        return self._keep([((start, start + len(data)), future)])
+
+    def _keep(self, parts: Sequence[tuple[Range, Future[bytes]]]) -> Fetched:
+        self._fetched.append(Fetched(self, parts))
+        return self._fetched[-1]
+
+    def drop(self, fetched: Fetched) -> None:
+        """Read from these ranges no more."""
+        self._fetched = [item for item in self._fetched if item is not fetched]
+
+    def close(self) -> None:
+        for item in self._fetched:
+            item.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def read_buffer(self, size: int | None = -1) -> pa.Buffer:
+        """Return the next bytes; pyarrow prefers this to `read`."""
+        end = self._size_bytes if size is None or size < 0 else min(self._position + size, self._size_bytes)
+        pieces = []
+        while self._position < end:
+            piece = self._piece(self._position, end)
+            pieces.append(piece)
+            self._position += piece.size
+            if not piece.size:
+                break  # the object is shorter than it should be
+        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+
+    def _piece(self, position: int, end: int) -> pa.Buffer:
+        """Return bytes from a position on: up to `end`, or as far as what is in memory goes."""
+        for (start, stop), future in self._parts():
+            if start <= position < stop:
+                return pa.py_buffer(future.result()).slice(position - start)[: end - position]
+        known = [start for (start, _), _ in self._parts() if position < start < end]
+        return pa.py_buffer(self.fetch(position, min([end, *known])))
+
+    def _has(self, start: int, stop: int) -> bool:
+        return any(low <= start and stop <= high for (low, high), _ in self._parts())
+
+    def _parts(self) -> Iterable[tuple[Range, Future[bytes]]]:
+        return (part for item in self._fetched for part in item.parts)
+
+
+class RangedInput(pa.PythonFile):  # type: ignore[misc]
+    """A `RangeFile` as pyarrow wants it: an open object for which ranges can be fetched before they are read."""
+
+    def __init__(self, ranges: RangeFile, mode: str = "r") -> None:
+        del mode  # PythonFile took both when it was made
+        super().__init__()
+        self.ranges = ranges
