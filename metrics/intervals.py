@@ -53,6 +53,17 @@ class DepthCurve:
     points: Integers
     depths: Integers
 
+    def numbers(self, ranks: Integers) -> Integers:
+        """Return which points some ranks are; each is one."""
+        least, most = int(self.points[0]), int(self.points[-1])
+        if most - least >= _DENSE_SPAN * self.points.size:
+            return np.searchsorted(self.points, ranks)
+        numbers = np.zeros(
+            most - least + 1, np.int64
+        )  # a search in points that fit no cache costs ten times as much
+        numbers[self.points - least] = np.arange(self.points.size)
+        return numbers[ranks - least]
+
 
 def check_ranges(low: Integers, high: Integers) -> None:
     """Do nothing if the arrays are the ends of blocks.

@@ -39,13 +39,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.intervals import overlaps_and_depths, range_maxima, rounded_mean
-from tblctl.selector.blocks import Candidates, Integers, joined
+from tblctl.selector.blocks import Candidates, Integers, Mask, joined
 from tblctl.selector.draft import Draft, output_counts
 from tblctl.selector.plan import Prediction, Range
 from tblctl.tableformat.model.block import FULL_SHARE
@@ -85,15 +85,16 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
             group_depth_after=(),
         )
     work = _Work.of(axis, blocks, drafts)
+    overlap_and_depth = np.zeros((2, len(blocks)), np.int64)
+    overlap_and_depth[:, measured] = overlap, depth
     stays = measured.copy()
     stays[work.blocks] = False
-    rest = axis.low[stays], axis.high[stays]
+    rest = _Rest.of(axis, np.flatnonzero(stays), work, overlap_and_depth)
     tiles = _tiles(work, options)
     upper = _upper(rest, tiles)
     lower = _lower(rest, tiles, axis.size)
     guess, tile_depth = _guess(rest, work, tiles, _shared_cuts(axis, blocks))
-    every_depth = np.full(len(blocks), -1)
-    every_depth[measured] = depth
+    every_depth = np.where(measured, overlap_and_depth[1], -1)
     return Forecast(
         prediction=_prediction(before, lower, guess, upper),
         group_depth_before=_means(every_depth[work.blocks], work.group, len(drafts)),
@@ -331,10 +332,65 @@ def _tiles(work: _Work, options: TableOptions) -> _Tiles:
     )
 
 
-_Ranges = tuple[Integers, Integers]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rest:
+    """The blocks that stay.
+
+    What does not meet what the merged blocks span, from the least to the greatest key of a group, keeps its overlaps
+    and its depth: `same` has their sums. The others may change: the first `changing` of `low` and `high`, which end
+    with what meets any of these, so that they can be measured without the rest of the table.
+    """
+
+    low: Integers
+    high: Integers
+    changing: int
+    same: _Sums
+
+    @classmethod
+    def of(cls, axis: _Axis, stay: Integers, work: _Work, overlap_and_depth: Integers) -> _Rest:
+        """Return the blocks `stay`, given what they have now. O(n) for n blocks and ranks."""
+        low, high = axis.low[stay], axis.high[stay]
+        begins = np.flatnonzero(np.diff(work.group, prepend=-1))
+        shift = work.group[begins] * work.size
+        spans = np.minimum.reduceat(work.low, begins) - shift, np.maximum.reduceat(work.high, begins) - shift
+        changing = _meet(low, high, *spans, size=axis.size)
+        near = _meet(low, high, low[changing], high[changing], size=axis.size) & ~changing
+        overlap, depth = overlap_and_depth[:, stay[~changing]]
+        return cls(
+            low=np.concatenate((low[changing], low[near])),
+            high=np.concatenate((high[changing], high[near])),
+            changing=int(changing.sum()),
+            same=_Sums(overlaps=int(overlap.sum()), depths=int(depth.sum()), count=depth.size),
+        )
+
+    def measured_with(self, low: Integers, high: Integers) -> tuple[Integers, Integers]:
+        """Return overlaps and depths of the blocks that may change, and after them those of others that join."""
+        overlap, depth = overlaps_and_depths(
+            np.concatenate((self.low, low)), np.concatenate((self.high, high))
+        )
+        counted = np.concatenate((np.arange(self.changing), np.arange(self.low.size, depth.size)))
+        return overlap[counted], depth[counted]
+
+    def sums(self, overlap: Integers, depth: Integers) -> _Sums:
+        """Return the sums of what `measured_with` gave, and of the blocks that keep theirs."""
+        return _Sums(
+            overlaps=self.same.overlaps + int(overlap.sum()),
+            depths=self.same.depths + int(depth.sum()),
+            count=self.same.count + depth.size,
+        )
 
 
-def _upper(rest: _Ranges, tiles: _Tiles) -> _Sums:
+def _meet(low: Integers, high: Integers, others_low: Integers, others_high: Integers, *, size: int) -> Mask:
+    """Return which closed intervals of ranks below `size` meet any of some others."""
+    covered = np.cumsum(
+        np.bincount(others_low, minlength=size + 1) - np.bincount(others_high + 1, minlength=size + 1)
+    )
+    points = np.concatenate(([0], np.cumsum(covered > 0)))
+    found: Mask = points[high + 1] > points[low]
+    return found
+
+
+def _upper(rest: _Rest, tiles: _Tiles) -> _Sums:
     """Return upper bounds: from outer intervals.
 
     An extra block lies within the outer interval of a piece. It meets at most the blocks that this does, the piece's
@@ -342,34 +398,26 @@ def _upper(rest: _Ranges, tiles: _Tiles) -> _Sums:
     certain ones and one for each of the extra ones; and its own depth, and 1 to that of each of the certain ones.
     """
     low, high = tiles.outer_low, tiles.outer_high
-    every_overlap, every_depth = overlaps_and_depths(
-        np.concatenate((rest[0], low)), np.concatenate((rest[1], high))
-    )
+    every_overlap, every_depth = rest.measured_with(low, high)
     begins = np.flatnonzero(np.diff(tiles.group, prepend=-1))
     in_groups = _Weights.of(np.minimum.reduceat(low, begins), np.maximum.reduceat(high, begins), tiles.extra)
     in_pieces = _Weights.of(low, high, tiles.extra_here)
     near = np.minimum(in_groups.meeting(low, high), in_pieces.meeting(low, high))
-    met, depth = every_overlap[rest[0].size :] + 1, every_depth[rest[0].size :]
-    return _Sums(
-        overlaps=int(every_overlap.sum()),
-        depths=int(every_depth.sum()),
-        count=every_depth.size,
+    met, depth = every_overlap[rest.changing :] + 1, every_depth[rest.changing :]
+    return replace(
+        rest.sums(every_overlap, every_depth),
         extra_overlaps=np.repeat(np.maximum.reduceat(2 * met + near - 1, begins), tiles.extra),
         extra_depths=np.repeat(np.maximum.reduceat(met + depth + near, begins), tiles.extra),
     )
 
 
-def _lower(rest: _Ranges, tiles: _Tiles, size: int) -> _Sums:
+def _lower(rest: _Rest, tiles: _Tiles, size: int) -> _Sums:
     """Return lower bounds: from inner intervals; for blocks that have none, from the shallowest place they may lie."""
     certain = (tiles.inner_low <= tiles.inner_high) & (tiles.extra == 0)[tiles.group]
-    low, high = (
-        np.concatenate(ends)
-        for ends in zip(rest, (tiles.inner_low[certain], tiles.inner_high[certain]), strict=True)
-    )
-    overlap, depth = overlaps_and_depths(low, high)
+    overlap, depth = rest.measured_with(tiles.inner_low[certain], tiles.inner_high[certain])
     first, last = tiles.outer_low[~certain], tiles.outer_high[~certain]
-    stops = np.bincount(rest[1], minlength=size)
-    at_point = np.cumsum(np.bincount(rest[0], minlength=size)) - np.cumsum(stops) + stops
+    stops = np.bincount(rest.high, minlength=size)
+    at_point = np.cumsum(np.bincount(rest.low, minlength=size)) - np.cumsum(stops) + stops
     shallowest = -range_maxima(-(at_point - stops), first, np.maximum(last - 1, first))  # between points
     shallowest = np.where(first == last, at_point[first], shallowest)
     within = int(shallowest.sum())
@@ -377,10 +425,11 @@ def _lower(rest: _Ranges, tiles: _Tiles, size: int) -> _Sums:
     begins = np.flatnonzero(np.diff(group, prepend=-1))
     least = np.minimum.reduceat(shallowest, begins) if begins.size else shallowest
     extra = np.repeat(least, tiles.extra[group[begins]])
+    sums = rest.sums(overlap, depth)
     return _Sums(
-        overlaps=int(overlap.sum()) + 2 * within,
-        depths=int(depth.sum()) + within + shallowest.size,
-        count=low.size + shallowest.size,
+        overlaps=sums.overlaps + 2 * within,
+        depths=sums.depths + within + shallowest.size,
+        count=sums.count + shallowest.size,
         extra_overlaps=2 * extra,
         extra_depths=extra + 1,
     )
@@ -401,7 +450,7 @@ def _shared_cuts(axis: _Axis, blocks: Candidates) -> float:
     return min(1.0, max(0.0, 1.0 + possible * math.expm1(-rows / possible) / rows))
 
 
-def _guess(rest: _Ranges, work: _Work, tiles: _Tiles, shared_share: float) -> tuple[_Sums, Integers]:
+def _guess(rest: _Rest, work: _Work, tiles: _Tiles, shared_share: float) -> tuple[_Sums, Integers]:
     """Return the expected sums, and the expected depth of every output."""
     begins = _places(work, tiles.cut) - tiles.group * work.size
     first = np.concatenate(([True], tiles.group[1:] != tiles.group[:-1]))
@@ -426,12 +475,9 @@ def _guess(rest: _Ranges, work: _Work, tiles: _Tiles, shared_share: float) -> tu
     low, high = left + ~shared, np.roll(left, -1)
     low[first] = hull_low + shift[hull_low]
     high[last] = hull_high + shift[hull_high]
-    rest_low, rest_high = rest[0] + shift[rest[0]], rest[1] + shift[rest[1]]
-    overlap, depth = overlaps_and_depths(
-        np.concatenate((rest_low, low)), np.concatenate((rest_high, np.maximum(low, high)))
-    )
-    sums = _Sums(overlaps=int(overlap.sum()), depths=int(depth.sum()), count=depth.size)
-    return sums, depth[rest_low.size :]
+    shifted = replace(rest, low=rest.low + shift[rest.low], high=rest.high + shift[rest.high])
+    overlap, depth = shifted.measured_with(low, np.maximum(low, high))
+    return rest.sums(overlap, depth), depth[rest.changing :]
 
 
 def _places(work: _Work, positions: Integers) -> Floats:

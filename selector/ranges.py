@@ -74,7 +74,7 @@ def around_deepest(
     deepest = hot[0] + int(curve.depths[hot[0] : hot[1] + 1].argmax())
     point = curve.points[deepest]
     turn = _turns(curve, hot, deepest)
-    place = np.searchsorted(curve.points, np.where(low > point, low, high)) - hot[0]
+    place = curve.numbers(np.where(low > point, low, high)) - hot[0]
     here = (low <= point) & (high >= point)
     turns = np.where(here, 0, turn[np.clip(place, 0, turn.size - 1)])
     early = turns <= _last_turn(blocks, chosen, turns, limits)  # sorting the few that may fit is enough

@@ -58,6 +58,13 @@ def plain_selection_depth(point, blocks):
     return len(here)
 
 
+@given(some_blocks.filter(len), st.randoms())
+def test_every_point_of_a_curve_has_its_number(blocks, random):
+    curve = depth_curve(*arrays(blocks))
+    numbers = random.choices(range(curve.points.size), k=9)
+    assert curve.numbers(curve.points[numbers]).tolist() == numbers
+
+
 def plain_curve(point_depth, blocks):
     return [
         (point, point_depth(point, blocks)) for point in sorted({end for block in blocks for end in block})

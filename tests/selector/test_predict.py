@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tblctl.selector import predict
 from tblctl.selector.plan import Range
 from tblctl.selector.predict import most_extra
 from tblctl.tableformat.model.options import TableOptions
@@ -40,6 +41,16 @@ def test_the_range_holds_what_is_measured(blocks, chosen_options, policy):
     table = table_from(*blocks)
     for _ in range(4):
         assert_holds(table, policy, **chosen_options)
+
+
+@settings(max_examples=300, deadline=None)
+@given(block_lists, options, policies)
+def test_blocks_that_a_merge_does_not_reach_need_not_be_measured_again(blocks, chosen_options, policy):
+    table = table_from(*blocks)
+    quick = table.plan(policy, **chosen_options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict, "_meet", lambda low, *_, **__: np.ones(low.size, np.bool_))
+        assert table.plan(policy, **chosen_options) == quick
 
 
 widths = st.lists(st.sampled_from([0, 1, 8, 8, 8, 30, 99, 400]), min_size=1, max_size=41)
