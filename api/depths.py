@@ -94,7 +94,7 @@ def _recorded(snapshots: Sequence[SnapshotInfo]) -> dict[int, Averages]:
         if "depth_after" in run:
             after[item.sequence] = Averages(depth=run["depth_after"], overlaps=run["overlaps_after"])
             before[run["planned_on"]] = Averages(depth=run["depth_before"], overlaps=run["overlaps_before"])
-    return after | before  # the figures before are exact
+    return after | before  # the figures before are exact; of several commits of a round, those of the first
 
 
 def _origin(snapshots: Sequence[SnapshotInfo], place: int) -> SnapshotInfo:

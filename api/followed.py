@@ -1,6 +1,6 @@
 """The average figures of a table that is reclustered round after round, worked out from what a round changes.
 
-What a round removes and adds goes into an interval index. That needs a number for every key, in key order, and a merge
+What a commit removes and adds goes into an interval index. That needs a number for every key, in key order, and a merge
 brings new keys between the old ones. So numbers lie as far apart as 62 bits allow: a new key is looked up among the
 known ones and numbered between its neighbours. Once a gap is used up, everything is measured and numbered anew.
 """
@@ -8,6 +8,7 @@ known ones and numbered between its neighbours. Once a gap is used up, everythin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ class Followed:
     """A table in a round, and in the next.
 
     Args:
-        several: many rounds may come. Making the index costs as much as measuring three times, an edit a twentieth.
+        several: many commits may come. Making the index costs as much as measuring three times, an edit a twentieth.
     """
 
     def __init__(self, *, several: bool) -> None:
@@ -41,38 +42,66 @@ class Followed:
         self._view: View | None = None
         self._figures = Averages(depth=0.0, overlaps=0.0)
         self._blocks: NumberedBlocks | None = None
-        self._is_asked = False
+        self._kept = _Change()  # by the commits of this round
+        self._asked: _Change | None = None  # by one that may come
+        self._commits = 0  # of this round
 
     def begin(self, sequence: int, view: View) -> Averages:
         """Return the figures of the version with which a round begins."""
         if sequence != self._sequence:
             self._blocks, self._figures = None, view.averages
-        self._sequence, self._view, self._is_asked = sequence, view, False
+        self._sequence, self._view = sequence, view
+        self._kept, self._asked, self._commits = _Change(), None, 0
         return self._figures
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Averages:
-        """Return the figures once `added` takes the place of `removed`. Asked again, that before did not happen."""
+        """Return the figures once `added` takes the place of `removed`, after all that was `keep`t.
+
+        Asked again before that, what was asked did not happen.
+        """
         assert self._view is not None, "a round has begun"
-        listing = self._view.listing
-        small = (len(removed) + len(added)) * _INDEXED_SHARE <= len(listing.level)
-        if self._is_asked or not small:
+        change = _Change(removed=removed, added=tuple(added))
+        every = self._kept.then(change)
+        blocks = len(self._view.listing.level)
+        if self._asked is not None or len(change) * _INDEXED_SHARE > blocks:
             self._blocks = None
-        elif self._blocks is None and self._several and len(listing.level) >= _INDEXED_BLOCKS:
-            self._blocks = NumberedBlocks(self._view)
-        if self._blocks is not None and not self._blocks.replace(removed, added):
+        elif self._blocks is None and self._several and blocks >= _INDEXED_BLOCKS:
+            self._blocks, change = NumberedBlocks(self._view), every
+        if self._blocks is not None and not self._blocks.replace(change.removed, change.added):
             self._blocks = None
         if self._blocks is not None:
             self._figures = self._blocks.averages()
         else:
-            self._figures = self._view.replaced(removed, added).averages
-        self._is_asked = True
+            self._figures = self._view.replaced(every.removed, every.added).averages
+        self._asked = every
         return self._figures
 
+    def keep(self) -> None:
+        """Note that what was asked last was committed; what is asked next comes after it."""
+        assert self._asked is not None, "something was asked"
+        self._kept, self._asked = self._asked, None
+        self._commits += 1
+
     def end(self, committed: int | None) -> None:
-        """End the round with the sequence of what it committed; None for nothing."""
+        """End the round with the sequence of what it committed last; None for nothing."""
         assert self._sequence is not None, "a round has begun"
-        alone = committed == self._sequence + 1  # nobody else committed in between
-        self._sequence = committed if alone else None
+        alone = committed == self._sequence + self._commits  # nobody else committed in between
+        self._sequence = committed if alone and self._asked is None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """Blocks that leave a table, and those that join it."""
+
+    removed: frozenset[str] = frozenset()
+    added: tuple[BlockRecord, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.added)
+
+    def then(self, later: _Change) -> _Change:
+        """Return both as one; the later one removes nothing that this one added."""
+        return _Change(removed=self.removed | later.removed, added=self.added + later.added)
 
 
 class NumberedBlocks:

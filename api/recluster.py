@@ -11,6 +11,7 @@ rest of the table from being merged. A single round that came to nothing for tha
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tblctl.followed import Followed
+from tblctl.merger.commit_every import AT_END, CommitEvery
 from tblctl.merger.conflicts import OnConflict
 from tblctl.merger.engine import Engine
 from tblctl.merger.local import LocalEngine
@@ -69,6 +71,7 @@ class Request:
         options: for the policy and the merge.
         final: round after round, until there is nothing to do.
         on_conflict: what a conflict does.
+        commit_every: when a round commits before its end.
     """
 
     policy: str
@@ -76,6 +79,7 @@ class Request:
     options: SelectOptions
     final: bool = False
     on_conflict: OnConflict = OnConflict.SALVAGE
+    commit_every: CommitEvery = AT_END
     progress: Progress | None = None
 
     @classmethod
@@ -87,6 +91,7 @@ class Request:
         options: Mapping[str, Any] | SelectOptions | None,
         final: bool = False,
         on_conflict: str = OnConflict.SALVAGE,
+        commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
     ) -> Request:
         """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
@@ -114,6 +119,7 @@ class Request:
             options=found,
             final=final,
             on_conflict=OnConflict.named(on_conflict),
+            commit_every=CommitEvery.of(commit_every),
             progress=progress,
         )
 
@@ -165,7 +171,9 @@ def recluster(
 
     Raises:
         InvalidOptionError: `plan` is none, or of another table.
-        ConflictError: in a round with `on_conflict="fail"`; earlier rounds are committed.
+        ConflictError: in a round with `on_conflict="fail"`.
+
+    Whatever is raised, what was committed before stays; the error has a note that says so.
     """
     given: Any = plan
     if given is not None and not isinstance(given, Plan):
@@ -202,12 +210,24 @@ class _Loop:
     before: Averages | None = None
     after: Averages | None = None
     failed: set[str] = field(default_factory=set)  # blocks of groups that failed
+    last: Version | None = None  # that was committed
     note: str = ""
 
     def __post_init__(self) -> None:
-        self.followed = Followed(several=self.request.final)
+        several = self.request.final or self.request.commit_every != AT_END
+        self.followed = Followed(several=several)
 
     def run(self, given: Plan | None) -> Outcome:
+        try:
+            return self._run(given)
+        except BaseException as error:
+            if self.last is not None:
+                error.add_note(
+                    f"what was reclustered up to snapshot {self.last.sequence} is committed and stays"
+                )
+            raise
+
+    def _run(self, given: Plan | None) -> Outcome:
         started = self.port.env.elapsed()
         policy = given.policy if given else self.request.policy
         fruitless = 0
@@ -249,7 +269,11 @@ class _Loop:
         def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
             nonlocal measured
             measured = self.followed.replaced(removed, added)
-            return _depths(before, measured)
+            return _depths(self.after or before, measured)
+
+        def committed(version: Version) -> None:
+            self.followed.keep()
+            self.after, self.last = measured, version
 
         outcome = merge_round(
             self.port,
@@ -257,13 +281,13 @@ class _Loop:
             plan,
             engine,
             on_conflict=self.request.on_conflict,
+            commit_every=self.request.commit_every,
             progress=self.request.progress,
             measure=measure,
+            committed=committed,
             number=len(self.rounds) + 1,
         )
         self.followed.end(None if outcome.version is None else outcome.version.sequence)
-        if outcome.version is not None:
-            self.after = measured
         return plan, outcome
 
     def _note_failures(self, plan: Plan, outcome: RoundOutcome) -> None:
@@ -281,11 +305,11 @@ class _Loop:
     def _outcome(self, policy: str, seconds: float) -> Outcome:
         groups = tuple(group for done in self.rounds for group in done.groups)
         committed = [group for group in groups if group.status == COMMITTED]
-        versions = [done.version for done in self.rounds if done.version is not None]
         statuses = [group.status for group in groups]
         before = self.before or Averages(depth=0.0, overlaps=0.0)
         return Outcome(
             rounds=len(self.rounds),
+            commits=sum(done.commits for done in self.rounds),
             committed_groups=len(committed),
             conflicted_groups=statuses.count(CONFLICTED),
             failed_groups=statuses.count(FAILED),
@@ -296,7 +320,7 @@ class _Loop:
             bytes_written=sum(group.bytes_written for group in committed),
             **_depths(before, self.after or before),
             seconds=seconds,
-            snapshot=versions[-1].sequence if versions else None,
+            snapshot=None if self.last is None else self.last.sequence,
             policy=policy,
             engine=self.engine_name,
             note=self.note,

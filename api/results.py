@@ -52,8 +52,9 @@ class Outcome:
     """What a recluster did.
 
     Attributes:
-        rounds: plans that were carried out, each in one commit at most. Without `final` more than one only where those
-            before the last committed nothing because groups failed.
+        rounds: plans that were carried out. Without `final` more than one only where those before the last committed
+            nothing because groups failed.
+        commits: one a round at most, unless `commit_every` asked for more.
         committed_groups: groups that were merged and committed.
         conflicted_groups: those dropped because a block left the table, or the key was altered.
         failed_groups: those that could not be merged; `groups` says why.
@@ -69,6 +70,7 @@ class Outcome:
     """
 
     rounds: int
+    commits: int
     committed_groups: int
     conflicted_groups: int
     failed_groups: int

@@ -89,7 +89,8 @@ def execute(
         resolve: returns the location of a name such as `lake.lineitem` (see `Statement.name`), None where there is no
             such table. Without it the name is the location. One in single quotes always is.
         storage_options: what the fsspec filesystem takes.
-        options: as of `Table.recluster`: policy, options, engine, spark, on_conflict, progress.
+        options: as of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every,
+            progress.
 
     Returns:
         What was done; None if the statement says IF EXISTS and there is no table.

@@ -447,6 +447,7 @@ class Table:
         engine: str = "auto",
         spark: Any = None,
         on_conflict: str = "salvage",
+        commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
         """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
@@ -466,13 +467,16 @@ class Table:
                 one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`, called when there is something to
                 merge. None: one on this machine if needed.
             on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
-                commits nothing of the round.
+                raises and commits nothing more: with `commit_every`, what the round committed before stays.
+            commit_every: commit whenever so many groups of a round are merged (8), or whenever a group is merged and
+                the last commit is so long ago ("60s", "5m", a timedelta), and what is left at the round's end. Who is
+                killed then keeps what was committed. None: one commit a round.
             progress: is called with (done, total, unit), the unit being rows or groups of the round.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: arguments that contradict each other; a plan of another table.
-            ConflictError: with `on_conflict="fail"`; nothing of the round was committed.
+            ConflictError: with `on_conflict="fail"`.
         """
         from tblctl.recluster import Request, engines, recluster
 
@@ -485,6 +489,7 @@ class Table:
             options=options,
             final=final,
             on_conflict=on_conflict,
+            commit_every=commit_every,
             progress=progress,
         )
         native = self._live()

@@ -120,8 +120,8 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         # The reader has seen enough (`| head`). Python flushes once more at exit; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (KeyboardInterrupt, click.Abort):
-        say("tblctl: interrupted")
+    except (KeyboardInterrupt, click.Abort) as error:
+        say(with_notes("tblctl: interrupted", error.__cause__ or error))  # click makes an interrupt the cause
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         say(error.format_message())
@@ -135,7 +135,7 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         return FAILED
     except errors.TblctlError as error:
         say_traceback(debug=debug)
-        say(f"tblctl: error: {error}")
+        say(with_notes(f"tblctl: error: {error}", error))
         return exit_code(error)
     except Exception as error:  # noqa: BLE001 (the last resort: no user should meet a traceback unasked)
         say_traceback(debug=debug)
@@ -143,6 +143,11 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         say(f"tblctl: error: a bug in tblctl, please report it: {type(error).__name__}: {error}{hint}")
         return FAILED
     return result if isinstance(result, int) else DONE
+
+
+def with_notes(text: str, error: BaseException) -> str:
+    """Return what went wrong, and below it what the library has to add, such as what is committed all the same."""
+    return "\n".join([text, *getattr(error, "__notes__", ())])
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Options that say where merges run and what a conflict does, for every command that reclusters."""
+"""Options that say where merges run and how they are committed, for every command that reclusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import tblctl
 from tblctl.cli import params
 
-NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict")
+NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict", "commit_every")
 
 OPTIONS = (
     click.option(
@@ -39,7 +39,13 @@ OPTIONS = (
         type=click.Choice(["salvage", "fail"]),
         default="salvage",
         show_default=True,
-        help="When another writer replaced blocks meanwhile: commit the groups that are left, or nothing.",
+        help="When another writer replaced blocks meanwhile: commit the groups that are left, or nothing more.",
+    ),
+    click.option(
+        "--commit-every",
+        metavar="N|TIME",
+        help="Commit whenever N groups of a round are merged (8), or every so often (60s, 5m) those that are, so that "
+        "a run that is killed has lost less (default: each round is one commit).",
     ),
 )
 
@@ -60,6 +66,7 @@ class EngineChoice:
     remote: str | None
     spark_conf: dict[str, str]
     on_conflict: str
+    commit_every: str | None
 
     @classmethod
     def of(cls, words: dict[str, Any]) -> EngineChoice:
@@ -94,4 +101,9 @@ class EngineChoice:
         if self.engine == "spark" or self.master is not None or self.remote is not None:
             session = tblctl.spark_session(master=self.master, remote=self.remote, conf=self.spark_conf)
             spark = lambda: session  # noqa: E731
-        return {"engine": self.engine, "spark": spark, "on_conflict": self.on_conflict}
+        return {
+            "engine": self.engine,
+            "spark": spark,
+            "on_conflict": self.on_conflict,
+            "commit_every": self.commit_every,
+        }

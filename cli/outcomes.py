@@ -16,7 +16,7 @@ object: operation, snapshot (null when nothing was committed), rows_added, rows_
 blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl recluster` if a round followed)
 """
 RECLUSTER_JSON = """
-object: rounds, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
+object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
         nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
         blocks_in, blocks_out, rows, bytes_read, bytes_written, task_seconds, cpu_seconds}]
@@ -100,6 +100,8 @@ def recluster_line(outcome: tblctl.Outcome) -> str:
     engine = f" on the {outcome.engine} engine" if outcome.engine else ""
     end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
     rows, rounds = render.count(outcome.rows, "row"), render.count(outcome.rounds, "round")
+    if outcome.commits > outcome.rounds:
+        rounds += f" and {render.count(outcome.commits, 'commit')}"
     return f"reclustered {rows} in {rounds}, {groups}{engine}: {end}, {render.duration(outcome.seconds)}"
 
 

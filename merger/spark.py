@@ -199,8 +199,7 @@ class _Jobs:
             self._session.sql("SELECT 1").collect()
         except Exception:  # noqa: BLE001 (the one that ended the job says more)
             raise EngineError(
-                f"the Spark session ended while tblctl was merging ({reason(cause)}); nothing of this round was "
-                "committed: start a session and run it again"
+                f"the Spark session ended while tblctl was merging ({reason(cause)}): start a session and run it again"
             ) from cause
 
     def _cancel(self) -> None:

@@ -151,6 +151,7 @@ def test_a_table_that_only_we_change_is_measured_once(measured):
     for sequence in range(6, 10):
         removed, added = some_paths(rng, view, 0.2), records_of(rng, 3, f"v{sequence}")
         figures = found.replaced(removed, added)
+        found.keep()
         found.end(sequence)
         view = view.replaced(removed, added)
         assert found.begin(sequence, view) == figures
@@ -165,6 +166,8 @@ def test_what_did_not_become_of_the_table_is_forgotten(committed):
     view = view_of(rng, 20)
     found = followed_at(view)
     found.replaced(some_paths(rng, view, 0.5), records_of(rng, 3, "lost"))
+    if committed:
+        found.keep()
     found.end(committed)
     other = view.replaced(some_paths(rng, view, 0.3), records_of(rng, 2, "other"))
     assert found.begin(committed or 6, other) == other.averages
@@ -181,10 +184,35 @@ def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
     removed, added = some_paths(rng, view, 0.2), records_of(rng, 2, "salvaged")
     after = view.replaced(removed, added)
     assert found.replaced(removed, added) == after.averages
+    found.keep()
     found.end(6)
     assert found.begin(6, after) == after.averages
     removed, added = some_paths(rng, after, 0.2), records_of(rng, 2, "next")
     assert found.replaced(removed, added) == after.replaced(removed, added).averages
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(
+    "lost", [None, 0, 2], ids=["no conflict", "the first conflicts", "the last conflicts"]
+)
+def test_a_round_of_several_commits_is_measured_after_each(indexed, lost, request, measured):
+    if indexed:
+        request.getfixturevalue("_always_indexed")
+    rng = np.random.default_rng(6)
+    view = view_of(rng, 30)
+    paths = view.listing.paths.to_pylist()
+    found = followed_at(view)
+    for number in range(3):
+        removed, added = frozenset(paths[5 * number : 5 * number + 5]), records_of(rng, 4, f"c{number}")
+        if number == lost:
+            found.replaced(removed | set(paths[20:25]), records_of(rng, 8, "lost"))
+        view = view.replaced(removed, added)
+        assert found.replaced(removed, added) == view.averages
+        found.keep()
+    found.end(8)
+    counted = len(measured)
+    assert found.begin(8, view) == view.averages
+    assert len(measured) == counted, "known without measuring"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -117,6 +118,39 @@ def test_history_keeps_the_outcome_and_names_the_record(overlapping: tblctl.Tabl
     assert (first["status"], first["sort_id"], first["level"], first["rows"]) == ("committed", 1, 1, 8)
 
 
+def test_each_commit_of_a_round_has_a_record_of_its_own_groups(overlapping: tblctl.Table) -> None:
+    outcome = overlapping.recluster(commit_every=1)
+    assert (outcome.rounds, outcome.commits, outcome.committed_groups, outcome.snapshot) == (1, 2, 2, 7)
+    second, first = overlapping.history(2)
+    records = [
+        json.loads(Storage(overlapping.location).read(one.detail["record"])) for one in (first, second)
+    ]
+    assert sorted([group["number"] for group in record["groups"]] for record in records) == [[0], [1]]
+    told = [one.detail["recluster"] for one in (first, second)]
+    assert [one["planned_on"] for one in told] == [5, 5]
+    figures = [outcome.depth_before, 1.5, outcome.depth_after]
+    assert [(one["depth_before"], one["depth_after"]) for one in told] == list(itertools.pairwise(figures))
+    depths = {point.snapshot: point.average_depth for point in overlapping.depth_history()}
+    assert [depths[number] for number in (5, 6, 7)] == figures
+
+
+def test_who_ends_a_run_early_is_told_what_is_committed(
+    overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+
+    def stop(done: int, _total: int | None, unit: str) -> None:
+        if unit == "groups":
+            groups.append(done)
+            if done == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        overlapping.recluster(commit_every=1, progress=stop)
+    assert caught.value.__notes__ == ["what was reclustered up to snapshot 6 is committed and stays"]
+    assert sorted(block[2] for block in blocks_of(overlapping)) == [0, 0, 1, 1]
+
+
 def test_final_goes_on_until_the_policy_finds_nothing(memory_url: str) -> None:
     table = table_of(memory_url, *([start, start + 10, start + 20, start + 30] for start in range(24)))
     rows = rows_of(table)
@@ -174,6 +208,7 @@ def test_options_are_a_mapping_or_a_value(overlapping: tblctl.Table) -> None:
         ({"engine": "flink"}, "expected 'auto', 'local' or 'spark'"),
         ({"engine": "local", "spark": object()}, "a session was given"),
         ({"on_conflict": "retry"}, "expected 'salvage' or 'fail'"),
+        ({"commit_every": "often"}, "commit_every is 'often', expected a number of groups"),
         ({"options": {"threshold": 2, "ratio": 0.1}}, "threshold and ratio"),
         ({"plan": True, "policy": "levels"}, "a plan says"),
         ({"plan": True, "where": "k > 1"}, "a plan says"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import math
 import uuid
 from typing import Any, TypeAlias
@@ -21,6 +23,7 @@ Row: TypeAlias = tuple[float | None, int]
 key = st.one_of(st.integers(-3, 12).map(float), st.sampled_from([None, math.nan, math.inf, -0.0]))
 batch = st.lists(st.tuples(key, st.sampled_from([0, 0, 5, 60, 300])), min_size=1, max_size=9)
 policies = st.sampled_from(["levels", "full"])
+paces = st.sampled_from([None, 1, 2])
 limits = st.fixed_dictionaries(
     {},
     optional={
@@ -103,16 +106,19 @@ class Life(RuleBasedStateMachine):
         if len(self.table.schema.names) < 5:
             self.table.add_column(f"c{self.table.snapshot.sequence}", "int32")
 
-    @rule(policy=policies, options=limits)
-    def recluster(self, policy: str, options: dict[str, Any]) -> None:
+    @rule(policy=policies, options=limits, every=paces)
+    def recluster(self, policy: str, options: dict[str, Any], every: int | None) -> None:
         plan = self.table.plan(policy, options=options)
-        outcome = self.table.recluster(plan)
+        before = self.table.snapshot.sequence
+        outcome = self.table.recluster(plan, commit_every=every)
         assert (outcome.conflicted_groups, outcome.failed_groups) == (0, 0)
         assert outcome.committed_groups == len(plan.groups)
+        assert outcome.commits == math.ceil(len(plan.groups) / (every or max(len(plan.groups), 1)))
+        assert self.table.snapshot.sequence == before + outcome.commits
 
-    @rule(policy=policies)
-    def recluster_final(self, policy: str) -> None:
-        outcome = self.table.recluster(final=True, policy=policy)
+    @rule(policy=policies, every=paces)
+    def recluster_final(self, policy: str, every: int | None) -> None:
+        outcome = self.table.recluster(final=True, policy=policy, commit_every=every)
         assert (outcome.conflicted_groups, outcome.failed_groups) == (0, 0)
         assert self.table.info().unclustered_block_count == 0
         assert not self.table.plan(policy, options={"include_unclustered": True}).groups
@@ -142,6 +148,43 @@ TestLife = Life.TestCase
 TestLife.settings = settings(
     max_examples=25, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    blocks=st.lists(batch, min_size=2, max_size=12),
+    policy=policies,
+    options=limits,
+    every=st.sampled_from([1, 2, "1s", datetime.timedelta(microseconds=1)]),
+    final=st.booleans(),
+)
+def test_several_commits_a_round_make_the_same_table_as_one(
+    blocks: list[list[Row]],
+    policy: str,
+    options: dict[str, Any],
+    every: Any,
+    final: bool,
+) -> None:
+    found = []
+    for commit_every in (None, every):
+        table = create()
+        number = 0
+        for new in blocks:
+            table.append(data_of(new, number))
+            number += len(new)
+        outcome = table.recluster(policy=policy, options=options, final=final, commit_every=commit_every)
+        assert table.check(deep=True).problems == ()
+        shape = sorted((repr(block.min), repr(block.max), block.level, block.rows) for block in table.files())
+        figures = (outcome.depth_before, outcome.depth_after, outcome.overlaps_before, outcome.overlaps_after)
+        found.append((rows_of(table), shape, figures, outcome.rounds, outcome.committed_groups, outcome.rows))
+        said = [
+            item.detail["recluster"] for item in reversed(table.history()) if item.operation == "recluster"
+        ]
+        assert len(said) == outcome.commits
+        assert sum(item["committed_groups"] for item in said) == outcome.committed_groups
+        for one, following in itertools.pairwise(said):
+            assert following["depth_before"] == one["depth_after"]
+    assert found[0] == found[1]
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))

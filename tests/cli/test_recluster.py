@@ -28,6 +28,7 @@ class Done:
     """Stands for `tblctl.Outcome`."""
 
     rounds: int = 2
+    commits: int = 2
     committed_groups: int = 3
     conflicted_groups: int = 0
     failed_groups: int = 0
@@ -59,7 +60,7 @@ def group(number: int, status: str, error: str | None = None) -> tblctl.GroupOut
 
 
 NOTHING = Done(
-    rounds=0, committed_groups=0, blocks_in=0, blocks_out=0, rows=0, snapshot=None,
+    rounds=0, commits=0, committed_groups=0, blocks_in=0, blocks_out=0, rows=0, snapshot=None,
     note="nothing to do: level 0 is well clustered",
 )  # fmt: skip
 SALVAGED = Done(
@@ -150,7 +151,7 @@ class Library:
         [(name, arguments)] = self.calls
         plain = {
             "plan": None, "policy": None, "where": None, "options": None, "final": False, "engine": "auto",
-            "spark": None, "on_conflict": "salvage", "progress": None,
+            "spark": None, "on_conflict": "salvage", "commit_every": None, "progress": None,
         }  # fmt: skip
         assert name == "recluster"
         return {key: value for key, value in arguments.items() if value != plain[key]}
@@ -192,6 +193,8 @@ def done(*words: str) -> str:
         (["--no-include-unclustered"], {"options": {"include_unclustered": False}}),
         (["--engine", "local"], {"engine": "local"}),
         (["--on-conflict", "fail"], {"on_conflict": "fail"}),
+        (["--commit-every", "8"], {"commit_every": "8"}),
+        (["--commit-every", "60s"], {"commit_every": "60s"}),
         (["--if-exists"], {}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -509,3 +512,31 @@ def test_a_round_that_an_option_of_the_table_asked_for_is_told_and_its_failure_i
     assert done("append", "t", "x.parquet").splitlines() == [APPENDED]
     library.outcome_of_round = FAILED
     assert "data/b.parquet is missing" in done("append", "t", "x.parquet")
+
+
+def test_commits_are_counted_where_there_are_more_than_rounds(library: Library) -> None:
+    library.outcome = replace(library.outcome, commits=5)
+    assert "in 2 rounds and 5 commits, 3 groups" in done("recluster", "t")
+    library.outcome = replace(library.outcome, commits=2)
+    assert "in 2 rounds, 3 groups" in done("recluster", "t")
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        (errors.StorageError("the disk is full"), "tblctl: error: the disk is full"),
+        (KeyboardInterrupt(), "tblctl: interrupted"),
+    ],
+)
+def test_what_is_committed_all_the_same_is_told_below_the_error(
+    library: Library, capsys: pytest.CaptureFixture[str], error: BaseException, first: str
+) -> None:
+    error.add_note("what was reclustered up to snapshot 6 is committed and stays")
+    library.error = error
+    with pytest.raises(SystemExit):
+        application.main(["recluster", "t"])
+    told = capsys.readouterr().err.split("\n")
+    assert [line for line in told if line] == [
+        first,
+        "what was reclustered up to snapshot 6 is committed and stays",
+    ]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults import Faults, inject, kill_points
@@ -40,8 +41,8 @@ def build(url: str) -> None:
         table.append(rows(*range(first, first + 8, 2)))
 
 
-def recluster(url: str) -> tblctl.Outcome:
-    return tblctl.open(url).recluster()
+def recluster(url: str, **words: Any) -> tblctl.Outcome:
+    return tblctl.open(url).recluster(**words)
 
 
 def levels(url: str) -> list[int]:
@@ -74,6 +75,22 @@ def test_a_kill_at_any_storage_call_leaves_the_table_as_before_or_as_after(at: P
         seen.add(found)
         assert_usable(url, str(point))
     assert len(seen) == 2  # the kills came early enough, and late enough
+
+
+def test_a_kill_between_the_commits_of_a_round_leaves_whole_groups_and_the_next_run_goes_on(
+    at: Places,
+) -> None:
+    template = at.fresh()
+    build(template)
+    trial = at.copy(template)
+    seen = set()
+    for point in kill_points(lambda: recluster(trial, commit_every=1)):
+        url = at.copy(template)
+        point.kill(lambda url=url: recluster(url, commit_every=1))
+        assert ids_of(tblctl.open(url)) == IDS, str(point)
+        seen.add(tuple(levels(url)))
+        assert_usable(url, str(point))
+    assert seen == {(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)}
 
 
 @pytest.mark.parametrize("at", ["memory"], indirect=True)
@@ -182,3 +199,44 @@ def test_any_error_once_a_commit_may_stand_leaves_it_in_doubt(at: Places) -> Non
         recluster(url)
     assert levels(url) == [1, 1, 1, 1]
     assert_usable(url, "odd")
+
+
+KILLED_AFTER_COMMITS = """
+import os, signal, sys, tblctl
+from tblctl.tableformat.native.port import NativePort
+
+replace, left = NativePort.replace, [int(sys.argv[2])]
+
+def counted(*arguments):
+    version = replace(*arguments)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return version
+
+NativePort.replace = counted
+tblctl.open(sys.argv[1]).recluster(commit_every=1)
+"""
+
+
+@pytest.mark.parametrize("commits", [1, 3])
+def test_a_process_killed_after_some_commits_keeps_them_and_the_next_run_does_the_rest(
+    tmp_path: Path, commits: int
+) -> None:
+    url = str(tmp_path / "table")
+    table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 4})
+    ids = [100 * pair + step for pair in range(5) for step in range(8)]
+    for first in ids:
+        if first % 100 < 2:
+            table.append(rows(*range(first, first + 8, 2)))
+    killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_COMMITS, url, str(commits)])
+    assert killed.returncode == -9
+    assert levels(url).count(1) == 2 * commits
+    assert ids_of(table) == ids
+    assert_sound(table)
+    outcome = table.recluster(commit_every=2)
+    assert (outcome.committed_groups, outcome.commits) == (5 - commits, 3 - commits // 2 - commits % 2)
+    assert levels(url) == [1] * 10
+    table.gc(keep=1, older_than=0)
+    assert ids_of(table) == ids
+    assert set(objects_of(url)) - {"metadata/latest"} == named_objects(table)

@@ -1,0 +1,280 @@
+"""Rounds that commit groups as they are merged: what is committed when, what is told of it, and what an end leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
+from tblctl.merger import round as round_module
+from tblctl.merger.commit_every import AT_END, CommitEvery
+from tblctl.merger.round import RoundOutcome, merge_round
+from tblctl.merger.verify import VerificationError
+from tblctl.selector.plan import Plan
+from tblctl.tableformat.errors import TblctlError
+
+from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
+
+EACH = CommitEvery(groups=1)
+
+
+@pytest.fixture(params=["twin", "native"])
+def pairs(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """Make four pairs of blocks that overlap, far from each other: groups 0 to 3, of rows 0-7, 8-15, 16-23, 24-31."""
+    url = request.getfixturevalue("memory_url")
+    subject = twin(block_rows=4) if request.param == "twin" else native(url, block_rows=4)
+    for start in (0.0, 100.0, 200.0, 300.0):
+        subject.append(*(start + 2 * step for step in range(4)))
+        subject.append(*(start + 1 + 2 * step for step in range(4)))
+    return subject
+
+
+class OneByOne(Meddling):
+    """Runs tasks one after the other; `between` acts before each, given the number of those that are done."""
+
+    between: Callable[[int], object] = staticmethod(lambda _done: None)
+
+    def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+        for number, task in enumerate(tasks):
+            self.between(number)
+            super().run(io, [task], done, **rest)
+
+
+def one_by_one(between: Callable[[int], object], **words: Any) -> OneByOne:
+    engine = OneByOne(**words)
+    engine.between = between
+    return engine
+
+
+def raises_at(place: int, error: BaseException) -> Callable[[int], None]:
+    def between(done: int) -> None:
+        if done == place:
+            raise error
+
+    return between
+
+
+def run(subject: Subject, plan: Plan | None = None, **words: Any) -> tuple[RoundOutcome, list[Any]]:
+    """Run and return what each commit said of itself, too."""
+    told: list[Any] = []
+    words = {"engine": OneByOne(), "commit_every": EACH, **words}
+    outcome = merge_round(
+        subject.port,
+        subject.port.newest(),
+        plan or plan_of(subject),
+        committed=lambda _version: told.append(subject.detail()["recluster"]),
+        **words,
+    )
+    return outcome, told
+
+
+def statuses(outcome: RoundOutcome) -> list[str]:
+    return [group.status for group in outcome.groups]
+
+
+def levels(subject: Subject) -> list[int]:
+    """Return the levels of each pair's blocks, in order of key."""
+    return [block[2] for block in blocks_of(subject)]
+
+
+def listed(subject: Subject) -> set[str]:
+    version = subject.port.newest()
+    return set(version.listing(version.sort, None).paths.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, AT_END),
+        (8, CommitEvery(groups=8)),
+        ("8", CommitEvery(groups=8)),
+        (" 60s ", CommitEvery(seconds=60)),
+        ("5m", CommitEvery(seconds=300)),
+        (datetime.timedelta(minutes=2), CommitEvery(seconds=120)),
+    ],
+)
+def test_a_number_is_of_groups_and_a_time_is_a_time(value: Any, expected: CommitEvery) -> None:
+    assert CommitEvery.of(value) == expected
+
+
+@pytest.mark.parametrize("value", [0, "0", "0s", -1, "-1", True, 1.5, "often", "", datetime.timedelta()])
+def test_what_is_neither_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"commit_every is .* a number of groups such as 8"):
+        CommitEvery.of(value)
+
+
+@pytest.mark.parametrize(
+    ("every", "groups", "seconds", "due"),
+    [
+        (AT_END, 10**6, 10**6, False),
+        (CommitEvery(groups=3), 2, 10**6, False),
+        (CommitEvery(groups=3), 3, 0, True),
+        (CommitEvery(seconds=60), 10**6, 59, False),
+        (CommitEvery(seconds=60), 1, 60, True),
+        (CommitEvery(seconds=60), 0, 60, False),
+    ],
+)
+def test_a_commit_is_due_when_enough_groups_wait_or_one_waits_long_enough(
+    every: CommitEvery, groups: int, seconds: float, due: bool
+) -> None:
+    assert every.is_due(groups=groups, seconds=seconds) == due
+
+
+@pytest.mark.parametrize(
+    ("every", "groups"),
+    [
+        (AT_END, [4]),
+        (EACH, [1, 1, 1, 1]),
+        (CommitEvery(groups=3), [3, 1]),
+        (CommitEvery(seconds=1e-9), [1, 1, 1, 1]),
+        (CommitEvery(seconds=1e9), [4]),
+    ],
+    ids=str,
+)
+def test_groups_are_committed_as_they_are_merged(
+    pairs: Subject, every: CommitEvery, groups: list[int]
+) -> None:
+    rows, before = pairs.rows(), pairs.port.newest().sequence
+    outcome, told = run(pairs, commit_every=every)
+    assert [item["committed_groups"] for item in told] == groups
+    assert sum(item["rows"] for item in told) == sum(group.rows for group in outcome.groups) == len(rows)
+    assert outcome.commits == len(groups)
+    assert statuses(outcome) == ["committed"] * 4
+    assert outcome.version is not None
+    assert outcome.version.sequence == pairs.port.newest().sequence == before + len(groups)
+    assert (levels(pairs), pairs.rows()) == ([1] * 8, rows)
+
+
+def test_a_commit_tells_of_what_was_left_out_since_the_one_before_it(pairs: Subject) -> None:
+    engine = one_by_one(lambda done: pairs.delete(16) if done == 2 else None, failing=frozenset({0}))
+    outcome, told = run(pairs, engine=engine)
+    assert statuses(outcome) == ["failed", "committed", "conflicted", "committed"]
+    fates = ("committed_groups", "conflicted_groups", "failed_groups")
+    assert [[item[name] for name in fates] for item in told] == [[1, 0, 1], [1, 1, 0]]
+    assert listed(pairs) <= pairs.stored()
+
+
+def test_a_measure_is_asked_about_each_commits_blocks_alone(pairs: Subject) -> None:
+    asked: list[tuple[int, int]] = []
+    run(pairs, measure=lambda removed, added: asked.append((len(removed), len(added))) or {})
+    assert asked == [(2, 2)] * 4
+
+
+def test_appends_and_deletes_between_commits_do_no_harm(pairs: Subject) -> None:
+    def meddle(done: int) -> None:
+        pairs.append(100.0 * done + 0.5)
+        if done == 3:
+            pairs.delete(0)  # its group is committed by then: the block that it went into is replaced
+
+    outcome, _ = run(pairs, engine=one_by_one(meddle))
+    assert statuses(outcome) == ["committed"] * 4
+    assert len(pairs.rows()) == 32 + 4 - 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("the session is gone")])
+def test_what_ends_a_round_leaves_what_was_committed_and_nothing_else(
+    pairs: Subject, place: int, error: BaseException
+) -> None:
+    before, old, rows = pairs.stored(), listed(pairs), pairs.rows()
+    with pytest.raises(type(error)):
+        run(pairs, engine=one_by_one(raises_at(place, error)))
+    assert pairs.stored() == before | listed(pairs)
+    assert len(listed(pairs) - old) == 2 * place
+    assert pairs.rows() == rows
+    outcome, _ = run(pairs)
+    assert (len(outcome.groups), levels(pairs)) == (4 - place, [1] * 8)
+
+
+@pytest.mark.parametrize("error", [CommitOutcomeUnknownError("no reply"), KeyboardInterrupt()])
+def test_a_commit_in_doubt_ends_the_round_and_nothing_of_it_is_deleted(
+    pairs: Subject, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, calls = type(pairs.port).replace, []
+
+    def in_doubt(*arguments: Any) -> Any:
+        calls.append(arguments)
+        version = replace(*arguments)
+        if len(calls) == 2:
+            raise error
+        return version
+
+    monkeypatch.setattr(type(pairs.port), "replace", in_doubt)
+    rows = pairs.rows()
+    with pytest.raises(type(error)):
+        run(pairs)
+    assert levels(pairs) == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert listed(pairs) <= pairs.stored()
+    assert pairs.rows() == rows
+
+
+def test_fail_stops_at_the_first_conflict_and_tells_what_stays(pairs: Subject) -> None:
+    engine = one_by_one(lambda done: pairs.delete(16) if done == 2 else None)
+    last = pairs.port.newest().sequence + 3  # two commits, and between them and the third the delete
+    with pytest.raises(
+        ConflictError, match=rf"2 groups were committed before, up to snapshot {last - 1},"
+    ) as caught:
+        run(pairs, engine=engine, on_conflict="fail")
+    assert caught.value.details["groups"] == (2,)
+    assert levels(pairs) == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert pairs.port.newest().sequence == last
+
+
+def test_a_task_that_would_change_rows_stops_all_that_is_not_committed(pairs: Subject) -> None:
+    before, old = pairs.stored(), listed(pairs)
+    engine = OneByOne(failing=frozenset({2}), error=VerificationError("read 8 values, merged 7"))
+    with pytest.raises(VerificationError, match="read 8 values"):
+        run(pairs, engine=engine)
+    assert len(listed(pairs) - old) == 4
+    assert pairs.stored() == before | listed(pairs)
+
+
+def test_the_largest_groups_are_merged_first(pairs: Subject) -> None:
+    plan = plan_of(pairs)
+    sized = zip(plan.groups, (10, 30, 20, 40), strict=True)
+    groups = tuple(dataclasses.replace(group, decoded_bytes=size) for group, size in sized)
+    order: list[int] = []
+
+    class Watching(OneByOne):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            def watch() -> Iterator[Any]:
+                for task in tasks:
+                    order.append(task.group)
+                    yield task
+
+            super().run(io, watch(), done, **rest)
+
+    run(pairs, dataclasses.replace(plan, groups=groups), engine=Watching())
+    assert order == [3, 1, 2, 0]
+
+
+def test_merging_begins_before_all_groups_are_cut_into_tasks(
+    pairs: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_module, "_PLANNED_AT_ONCE", 1)
+    real, cut, seen = round_module.split_group, [], []
+
+    def split_group(io: Any, group: int, *rest: Any, **more: Any) -> Any:
+        cut.append(group)
+        return real(io, group, *rest, **more)
+
+    monkeypatch.setattr(round_module, "split_group", split_group)
+    run(pairs, engine=one_by_one(lambda _done: seen.append(len(cut))))
+    assert seen[0] <= 3
+    assert len(cut) == 4
+
+
+def test_whoever_is_told_of_a_commit_may_end_the_round(pairs: Subject) -> None:
+    def stop(_version: Any) -> None:
+        raise TblctlError("enough")
+
+    with pytest.raises(TblctlError, match="enough"):
+        merge_round(
+            pairs.port, pairs.port.newest(), plan_of(pairs), OneByOne(), commit_every=EACH, committed=stop
+        )
+    assert levels(pairs) == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert listed(pairs) <= pairs.stored()
