@@ -59,8 +59,11 @@ class Candidate:
         null_share: of the rows, by the first term; from 0 to 1.
         unknown_block_count: blocks without bounds of a term; they are in no figure.
         blocks_read: estimated for each condition, in their order, if the table were clustered by it; empty without any.
+            Of a condition on other columns it is about the most: fewer are read if these run along with the key within
+            blocks, of which statistics tell nothing.
+        named_by: how many of the conditions test a column of the key.
         why: its place in the ranking, in words.
-        caveats: what the statistics cannot tell of it.
+        caveats: what stands against it, or cannot be told from statistics.
     """
 
     terms: tuple[str, ...]
@@ -70,6 +73,7 @@ class Candidate:
     null_share: float
     unknown_block_count: int
     blocks_read: tuple[float, ...]
+    named_by: int
     why: str
     caveats: tuple[str, ...]
 
@@ -253,31 +257,32 @@ class _Look:
             null_share=round(int(np.maximum(column.null_count, 0).sum()) / max(rows, 1), 4),
             unknown_block_count=int(np.count_nonzero(view.blocks.unknown)),
             blocks_read=self._reads(after, step_of(self.block_count)) if after is not None else (),
+            named_by=self._named_by(leaves),
             why="",
             caveats=(),
         )
-        return replace(found, why=self._why(found, leaves), caveats=tuple(self._caveats(found, leaves)))
+        return replace(found, why=self._why(found), caveats=tuple(self._caveats(found, leaves)))
 
     def paired(self, ranked: Sequence[_Found]) -> list[_Found]:
         """Return the columns that are worth trying in pairs."""
         if not self._conditions:
             return list(ranked[:_PAIRED])
-        return [item for item in ranked if self._named_by(item[0])][:_PAIRED_OF_CONDITIONS]
+        return [item for item in ranked if item[1].named_by][:_PAIRED_OF_CONDITIONS]
 
     def _named_by(self, leaves: tuple[Leaf, ...]) -> int:
         """Return how many conditions test any of the columns."""
         return sum(bool({leaf.id for leaf in leaves} & named) for named in self._named)
 
-    def _why(self, found: Candidate, leaves: tuple[Leaf, ...]) -> str:
+    def _why(self, found: Candidate) -> str:
         depth = f"blocks lie {found.average_depth:,.1f} deep by it now"
         reads = found.average_blocks_read
         if reads is None:
             return f"{depth}, and begin and end with {found.distinct_bounds:,} values"
         now = sum(item.blocks_read for item in self.predicates) / len(self.predicates)
-        named = self._named_by(leaves)
+        every = found.named_by == len(self._conditions)
         return (
-            f"a condition reads about {reads:,.1f} of {self.block_count:,} blocks, {now:,.1f} now; "
-            f"{named:,} of {len(self._conditions):,} name it; {depth}"
+            f"a condition reads {'about' if every else 'at most about'} {reads:,.1f} of {self.block_count:,} blocks, "
+            f"{now:,.1f} now; {found.named_by:,} of {len(self._conditions):,} name it; {depth}"
         )
 
     def _caveats(self, found: Candidate, leaves: tuple[Leaf, ...]) -> Iterable[str]:

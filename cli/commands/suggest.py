@@ -27,7 +27,8 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
-    blocks_read [estimate of each predicate], average_blocks_read (null without predicates), why, caveats}],
+    blocks_read [estimate of each predicate, of one on other columns the most], named_by (predicates on its
+    columns), average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
 )
 @params.LOCATION
@@ -51,7 +52,8 @@ def suggest(
     by a shallow one the table is nearly clustered. With them, by the blocks that these would read if the table were
     sorted by the column: it is cut into as many blocks as now, rows counting as evenly spread over the range of their
     block; of other columns a new block may hold what the old blocks held that share its range. So what is uneven within
-    blocks, or runs along with another column within them, cannot be known, and may be better than estimated.
+    blocks cannot be known; nor what runs along with the key within them, so that conditions on other columns may read
+    less than estimated, which `<=` stands for.
     """
     table = tblctl.open(location, storage_options=storage_options)
     text = None if predicates is None else read_file(predicates)
@@ -101,7 +103,7 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
         (
             number,
             ", ".join(item.terms),
-            *(() if item.average_blocks_read is None else (f"{item.average_blocks_read:,.1f}",)),
+            *reads_cells(item, len(found.predicates)),
             f"{item.average_depth:,.2f}",
             f"{item.distinct_bounds:,}",
             f"{item.null_share:.0%}",
@@ -111,10 +113,20 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
     reads = ("reads",) if found.predicates else ()
     names = ("rank", "key", *reads, "depth now", "bounds", "nulls")
     page.put_table(names, rows, right=(0, *range(2, len(names))))
+    if any(item.named_by < len(found.predicates) for item in found.candidates):
+        note = "(<= some conditions test other columns: fewer if those run along with the key within blocks)"
+        page.put((note, page.RULE))
     page.put()
     for number, item in enumerate(found.candidates[:EXPLAINED], 1):
         page.put_paragraph(f"{number}. {', '.join(item.terms)}: {item.why}", indent=3)
     put_caveats(found.candidates)
+
+
+def reads_cells(item: tblctl.Candidate, predicates: int) -> tuple[str, ...]:
+    """Return what a condition reads on average, with `<=` where that is a bound; nothing without conditions."""
+    if item.average_blocks_read is None:
+        return ()
+    return (f"{'' if item.named_by == predicates else '<= '}{item.average_blocks_read:,.1f}",)
 
 
 def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ def test_the_best_key_for_the_conditions_comes_first_with_reasons(memory_url: st
     table = table_of(memory_url, events())
     found = table.suggest("day between '1970-06-01' and '1970-07-01'; day = '1971-01-01'; id = 5")
     assert found.candidates[0].terms == ("day",)
-    assert found.candidates[0].why.startswith("a condition reads about ")
+    assert found.candidates[0].why.startswith("a condition reads at most about ")
     assert "2 of 3 name it" in found.candidates[0].why
     averages = [item.average_blocks_read for item in found.candidates]
     assert averages == sorted(averages, key=lambda value: value or 0)
@@ -159,6 +160,23 @@ def test_what_statistics_cannot_tell_is_said(memory_url: str) -> None:
     )
     assert found["half",].caveats == ("50% of its rows are null, and would lie together",)
     assert found["half",].null_share == 0.5
+
+
+def test_an_estimate_for_other_columns_is_said_to_be_too_high_if_they_run_along(memory_url: str) -> None:
+    rows = pa.table({"a": [number * 7 % 400 for number in range(400)]})
+    rows = rows.append_column(
+        "b", pc.add(rows["a"], 1)
+    )  # never far from a, but every block holds all of either
+    found = {
+        item.terms: item
+        for item in table_of(f"{memory_url}/1", rows).suggest(["b < 20", "a < 20"]).candidates
+    }
+    assert found["a",].blocks_read[0] > found["a",].blocks_read[1]
+    assert found["a",].named_by == 1
+    assert found["a",].why.startswith("a condition reads at most about ")
+    alone = {item.terms: item for item in table_of(f"{memory_url}/2", rows).suggest(["a < 20"]).candidates}
+    assert (alone["a",].named_by, alone["b",].named_by) == (1, 0)
+    assert alone["a",].why.startswith("a condition reads about ")
 
 
 def test_nulls_lie_together_at_the_end(memory_url: str) -> None:

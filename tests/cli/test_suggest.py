@@ -75,11 +75,19 @@ def test_columns_are_ranked_by_what_conditions_read(loc: Path, predicates: Path)
     assert lines[9].split()[:4] == ["rank", "key", "reads", "depth"]
     assert lines[11].split()[:3] == ["1", "other", "1.0"]
     assert re.search(r"^1\. other: a condition reads about 1\.0 of 10 blocks, ", text, re.MULTILINE)
+    assert re.search(r"^ +\d  id +<= 10\.0 ", text, re.MULTILINE), "no condition names it"
+    assert "(<= some conditions test other columns: fewer if" in text
     found = as_json("suggest", loc, "--predicates", predicates)
     assert found["candidates"][0]["terms"] == ["other"]
     assert found == json.loads(
         done("suggest", loc, "--predicates", "-", "--json", stdin=predicates.read_text())
     )
+
+
+def test_estimates_of_the_keys_own_conditions_are_no_bounds(loc: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.sql").write_text("id = 1 and other = 1 and mode = 'AIR'")
+    assert "<=" not in done("suggest", loc, "--predicates", tmp_path / "own.sql")
+    assert "<=" not in done("suggest", loc)
 
 
 def test_long_conditions_are_cut_to_fit_a_terminal_of_80_columns(loc: Path, tmp_path: Path) -> None:
