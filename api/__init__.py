@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tblctl import errors
     from tblctl.depths import DepthPoint
+    from tblctl.info import MeasuredVersion
     from tblctl.merger.spark_session import open_session as spark_session
     from tblctl.merger.work import GroupOutcome
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
@@ -54,6 +55,7 @@ _HOMES = {  # module, or module:name where it has another name there
     "DepthFigures": "tblctl.metrics.information",
     "DeepRange": "tblctl.metrics.worst",
     "DepthPoint": "tblctl.depths",
+    "MeasuredVersion": "tblctl.info",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
@@ -115,6 +117,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "DepthFigures",
     "DeepRange",
     "DepthPoint",
+    "MeasuredVersion",
     "SurveyedTable",
     "Suggestion",
     "Candidate",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
 
 _ANY_ID = 1
 """Of a sort that is made up for measuring: by column statistics alone, whose keys no block has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredVersion:
+    """A version of a table and how well it is clustered."""
+
+    snapshot: int
+    info: ClusteringInfo
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values, with the snapshot's number."""
+        return {"snapshot": self.snapshot, **self.info.to_dict()}
 
 
 def table_info(
@@ -42,6 +55,44 @@ def table_info(
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
     return View.of(version, sort, condition, clustered=columns is None).info(worst)
+
+
+def measure_versions(
+    versions: Sequence[Version], columns: str | Sequence[str] | None, condition: BooleanExpression | None
+) -> tuple[MeasuredVersion, ...]:
+    """Return the figures of versions of one table, all by the key of the last one; the rest as in `table_info`.
+
+    Raises:
+        InvalidKeyError: as `shared_sort`.
+    """
+    sort = shared_sort(versions, columns)
+    return tuple(
+        MeasuredVersion(
+            snapshot=version.sequence,
+            info=View.of(version, sort, condition, clustered=columns is None).info(),
+        )
+        for version in versions
+    )
+
+
+def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None) -> Sort:
+    """Return what versions of one table are all measured by: the sort of the last one, or for `columns` theirs.
+
+    Raises:
+        InvalidKeyError: as `sort_to_measure`; or a version lacks a column of it.
+    """
+    last = versions[-1]
+    sort = sort_to_measure(last, columns)
+    for version in versions:
+        missing = [term.column_id for term in sort.terms if version.schema.leaf_by_id(term.column_id) is None]
+        names = [leaf.name for leaf in map(last.schema.leaf_by_id, missing) if leaf]
+        if names:
+            msg = (
+                f"snapshot {version.sequence} of {version.location} has no column {', '.join(names)} to measure by; "
+                f"name columns that snapshots {version.sequence} and {last.sequence} both have (`--columns a,b`)"
+            )
+            raise InvalidKeyError(msg)
+    return sort
 
 
 def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> Sort:

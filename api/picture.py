@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tblctl.info import sort_to_measure
+from tblctl.info import shared_sort
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import Band, first_ranks, lay_out
-from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.keys import key_ranks
-from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Version
 from tblctl.view import View
@@ -163,9 +161,7 @@ def make_picture(
     Raises:
         InvalidKeyError: no `columns`, and the last version has no cluster key; or another lacks a column of it.
     """
-    sort = sort_to_measure(versions[-1], columns)
-    for version in versions:
-        _require_columns(version, sort, versions[-1])
+    sort = shared_sort(versions, columns)
     views = [View.of(version, sort, condition, clustered=columns is None) for version in versions]
     kept = [_measured(view) for view in views]
     axis, ranks = _shared_axis(views, kept)
@@ -189,17 +185,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _require_columns(version: Version, sort: Sort, newer: Version) -> None:
-    missing = [term.column_id for term in sort.terms if version.schema.leaf_by_id(term.column_id) is None]
-    names = [leaf.name for leaf in map(newer.schema.leaf_by_id, missing) if leaf]
-    if names:
-        msg = (
-            f"snapshot {version.sequence} of {version.location} has no column {', '.join(names)} to measure by; name "
-            f"columns that snapshots {version.sequence} and {newer.sequence} both have (`--columns a,b`)"
-        )
-        raise InvalidKeyError(msg)
 
 
 def _measured(view: View) -> Integers:

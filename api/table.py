@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from tblctl.depths import DepthPoint
+    from tblctl.info import MeasuredVersion
     from tblctl.metrics.information import ClusteringInfo
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
@@ -107,6 +108,10 @@ class Table:
 
     def _port_version(self) -> Version:
         return self._port.newest() if self._pinned is None else self._port.version(self._pinned.sequence)
+
+    def _versions(self, as_ofs: Sequence[AsOf]) -> list[Version]:
+        head = self._native.head()
+        return [self._port.version(sequence_of(self._native, head, at)) for at in as_ofs]
 
     def __repr__(self) -> str:
         pinned = f", as_of={self._pinned.sequence}" if self._pinned else ""
@@ -326,6 +331,18 @@ class Table:
         version = self._port_version()
         return table_info(version, columns, _condition(where, version.schema), worst=worst)
 
+    def compare(
+        self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None, where: Where = None
+    ) -> tuple[MeasuredVersion, ...]:
+        """Return how well two versions, each as in `open`, are clustered, both by the key of the second.
+
+        Args and errors are those of `picture`.
+        """
+        from tblctl.info import measure_versions
+
+        versions = self._versions((before, after))
+        return measure_versions(versions, columns, _condition(where, versions[-1].schema))
+
     def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
         """Return average depth and overlaps after each of the last snapshots, newest first.
 
@@ -379,17 +396,15 @@ class Table:
         from tblctl.picture_file import picture_format, write_picture
 
         picture_format(path)
-        native, head, port = self._native, self._native.head(), self._port
-        ends = (self._version().sequence,) if compare is None else compare
-        shown = [port.version(sequence_of(native, head, at)) for at in ends]
+        shown = [self._port_version()] if compare is None else self._versions(compare)
         last = shown[-1]
-        past = self.history(head.sequence - last.sequence + SNAPSHOTS_SHOWN)
+        past = self.history(self._native.head().sequence - last.sequence + SNAPSHOTS_SHOWN)
         past = [item for item in past if item.sequence <= last.sequence]
         drawn = make_picture(
             shown,
             columns,
             _condition(where, last.schema),
-            make_history(past, depth_history(past, port.version)),
+            make_history(past, depth_history(past, self._port.version)),
             where=None if where is None else str(where),
         )
         write_picture(drawn, path)

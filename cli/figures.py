@@ -118,6 +118,30 @@ def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
     page.put_table(names, rows, right=(0, 3, 4, 5, 6))
 
 
+def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
+    """Print the figures of versions side by side."""
+    page.put()
+    infos = [version.info for version in versions]
+    rows = [
+        ("rows", *(f"{info.rows:,}" for info in infos)),
+        ("blocks", *(f"{info.total_block_count:,}" for info in infos)),
+        ("constant", *(f"{info.constant_block_count:,}" for info in infos)),
+        ("unclustered", *(f"{info.unclustered_block_count:,}" for info in infos)),
+        ("of unknown range", *(f"{info.unknown_block_count:,}" for info in infos)),
+        ("size", *(render.size(info.bytes) for info in infos)),
+        ("overlaps", *(f"{info.average_overlaps:,.4f}" for info in infos)),
+        ("depth", *(f"{info.average_depth:,.4f}" for info in infos)),
+        *(
+            (name, *(f"{info.depth.to_dict()[name]:,}" for info in infos))
+            for name in ("p50", "p95", "p99", "max")
+        ),
+    ]
+    names = ("compared", *(f"snapshot {version.snapshot}" for version in versions))
+    optional = {"constant", "unclustered", "of unknown range"}
+    shown = [row for row in rows if row[0] not in optional or any(value != "0" for value in row[1:])]
+    page.put_table(names, shown, right=range(1, len(names)))
+
+
 def key_text(key: Sequence[Any], width: int | None) -> str:
     """Return a key as people read it, cut to `width`."""
     text = ", ".join(render.cell(value) for value in key)

@@ -1,4 +1,4 @@
-"""The options of `tblctl info` that draw, and what they do."""
+"""The options of `tblctl info` that draw and compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli import render
 
 PICTURE = click.option(
     "--picture",
@@ -18,7 +18,7 @@ COMPARE = click.option(
     "--compare",
     metavar="A:B",
     callback=lambda _ctx, _param, text: read_versions(text),
-    help="With --picture: draw these two versions side by side, each a sequence, a tag or a date.",
+    help="Put these two versions side by side, in the picture too; each is a sequence, a tag or a date.",
 )
 
 Versions = tuple[int | str, int | str]
@@ -46,8 +46,6 @@ def draw(
     """Draw `picture`, if asked to."""
     if picture is not None:
         table.picture(picture, columns=columns, where=where, compare=compare)
-    elif compare is not None:
-        params.refuse("--compare is of no use without --picture FILE")
 
 
 def say_drawn(picture: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 import tblctl
 from tblctl.cli import page, params, pictures, render, timeline
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.figures import INFO_JSON, put_info
+from tblctl.cli.figures import INFO_JSON, put_comparison, put_info
 
 WORST = click.option(
     "--worst",
@@ -26,11 +27,12 @@ WORST = click.option(
     example="""
     tblctl info /data/lineitem
     tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'"
-    tblctl info /data/lineitem --picture lineitem.html --compare 3:9
+    tblctl info /data/lineitem --compare 3:9 --picture lineitem.html
     tblctl info --all s3://warehouse""",
     json_shape=f"""
     {INFO_JSON.strip()},
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
+    with --compare also compared [{{snapshot, and the figures of that version}}];
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null where the averages are unknown.
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes,
@@ -70,8 +72,9 @@ def info(
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], storage_options=storage_options)
         found = table.info(columns=columns, where=where, worst=worst)
+        compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
-        show_one(table, found, history=history, as_json=as_json)
+        show_one(table, found, compared, history=history, as_json=as_json)
         if not as_json:
             pictures.say_drawn(picture)
         return
@@ -88,15 +91,28 @@ def info(
         click.get_current_context().exit(FAILED)
 
 
-def show_one(table: tblctl.Table, found: tblctl.ClusteringInfo, *, history: bool, as_json: bool) -> None:
-    """Print the figures of one table, and what happened to it."""
+def show_one(
+    table: tblctl.Table,
+    found: tblctl.ClusteringInfo,
+    compared: Sequence[tblctl.MeasuredVersion],
+    *,
+    history: bool,
+    as_json: bool,
+) -> None:
+    """Print the figures of one table, those of versions to compare, and what happened to it."""
     runs = timeline.last_runs(table)
     points = table.depth_history() if history else ()
     if as_json:
         told = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
-        render.print_json(told | ({"history": [point.to_dict() for point in points]} if history else {}))
+        if compared:
+            told["compared"] = [version.to_dict() for version in compared]
+        if history:
+            told["history"] = [point.to_dict() for point in points]
+        render.print_json(told)
         return
     put_info(found)
+    if compared:
+        put_comparison(compared)
     if runs:
         timeline.put_runs(runs)
     if history:

@@ -254,6 +254,8 @@ def test_help_names_every_key_of_the_json(loc: Path) -> None:
         ("info", as_json("info", loc, "--history")),
         ("info", as_json("info", loc, loc)[0]),
         ("info", as_json("info", loc, "--history")["history"][0]),
+        ("info", as_json("info", loc, "--compare", "2:3")),
+        ("info", as_json("info", loc, "--compare", "2:3")["compared"][0]),
         ("depth", as_json("depth", loc, "id")),
         ("depth", as_json("depth", loc, "id")["worst"][0]),
     ):

@@ -51,6 +51,43 @@ def test_versions_are_compared_by_sequence_or_tag(loc: str, tmp_path: Path, vers
     assert "snapshot 5: 1 block" in svg
 
 
+def test_versions_are_compared_in_figures_without_a_picture_too(loc: str) -> None:
+    shown = invoke("info", loc, "--compare", "before:5")
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    at = lines.index(["compared", "snapshot", "3", "snapshot", "5"])
+    assert lines[at + 2 : at + 4] == [["rows", "4", "4"], ["blocks", "2", "1"]]
+    assert lines[at + 4][0] == "size", "there are no constant, unclustered or unknown blocks"
+    assert lines[at + 5 : at + 8] == [
+        ["overlaps", "1.0000", "0.0000"],
+        ["depth", "2.0000", "1.0000"],
+        ["p50", "2", "1"],
+    ]
+    [before, after] = json.loads(invoke("info", loc, "--compare", "3:5", "--json").stdout)["compared"]
+    assert (before["snapshot"], before["average_depth"], before["total_block_count"]) == (3, 2.0, 2)
+    whole = json.loads(invoke("info", loc, "--worst", "1", "--json").stdout)
+    assert {**whole, **after, "last_runs": 0, "worst": 0} == {
+        **whole,
+        "snapshot": 5,
+        "last_runs": 0,
+        "worst": 0,
+    }
+    assert "compared" not in whole
+
+
+def test_both_versions_are_measured_by_the_key_of_the_second(loc: str) -> None:
+    table = tblctl.open(loc)
+    table.set_cluster_key("truncate(10, id) desc")
+    table.append(pa.table({"id": [5, 7]}))
+    before, after = table.compare(3, 7)
+    assert [version.info.unclustered_block_count for version in (before, after)] == [2, 1]
+    assert before.info.cluster_by_keys == after.info.cluster_by_keys == ("truncate(10, id) desc",)
+    before, after = table.compare("before", 7, columns="id", where="id < 10")
+    assert [version.info.total_block_count for version in (before, after)] == [1, 2]
+    with pytest.raises(tblctl.errors.SnapshotNotFoundError, match="99"):
+        table.compare(3, 99)
+
+
 def test_columns_and_where_hold_for_the_picture_too(loc: str, tmp_path: Path) -> None:
     words = ("--columns", "truncate(10, id)", "--where", "id < 10")
     assert invoke("info", loc, "--picture", tmp_path / "out.svg", *words).exit_code == 0
@@ -68,7 +105,6 @@ def test_columns_and_where_hold_for_the_picture_too(loc: str, tmp_path: Path) ->
             "'out.gif': expected a file's name that ends with one of .svg, .png, .html",
         ),
         (("--picture", "no/where/out.svg"), 2, "there is no folder 'no/where'"),
-        (("--compare", "3:5"), 2, "--compare is of no use without --picture FILE"),
         (
             ("--picture", "out.svg", "--compare", "3"),
             2,
