@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tblctl.depths import DepthPoint, depth_history
 from tblctl.info import shared_sort
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
@@ -23,7 +24,6 @@ from tblctl.view import View
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
-    from tblctl.depths import DepthPoint
     from tblctl.results import SnapshotInfo
 
 MOST_BARS = 250
@@ -139,6 +139,14 @@ def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]
         rewritten=tuple(item.bytes_added * (item.operation not in _INGESTING) for item in shown),
         depths=tuple((at, depth) for at, depth in sorted(known.items()) if depth is not None),
     )
+
+
+def history_up_to(
+    last: int, snapshots: Sequence[SnapshotInfo], version_of: Callable[[int], Version]
+) -> History:
+    """Return what happened up to snapshot `last`, of `snapshots`, newest first; see `depth_history`."""
+    past = [item for item in snapshots if item.sequence <= last]
+    return make_history(past, depth_history(past, version_of))
 
 
 def make_picture(

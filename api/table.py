@@ -391,23 +391,16 @@ class Table:
             InvalidKeyError: as for `info`.
             SnapshotNotFoundError: `compare` names no readable snapshot.
         """
-        from tblctl.depths import depth_history
-        from tblctl.picture import SNAPSHOTS_SHOWN, make_history, make_picture
+        from tblctl.picture import SNAPSHOTS_SHOWN, history_up_to, make_picture
         from tblctl.picture_file import picture_format, write_picture
 
         picture_format(path)
         shown = [self._port_version()] if compare is None else self._versions(compare)
-        last = shown[-1]
-        past = self.history(self._native.head().sequence - last.sequence + SNAPSHOTS_SHOWN)
-        past = [item for item in past if item.sequence <= last.sequence]
-        drawn = make_picture(
-            shown,
-            columns,
-            _condition(where, last.schema),
-            make_history(past, depth_history(past, self._port.version)),
-            where=None if where is None else str(where),
-        )
-        write_picture(drawn, path)
+        last, head = shown[-1], self._native.head().sequence
+        newest = self.history(head - last.sequence + SNAPSHOTS_SHOWN)
+        history = history_up_to(last.sequence, newest, self._port.version)
+        text = None if where is None else str(where)
+        write_picture(make_picture(shown, columns, _condition(where, last.schema), history, where=text), path)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""
