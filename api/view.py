@@ -80,6 +80,7 @@ class View:
             row_count=listing.row_count,
             size_bytes=listing.size_bytes,
             decoded_bytes=listing.decoded_bytes,
+            same_key_rows=listing.same_key_rows,
             constant=(((low == high) & listing.exact) | marked) & ~unclustered,
             unclustered=unclustered,
             unknown=~listing.known,
@@ -157,7 +158,10 @@ class View:
         fresh = listed(added, listing)
         columns = {
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
-            for name in ("own", "known", "exact", "level", "row_count", "size_bytes", "decoded_bytes")
+            for name in (
+                *("own", "known", "exact", "level"),
+                *("row_count", "size_bytes", "decoded_bytes", "same_key_rows"),
+            )
         }
         tables = {
             name: pa.concat_tables([getattr(listing, name).take(kept), getattr(fresh, name)])
@@ -172,7 +176,8 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
     every = np.ones(len(records), dtype=bool)
 
     def figures(name: str) -> np.ndarray:
-        return np.array([getattr(record, name) for record in records], dtype=np.int64)
+        found = [getattr(record, name) for record in records]
+        return np.array([-1 if figure is None else figure for figure in found], dtype=np.int64)
 
     def bounds(name: str, table: pa.Table) -> pa.Table:
         columns = [
@@ -192,5 +197,6 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
         row_count=figures("row_count"),
         size_bytes=figures("size_bytes"),
         decoded_bytes=figures("decoded_bytes"),
+        same_key_rows=figures("same_key_rows"),
         matched=None,
     )

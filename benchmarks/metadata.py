@@ -189,6 +189,7 @@ def segment_rows(
         "schema_id": pa.array(np.full(size, head.schema_id, dtype=np.int32)),
         "cluster_key_id": pa.array(np.full(size, head.cluster_key_id, dtype=np.int32)),
         "row_count": pa.array(np.full(size, ROWS)),
+        "same_key_rows": pa.array(np.full(size, ROWS)),
     }
     for name in ("size_bytes", "uncompressed_bytes", "decoded_bytes"):
         columns[name] = pa.array(rng.integers(3_000_000, 30_000_000, size))

@@ -26,7 +26,8 @@ from tblctl.merger.scratch import Scratch
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.merger.verify import Fingerprint, require_equal, require_sorted
 from tblctl.tableformat.errors import InternalError
-from tblctl.tableformat.keys import key_table, sort_indices
+from tblctl.tableformat.keys import key_changes, key_table, sort_indices
+from tblctl.tableformat.model.cut import rows_back
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
@@ -85,11 +86,11 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
     clock = _Clock(io)
     opens = min(io.opens, task.memory_bytes // _READER_BYTES)
     with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock, opens) as workers:
-        order, parts = _ordered(io, task, workers)
+        order, cuts, parts = _ordered(io, task, workers)
         inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
             opened.callback(one.close)
-        records = _Merge(_Job(io, task, hooks), inputs, order, workers).run()
+        records = _Merge(_Job(io, task, hooks), inputs, order, workers).run(cuts)
     return TaskResult(
         group=task.group,
         number=task.number,
@@ -102,10 +103,13 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
     )
 
 
-def _ordered(io: BlockIO, task: MergeTask, workers: _Workers) -> tuple[np.ndarray, list[Part]]:
-    """Return the parts to merge, and the places of their rows, counted through them one after the other, in key order.
+def _ordered(
+    io: BlockIO, task: MergeTask, workers: _Workers
+) -> tuple[np.ndarray, tuple[int, ...], list[Part]]:
+    """Return the places of all rows in key order, the rows of each block to write, and the parts to merge.
 
-    Equal keys keep their order. The places take 4 bytes a row, and 8 more while keys are sorted.
+    Places are counted through the parts one after the other. Equal keys keep their order. The places take 4 bytes a
+    row, and 8 more while keys are sorted.
     """
     run_bytes = max(1, task.memory_bytes // _RUN_SHARE)
     looked = workers.read(lambda item: look_at(io, item, task.sort, run_bytes=run_bytes), task.slices)
@@ -116,7 +120,17 @@ def _ordered(io: BlockIO, task: MergeTask, workers: _Workers) -> tuple[np.ndarra
         msg = f"task {task.group}.{task.number} has slices of {len(places)} rows for cuts of {task.rows}"
         raise InternalError(msg)
     order = places.astype(np.uint32) if len(places) < 1 << 32 else places
-    return order, [part for _, part in found]
+    return order, _clean_cuts(task, keys, places), [part for _, part in found]
+
+
+def _clean_cuts(task: MergeTask, keys: pa.Table, places: np.ndarray) -> tuple[int, ...]:
+    """Return the rows of each block, every cut moved back to where a key ends if its slack allows."""
+    ends = np.cumsum(task.cuts)
+    for number, slack in enumerate(task.slack):
+        if slack:
+            around = keys.take(pa.array(places[ends[number] - slack - 1 : ends[number] + 1]))
+            ends[number] -= rows_back(key_changes(around))
+    return tuple(np.diff(ends, prepend=0).tolist())
 
 
 @dataclass(frozen=True)
@@ -142,13 +156,13 @@ class _Merge:
         self._merged: list[Fingerprint] = []
         self._last: list[pa.Table] = []  # the key of the last row so far
 
-    def run(self) -> tuple[BlockRecord, ...]:
+    def run(self, cuts: Sequence[int]) -> tuple[BlockRecord, ...]:
         task = self._task
         builders: list[BlockBuilder] = []
         finished: list[Future[tuple[BlockRecord, ...]]] = []
         try:
             start = 0
-            for count in task.cuts:
+            for count in cuts:
                 _raise_failures(finished)
                 builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
                 builders.append(builder)

@@ -2,7 +2,8 @@
 
 All rows of a group have one order: by key, then by the place of their block in the group, then by their place in the
 block. A task is a stretch of it that starts where a block of the output does. Where that is in each input is found
-exactly, from the keys alone: a sample of them gives a bracket for every cut, and the keys in it decide.
+exactly, from the keys alone: a sample of them gives a bracket for every cut and the slack before it, and the keys in it
+decide.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import pyarrow as pa
 from tblctl.merger.inputs import slice_keys
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
-from tblctl.tableformat.keys import sort_indices
+from tblctl.tableformat.keys import key_changes, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.cut import cut_rows, most_rows
+from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.port import BlockIO
 
 _KEY_SHARE = 4
@@ -60,18 +61,22 @@ def split_group(
     """
     rows = sum(item.stop - item.start for item in slices)
     decoded = sum(item.block.decoded_bytes for item in slices)
-    sizes = cut_rows(rows, most_rows(io.options, decoded / rows))
+    most = most_rows(io.options, decoded / rows)
+    sizes = cut_rows(rows, most)
+    slack = slack_rows(sizes, most)
     share = max(1, output.memory_bytes // _KEY_SHARE)
     key_bytes = decoded / rows  # at most, where that is known to be enough
     if len(sizes) > 1 and (tasks > 1 or decoded + _ORDER_BYTES * rows > share):
         key_bytes = _key_bytes(io, slices, output.sort)
-    cuts = _shared_out(sizes, max(tasks, math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)))
-    ranks = list(itertools.accumulate(sum(part) for part in cuts[:-1]))
-    ends = _Cutter(io, slices, output.sort, key_bytes).positions(ranks) if ranks else []
+    firsts = _shared_out(len(sizes), max(tasks, math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)))
+    planned = list(itertools.accumulate(sizes, initial=0))
+    between = [(planned[first], slack[first - 1]) for first in firsts[1:]]
+    ends = _Cutter(io, slices, output.sort, key_bytes).positions(between) if between else []
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
     found = []
-    for number, part in enumerate(cuts):
+    for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
         low, high = bounds[number], bounds[number + 1]
+        cuts = np.diff([int(low.sum()), *planned[first + 1 : stop], int(high.sum())])
         found.append(
             MergeTask(
                 group=group,
@@ -81,7 +86,8 @@ def split_group(
                     for place, item in enumerate(slices)
                     if low[place] < high[place]
                 ),
-                cuts=part,
+                cuts=tuple(cuts.tolist()),
+                slack=slack[first : stop - 1],
                 sort=output.sort,
                 level=output.level,
                 run_id=output.run_id,
@@ -91,11 +97,10 @@ def split_group(
     return tuple(found)
 
 
-def _shared_out(sizes: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
-    """Return the blocks' sizes in `tasks` stretches of about equally many blocks, one each if there are fewer."""
-    count = min(tasks, len(sizes))
-    ends = [len(sizes) * number // count for number in range(count + 1)]
-    return [tuple(sizes[start:stop]) for start, stop in itertools.pairwise(ends)]
+def _shared_out(blocks: int, tasks: int) -> list[int]:
+    """Return the first block of each of `tasks` stretches of about equally many, of one each if there are fewer."""
+    count = min(tasks, blocks)
+    return [blocks * number // count for number in range(count)]
 
 
 def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> float:
@@ -115,10 +120,10 @@ class _Cutter:
     sort: Sort
     key_bytes: float
 
-    def positions(self, ranks: Sequence[int]) -> list[np.ndarray]:
-        """Return for each rank how many rows of each block are among the first so many of all."""
+    def positions(self, cuts: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+        """Return how many rows of each block are before each of some cuts, given as planned rank and slack."""
         brackets = self._brackets()
-        return [self._exact(rank, *brackets.of(rank)) for rank in ranks]
+        return [self._exact(rank, slack, brackets) for rank, slack in cuts]
 
     def _brackets(self) -> _Brackets:
         rows = sum(item.stop for item in self.slices)
@@ -132,10 +137,13 @@ class _Cutter:
         samples = in_parallel(sample, self.slices, threads=cpu_threads())
         return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.sort)
 
-    def _exact(self, rank: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Return where the cut behind `rank` rows is, which is between `low` and `high`."""
-        missing = rank - int(low.sum())
-        if not missing:
+    def _exact(self, rank: int, slack: int, brackets: _Brackets) -> np.ndarray:
+        """Return where the cut is that is planned behind `rank` rows: there, or up to `slack` rows before."""
+        low, high = brackets.of(rank)
+        if slack:  # the keys before and behind every place where it may be are needed
+            low, high = brackets.of(rank - slack - 1)[0], brackets.of(rank + 1)[1]
+        before = int(low.sum())
+        if rank == before:
             return low
         open_ = np.flatnonzero(low < high).tolist()
 
@@ -143,9 +151,14 @@ class _Cutter:
             part = replace(self.slices[place], start=int(low[place]), stop=int(high[place]))
             return slice_keys(self.io, part, self.sort)
 
-        keys = in_parallel(keys_of, open_, threads=cpu_threads())
-        order = sort_indices(pa.concat_tables(keys).combine_chunks(), self.sort).to_numpy()
-        source = np.repeat(open_, [item.num_rows for item in keys])[order[:missing]]
+        found = in_parallel(keys_of, open_, threads=cpu_threads())
+        keys = pa.concat_tables(found).combine_chunks()
+        order = sort_indices(keys, self.sort).to_numpy()
+        missing = rank - before
+        if slack:
+            around = keys.take(pa.array(order[missing - slack - 1 : missing + 1]))
+            missing -= rows_back(key_changes(around))
+        source = np.repeat(open_, [item.num_rows for item in found])[order[:missing]]
         return np.asarray(low + np.bincount(source, minlength=len(low)))
 
 

@@ -31,7 +31,8 @@ class MergeTask:
         group: its number in the plan.
         number: of the task in the group, in key order.
         slices: what to merge; rows with equal keys keep this order, and within a block their own.
-        cuts: rows of each block to write; their sum is that of the slices.
+        cuts: rows of each block to write as planned; their sum is that of the slices.
+        slack: for each cut between two of these how many rows it may move back, to where a key ends (`model/cut.py`).
         sort: the order of the output.
         level: of the output (constant full blocks become -1 all the same).
         run_id: of the output; all tasks of a group share it.
@@ -42,6 +43,7 @@ class MergeTask:
     number: int
     slices: tuple[Slice, ...]
     cuts: tuple[int, ...]
+    slack: tuple[int, ...]
     sort: Sort
     level: int
     run_id: str

@@ -29,6 +29,8 @@ class Candidates:
         row_count: rows, at least 1 each.
         size_bytes: of the files.
         decoded_bytes: of the rows as Arrow arrays.
+        same_key_rows: no key has more rows of the block; -1 where that is not known, or where ranks cannot tell all its
+            keys apart.
         constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
         unclustered: it is not sorted by the current key.
         unknown: a bound is missing, so that it may overlap everything.
@@ -44,6 +46,7 @@ class Candidates:
     row_count: Integers
     size_bytes: Integers
     decoded_bytes: Integers
+    same_key_rows: Integers
     constant: Mask
     unclustered: Mask
     unknown: Mask

@@ -113,14 +113,49 @@ def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np
     if both.num_rows == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     order = sort_indices(both, sort)
-    ordered = both.take(order)
-    fresh = np.zeros(both.num_rows, dtype=bool)
-    for term, column in zip(sort.terms, ordered.columns, strict=True):
-        before, after = _compare_neighbours(_ordered(column), term)
-        fresh[1:] |= before | after
+    fresh = key_changes(both.take(order))
     ranks = np.empty(both.num_rows, dtype=np.int64)
-    ranks[order.to_numpy()] = np.cumsum(fresh)
+    ranks[order.to_numpy()] = np.concatenate(([0], np.cumsum(fresh)))
     return ranks[: low.num_rows], ranks[low.num_rows :]
+
+
+def key_changes(keys: pa.Table) -> np.ndarray:
+    """Return for each row of `keys` but the first whether its key is another than that of the row before. O(n)."""
+    changes = np.zeros(max(keys.num_rows - 1, 0), dtype=bool)
+    for column in keys.columns:
+        whole = _ordered(column).combine_chunks()
+        before, after = whole.slice(0, len(whole) - 1), whole.slice(1)
+        changes |= _mask(pc.not_equal(before, after))
+        if whole.null_count:
+            changes |= _mask(pc.xor(before.is_null(), after.is_null()))
+    return changes
+
+
+class SameKeys:
+    """The most rows that have one key, over tables of keys that follow each other in key order."""
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._shortened = False
+        self._last: pa.Table | None = None
+        self._open = 0  # rows so far that have the last key
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many; None if bounds cannot tell all keys apart, since one of them would be shortened."""
+        return None if self._shortened else self._most
+
+    def add(self, keys: pa.Table) -> None:
+        """Go on with the next rows, at least one. O(n)."""
+        starts = np.flatnonzero(key_changes(keys)) + 1
+        counts = np.diff(starts, prepend=0, append=keys.num_rows)
+        first = keys.slice(0, 1)
+        if self._last is not None and not key_changes(pa.concat_tables([self._last, first])).any():
+            counts[0] += self._open
+        self._most = max(self._most, int(counts.max()))
+        self._open = int(counts[-1])
+        self._last = keys.slice(keys.num_rows - 1).combine_chunks()
+        self._shortened = self._shortened or any(_may_be_shortened(column) for column in keys.columns)
 
 
 def key_places(keys: pa.Table, ordered: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
@@ -256,6 +291,14 @@ def shorten(value: pa.Scalar, *, up: bool, length: int = BOUND_LENGTH) -> Bound:
         if short is None:
             return Bound(value, exact=True)
     return Bound(pa.scalar(short, value.type), exact=False)
+
+
+def _may_be_shortened(keys: pa.ChunkedArray) -> bool:
+    """Tell whether a key may be too long for the bounds of a block; by bytes, so long text may not be."""
+    if not _has_length(keys.type):
+        return False
+    longest = pc.max(pc.binary_length(keys)).as_py()
+    return longest is not None and longest > KEY_LENGTH
 
 
 def _has_length(kind: pa.DataType) -> bool:

@@ -50,6 +50,8 @@ class Listing:
         known: the bounds hold; where false nothing is known of the keys.
         exact: the bounds are keys of rows, neither shortened nor those of columns apart.
         level, row_count, size_bytes, decoded_bytes: int64; see `Block`.
+        same_key_rows: int64: no key by the sort has more rows of the block; -1 where that is not known, or where bounds
+            cannot tell all its keys apart.
         matched: the block may hold rows that satisfy the condition; None without one.
     """
 
@@ -63,6 +65,7 @@ class Listing:
     row_count: np.ndarray
     size_bytes: np.ndarray
     decoded_bytes: np.ndarray
+    same_key_rows: np.ndarray
     matched: np.ndarray | None
 
 

@@ -23,7 +23,13 @@ class ColumnRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRecord:
-    """A block and its statistics, as the one who wrote it knows them; `columns` is keyed by column id."""
+    """A block and its statistics, as the one who wrote it knows them.
+
+    Attributes (the others are those of `Block`):
+        key_min, key_max, key_exact: the keys of the first and last row, and whether they are not shortened.
+        same_key_rows: the most rows that have one key; None if not known, or if bounds cannot tell all keys apart.
+        columns: by column id.
+    """
 
     path: str
     row_count: int
@@ -37,4 +43,5 @@ class BlockRecord:
     key_min: tuple[pa.Scalar, ...] = ()
     key_max: tuple[pa.Scalar, ...] = ()
     key_exact: bool = True
+    same_key_rows: int | None = None
     columns: Mapping[int, ColumnRecord] = field(default_factory=dict)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import CorruptTableError, TblctlError
-from tblctl.tableformat.keys import is_sorted, key_range, key_table
+from tblctl.tableformat.keys import SameKeys, is_sorted, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
@@ -370,6 +370,10 @@ class _BlockCheck:
         for name, value in zip([*lows, *highs], [*found.min, *found.max], strict=True):
             yield from self._difference(name, value, "")
         yield from self._difference(exact, pa.scalar(found.exact), "")
+        if self._base["same_key_rows"] is not None:
+            same_keys = SameKeys()
+            same_keys.add(keys)
+            yield from self._difference("same_key_rows", pa.scalar(same_keys.most_rows, pa.int64()), "")
         if self._base["level"] == CONSTANT_LEVEL and not found.constant:
             yield f"{self._path}: level {CONSTANT_LEVEL}, but its rows have several keys"
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.errors import InternalError
-from tblctl.tableformat.keys import KeyRange, key_range, key_table
+from tblctl.tableformat.keys import KeyRange, SameKeys, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
@@ -59,6 +59,7 @@ class BlockEncoder:
         self._writer: pq.ParquetWriter | None = None
         self._measured: Mapping[int, Measured] = {}
         self._ends: list[pa.Table] = []  # the keys of the first row and the last
+        self._same_keys = SameKeys() if sort else None
         self.row_count = 0
         self.decoded_bytes = 0
 
@@ -76,10 +77,11 @@ class BlockEncoder:
         self._measured = joined(self._measured, measured) if self._measured else measured
         self.row_count += rows.num_rows
         self.decoded_bytes += decoded_bytes(rows)
-        if self._sort:
-            ends = pa.concat_tables([rows.slice(0, 1), rows.slice(rows.num_rows - 1)])
-            keys = key_table(ends, self._sort, layout.schema)
-            self._ends = [self._ends[0] if self._ends else keys.slice(0, 1), keys.slice(1)]
+        if self._sort and self._same_keys:
+            keys = key_table(rows, self._sort, layout.schema)
+            self._same_keys.add(keys)
+            first, last = keys.slice(0, 1), keys.slice(keys.num_rows - 1)
+            self._ends = [end.combine_chunks() for end in (self._ends[0] if self._ends else first, last)]
 
     def store(self, storage: Storage, path: str, *, level: int, run_id: str | None) -> BlockRecord:
         """Write the file, and return the block's row for a segment.
@@ -109,6 +111,7 @@ class BlockEncoder:
             key_min=keys.min if keys else (),
             key_max=keys.max if keys else (),
             key_exact=keys.exact if keys else True,
+            same_key_rows=self._same_keys.most_rows if self._same_keys else None,
             columns=column_records(self._measured, self._layout.schema, footer),
         )
 

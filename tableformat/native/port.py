@@ -92,7 +92,7 @@ class NativeVersion:
         """Return the blocks with their bounds by `sort`. Reads each segment once."""
         metadata = self._metadata
         leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
-        others = ["path", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
+        others = ["path", "same_key_rows", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
         metadata.fetch_statistics(leaves, others)
         matched = None
         if condition is not None:
@@ -101,6 +101,7 @@ class NativeVersion:
             matched = np.asarray(match(condition, metadata, self.schema).outcome != NONE)
         ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
         figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
+        same_key_rows = metadata.values("same_key_rows").cast(pa.int64()).fill_null(-1)
         return Listing(
             paths=metadata.values("path"),
             low=ranges.low,
@@ -108,6 +109,7 @@ class NativeVersion:
             own=ranges.own,
             known=ranges.known,
             exact=ranges.exact,
+            same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
             matched=matched,
             **figures,
         )

@@ -39,8 +39,12 @@ BASE_COLUMNS = pa.schema(
         pa.field("level", pa.int32(), nullable=False),
         pa.field("run_id", pa.string()),
         pa.field("cluster_key_id", pa.int32()),
+        pa.field("same_key_rows", pa.int64()),
     ]
 )
+
+_ADDED_LATER = frozenset({"same_key_rows"})
+"""Columns of these that older segments lack: null in every row then."""
 
 BOUNDED_COLUMNS = 32
 """A segment's summary bounds the cluster key's columns and others up to this many: it is read by every scan."""
@@ -218,6 +222,9 @@ def read_segment(
             if columns is not None and keys:
                 wanted = [*wanted, *(name for name in present if name.startswith("key_"))]
             table = file.read(columns=wanted, use_threads=False)
+            for item in BASE_COLUMNS:
+                if item.name in _ADDED_LATER - set(present) and (columns is None or item.name in columns):
+                    table = table.append_column(item, pa.nulls(table.num_rows, item.type))
         _check_base_columns(table, present)
         _check_fact_types(table)
         _check_sums(table, ref)
@@ -233,7 +240,7 @@ def read_segment(
 
 def _check_base_columns(table: pa.Table, present: Sequence[str]) -> None:
     for item in BASE_COLUMNS:
-        if item.name not in present:
+        if item.name not in present and item.name not in _ADDED_LATER:
             msg = f"it has no column {item.name}"
             raise ValueError(msg)
         if item.name not in table.column_names:
@@ -248,6 +255,11 @@ def _check_base_columns(table: pa.Table, present: Sequence[str]) -> None:
     for name in ("row_count", "size_bytes"):
         if name in table.column_names and pc.any(pc.less(table[name], 1)).as_py():
             msg = f"a block with {name} below 1"
+            raise ValueError(msg)
+    if {"same_key_rows", "row_count"} <= set(table.column_names):
+        same = table["same_key_rows"]
+        if pc.any(pc.or_(pc.less(same, 1), pc.greater(same, table["row_count"]))).as_py():
+            msg = "a block with same_key_rows below 1 or above its row_count"
             raise ValueError(msg)
 
 

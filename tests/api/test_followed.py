@@ -55,6 +55,7 @@ def view_of(rng: np.random.Generator, count: int) -> View:
         row_count=ones,
         size_bytes=ones,
         decoded_bytes=ones,
+        same_key_rows=ones,
         matched=None,
     )
     return View(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.keys import KeyRange, key_range, key_table, leaf_values, sort_indices
+from tblctl.tableformat.keys import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
@@ -54,7 +54,8 @@ class MemoryVersion:
             return pa.table(columns, schema=kinds)
 
         def figures(name: str) -> np.ndarray:
-            return np.array([getattr(record, name) for record in self.records.values()], np.int64)
+            found = [getattr(record, name) for record in self.records.values()]
+            return np.array([-1 if figure is None else figure for figure in found], np.int64)
 
         every = np.ones(len(ranges), np.bool_)
         own = np.array([record.cluster_key_id == sort.id for record in self.records.values()], np.bool_)
@@ -65,6 +66,7 @@ class MemoryVersion:
             own=own & clustered,
             known=every,
             exact=np.array([item.exact for item in ranges], np.bool_),
+            same_key_rows=np.where(own & clustered, figures("same_key_rows"), -1),
             level=figures("level"),
             row_count=figures("row_count"),
             size_bytes=figures("size_bytes"),
@@ -298,6 +300,9 @@ def recorded(
     table: pa.Table, version: MemoryVersion, *, sort: Sort | None, level: int, run_id: str | None
 ) -> BlockRecord:
     keys = key_range(key_table(table, sort, version.schema), sort) if sort else None
+    same_keys = SameKeys() if sort else None
+    if sort and same_keys:
+        same_keys.add(key_table(table, sort, version.schema))
     options = version.options
     full = is_full(
         table.num_rows, table.nbytes, block_rows=options.block_rows, block_bytes=options.block_bytes
@@ -315,6 +320,7 @@ def recorded(
         key_min=keys.min if keys else (),
         key_max=keys.max if keys else (),
         key_exact=keys.exact if keys else True,
+        same_key_rows=same_keys.most_rows if same_keys else None,
     )
 
 

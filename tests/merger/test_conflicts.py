@@ -48,7 +48,15 @@ def task(number: int, *slices: tuple[Block, int, int]) -> MergeTask:
     found = tuple(Slice(block=of, start=start, stop=stop, is_ordered=True) for of, start, stop in slices)
     rows = sum(item.stop - item.start for item in found)
     return MergeTask(
-        group=0, number=number, slices=found, cuts=(rows,), sort=SORT, level=1, run_id="r", memory_bytes=1
+        group=0,
+        number=number,
+        slices=found,
+        cuts=(rows,),
+        slack=(),
+        sort=SORT,
+        level=1,
+        run_id="r",
+        memory_bytes=1,
     )
 
 

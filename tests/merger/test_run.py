@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tblctl.merger.task import Slice
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.model.cluster_key import Term, _problem
+from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.types import is_orderable
 from tblctl.tableformat.native.block_io import NativeBlockIO
@@ -133,9 +135,66 @@ def test_tasks_threads_and_memory_change_neither_rows_nor_blocks_nor_row_groups(
             records = here.run(here.split(tasks, memory_bytes=memory_bytes), threads=threads)
             assert_merged(here, records)
             found.append(facts(here, records))
-        assert found[0][0][0] == 643, "4,500 rows spread over 7 blocks"
+        assert found[0][0][0] == 639, "4,500 rows spread over 7 blocks, 9 of a key"
         for other in found[1:]:
             assert other == found[0]
+
+
+def ends_between_keys(keys, block_rows):
+    """Return the rows of each block that sorted keys make, said in plain Python."""
+    sizes = cut_rows(len(keys), block_rows)
+    ends = [0, *itertools.accumulate(sizes)]
+    for place, slack in enumerate(slack_rows(sizes, block_rows), start=1):
+        end = ends[place]
+        ends[place] = next((to for to in range(end, end - slack - 1, -1) if keys[to - 1] != keys[to]), end)
+    return [end - start for start, end in itertools.pairwise(ends)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(), st.integers(1, 90), st.integers(1, 60), st.sampled_from([0.0, 1.0, float("nan")])
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from([20, 41, 100]),
+    st.sampled_from(["a", "b, a desc nulls first", "c desc", "c, b"]),
+    st.data(),
+)
+@MANY
+def test_blocks_end_between_keys_alike_however_they_are_merged(blocks, block_rows, terms, data):
+    with lake(
+        "a: int64, b: string, c: double, n: int64", terms, block_rows=block_rows, row_group_rows=8
+    ) as here:
+        for ordered, rows, several, number in blocks:
+            key = [(place * 7919) % several for place in range(rows)]
+            columns = {
+                "a": [None if one == 3 else one for one in key],
+                "b": [str(one // 4) for one in key],
+                "c": [number * one for one in key],
+                "n": range(here.rows, here.rows + rows),
+            }
+            (here.add if ordered else here.unordered)(pa.table(columns))
+        expected = here.expected()
+        sizes = ends_between_keys(canonical(here.keys(expected)), block_rows)
+        for memory_bytes in (LARGE_BYTES, data.draw(st.sampled_from([1, 1_000, 10_000]))):
+            tasks = here.split(data.draw(st.integers(1, 9)), memory_bytes=memory_bytes)
+            records = here.run(tasks, threads=data.draw(st.integers(1, 3)))
+            assert [record.row_count for record in records] == sizes
+            assert canonical(here.rows_of(records)) == canonical(expected)
+            assert here.problems(records) == []
+
+
+def test_neighbours_share_a_key_only_where_it_has_more_rows_than_the_slack():
+    with lake("k: int64, n: int64", "k", block_rows=1_000) as here:
+        for start in range(4):
+            keys = [*(n // 10 for n in range(600)), *[60] * 100, *(n // 10 for n in range(700, 925))]
+            here.add(pa.table({"k": keys, "n": range(start * 925, start * 925 + 925)}))
+        records = here.run(here.split(tasks=2))  # 3,700 rows in 4 blocks of 925, 50 of slack
+        assert_merged(here, records)
+        ranges = [(record.key_min[0].as_py(), record.key_max[0].as_py()) for record in records]
+        assert ranges == [(0, 22), (23, 45), (46, 60), (60, 92)], "key 60 has 400 rows"
 
 
 def test_windows_smaller_than_a_row_group_change_the_row_groups_alone():

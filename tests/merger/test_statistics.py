@@ -38,3 +38,20 @@ def test_suggestions_need_the_port_only(subject: Subject) -> None:
         (("k",), 3.0),
     ]
     assert found.predicates[0].blocks_read == 1
+
+
+def test_the_listing_tells_how_many_rows_one_key_has_at_most_in_blocks_of_its_sort(subject: Subject) -> None:
+    subject.append(1.0, 5.0, 5.0, 5.0, None, None)
+    subject.append(7.0, 8.0)
+
+    def same_key_rows(*, clustered: bool = True) -> list[int]:
+        version = subject.port.newest()
+        assert version.sort is not None
+        return sorted(version.listing(version.sort, None, clustered=clustered).same_key_rows.tolist())
+
+    assert same_key_rows() == [1, 3]
+    assert same_key_rows(clustered=False) == [-1, -1]
+    subject.delete(1)
+    assert same_key_rows() == [1, 2], "a block that lost rows is counted anew"
+    subject.set_key("n")
+    assert same_key_rows() == [-1, -1], "these are counts of another key"

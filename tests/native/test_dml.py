@@ -333,6 +333,11 @@ def relabel(native, path, level):
 def test_a_relabelled_block_is_not_rewritten(table):
     before = by_start(table)
     relabel(table._native, before[10].path, level=5)
+    from tblctl.tableformat.native.metadata import block_metadata
+
+    assert table.check(deep=True).ok
+    same = block_metadata(table._native.storage, table._native.head()).values("same_key_rows")
+    assert same.to_pylist() == [1] * 4, "what is known of it stays known"
     after = by_start(table)
     assert {start: block.path for start, block in after.items()} == {
         start: block.path for start, block in before.items()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import InternalError, StorageError
-from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH
+from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH, sort_indices
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native import statistics
 from tblctl.tableformat.native.encode import BlockEncoder
@@ -116,6 +119,58 @@ def test_long_text_is_measured_since_the_footer_leaves_it_out():
             rows = here.conformed(pa.table({"s": [text]}))
             (found,) = statistics.measure(rows, here.schema, before_writing=True).values()
             assert (found.in_footer, found.min.is_valid) == (in_footer, not in_footer)
+
+
+# -- rows of one key --------------------------------------------------------------------------------------------------
+
+KEYS = pa.schema([("a", pa.float64()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize("terms", ["a", "a desc nulls first, b", "b, a", "bucket(2, b)"])
+@given(st.data())
+@MANY
+def test_the_most_rows_of_one_key_are_counted_across_windows(terms, data):
+    values = st.tuples(
+        st.sampled_from([None, float("nan"), -0.0, 0.0, 1.5]), st.sampled_from([None, "", "x", "y"])
+    )
+    rows = data.draw(st.lists(values, min_size=1, max_size=30))
+    with lake(KEYS, terms) as here:
+        table = here.conformed(pa.table(dict(zip("ab", zip(*rows, strict=True), strict=True)), schema=KEYS))
+        keys = here.keys(table)
+        order = sort_indices(keys, here.sort)
+        ends = data.draw(st.sets(st.integers(1, len(rows))))
+        windows = [table.take(order[start:end]) for start, end in pairwise(sorted({0, *ends, len(rows)}))]
+        (record,) = build(here, *windows, sort=here.sort)
+        counts = Counter(
+            tuple(0.0 if value == 0 else str(value) for value in row.values()) for row in keys.to_pylist()
+        )
+        assert record.same_key_rows == max(counts.values())
+        assert here.problems([record]) == []
+
+
+@pytest.mark.parametrize(("length", "known"), [(KEY_LENGTH, 2), (KEY_LENGTH + 1, None)])
+def test_rows_of_keys_that_bounds_cannot_tell_apart_are_not_counted(length, known):
+    with lake("k: string, n: int64", "k") as here:
+        given = [pa.table({"k": ["a", "a"], "n": [1, 2]}), pa.table({"k": ["b" * length, "c"], "n": [3, 4]})]
+        (record,) = build(here, *given, sort=here.sort)
+        assert record.same_key_rows == known
+        assert here.problems([record]) == []
+
+
+def test_without_an_order_rows_of_one_key_are_not_counted():
+    with lake("k: int64", "k") as here:
+        (record,) = build(here, pa.table({"k": [1, 1]}), sort=None)
+        assert record.same_key_rows is None
+
+
+@pytest.mark.parametrize("said", [1, 3])
+def test_check_tells_of_a_wrong_number_of_rows_of_one_key(said):
+    with lake("k: int64", "k") as here:
+        (record,) = build(here, pa.table({"k": [1, 1, 2, 3]}), sort=here.sort)
+        assert here.problems([replace(record, same_key_rows=said)]) == [
+            f"{record.path}: same_key_rows is 2, metadata says {said}"
+        ]
+        assert here.problems([replace(record, same_key_rows=None)]) == [], "written before it was counted"
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

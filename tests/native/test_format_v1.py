@@ -11,6 +11,7 @@ import pytest
 
 import tblctl
 from tblctl.errors import SnapshotNotFoundError
+from tblctl.tableformat.native.metadata import block_metadata
 
 FOLDER = Path(__file__).parents[1] / "data" / "format_v1"
 MAKE = runpy.run_path(str(FOLDER / "make.py"))
@@ -44,6 +45,13 @@ def test_the_table_is_sound_and_prunes():
     assert table.scan("id >= 16").explain().blocks_pruned > 0
     assert table.scan("small = -7").to_arrow()["id"].to_pylist() == [5]
     assert table.scan("share = 0", columns=["id"]).to_arrow().num_rows == 4  # -0.0 in blocks of both schemas
+
+
+def test_segments_that_lack_a_younger_column_do_not_know_it_until_blocks_are_rewritten(copy):
+    native = tblctl.open(copy)._native
+    assert block_metadata(native.storage, native.head()).values("same_key_rows").null_count == 2
+    tblctl.open(copy).delete("id = 12")
+    assert block_metadata(native.storage, native.head()).values("same_key_rows").null_count == 1
 
 
 def test_expired_snapshots_are_told_but_not_read():

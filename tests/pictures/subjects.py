@@ -54,6 +54,7 @@ class ListedVersion:
             row_count=rows,
             size_bytes=rows,
             decoded_bytes=rows,
+            same_key_rows=rows,
             matched=None,
         )
 

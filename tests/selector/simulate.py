@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +16,7 @@ from tblctl.selector.blocks import Candidates, Context
 from tblctl.selector.draft import MOST_LEVEL
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.policies import policy_named
-from tblctl.tableformat.model.cut import cut_rows, most_rows
+from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions
 
 ROW_BYTES = 8
@@ -23,6 +25,15 @@ ROW_BYTES = 8
 def even(_key: int) -> int:
     """Rows of one width."""
     return ROW_BYTES
+
+
+def cut_cleanly(keys, sizes, most):
+    """Return sorted keys in pieces of about these sizes, each cut moved back to where a key ends within its slack."""
+    ends = np.cumsum(sizes).tolist()
+    for place, slack in enumerate(slack_rows(sizes, most)):
+        around = keys[ends[place] - slack - 1 : ends[place] + 1]
+        ends[place] -= rows_back(np.array([a != b for a, b in itertools.pairwise(around)]))
+    return [keys[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,10 @@ class SimTable:
             level = -1
         return SimBlock(path=f"data/{self.written:06d}", keys=tuple(keys), level=level, **marks)
 
+    @staticmethod
+    def same_key_rows(block):
+        return max(Counter(block.keys).values())
+
     def candidates(self):
         keys = sorted({key for block in self.blocks for key in block.keys})
         rank = {key: number for number, key in enumerate(keys)}
@@ -80,6 +95,7 @@ class SimTable:
             row_count=rows,
             size_bytes=rows,
             decoded_bytes=np.array([self.decoded_bytes(block.keys) for block in self.blocks], np.int64),
+            same_key_rows=np.array([self.same_key_rows(block) for block in self.blocks], np.int64),
             constant=mask(len(set(block.keys)) == 1 for block in self.blocks),
             unclustered=mask(block.unclustered for block in self.blocks),
             unknown=mask(block.unknown for block in self.blocks),
@@ -103,12 +119,11 @@ class SimTable:
         by_path = {block.path: block for block in self.blocks}
         for group in plan.groups:
             keys = sorted(key for path in group.blocks for key in by_path.pop(path).keys)
-            start = 0
-            for size in cut_rows(len(keys), most_rows(self.options, group.decoded_bytes / group.rows)):
-                for part in self.filled(keys[start : start + size]):
+            most = most_rows(self.options, group.decoded_bytes / group.rows)
+            for piece in cut_cleanly(keys, cut_rows(len(keys), most), most):
+                for part in self.filled(piece):
                     block = self.made(part, group.output_level)
                     by_path[block.path] = block
-                start += size
         self.blocks = list(by_path.values())
 
     def filled(self, keys):

@@ -30,6 +30,7 @@ def test_two_hundred_thousand_blocks_are_planned(policy, width):
         row_count=np.full(BLOCKS, 900_000),
         size_bytes=np.full(BLOCKS, 50 << 20),
         decoded_bytes=np.full(BLOCKS, 100 << 20),
+        same_key_rows=np.full(BLOCKS, 100),
         constant=no,
         unclustered=no,
         unknown=no,

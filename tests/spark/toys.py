@@ -20,6 +20,7 @@ def task(group: int, number: int = 0) -> MergeTask:
         number=number,
         slices=(),
         cuts=(ROWS,),
+        slack=(),
         sort=Sort(id=1, terms=(Term(column_id=1),)),
         level=1,
         run_id="run",
