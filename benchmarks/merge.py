@@ -6,6 +6,7 @@ median of them. What is timed: ours from plan to commit, verification and the fl
 their statement to its end. Everything that they wrote is checked after every run.
 
     python -m benchmarks.merge --contenders floor,local --rounds 3
+    python -m benchmarks.merge --unsorted             blocks that are not sorted by the key, so ours sorts them first
     python -m benchmarks.merge --row-groups           what the size of row groups costs and gains
     python -m benchmarks.merge --profile              where our time goes
 """
@@ -61,6 +62,14 @@ LIMITS = (  # which takes how many times as long as which: at least, at most
     ("duckdb", "local", None, None),
     ("polars", "local", None, None),
 )
+UNSORTED_LIMITS = (
+    ("local", "floor", None, 2.2),
+    ("spark-own", "spark", 1.5, None),
+    ("spark", "floor", None, None),
+    ("duckdb", "local", None, None),
+    ("polars", "local", None, None),
+)
+UNSORTED = "floor,local,spark,spark-own"  # contenders, if none are named
 OUTPUTS = 8  # about; what one million rows of lineitem, or 128 MiB of them, come to
 ROW_GROUP_ROWS = (20_000, 32_768, 65_536, 131_072)
 ONE_WEEK = f"{KEY} between '1995-03-01' and '1995-03-07'"
@@ -72,6 +81,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
     parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not")
     parser.add_argument("--contenders", help="only compare these: names, with commas between")
+    parser.add_argument("--unsorted", action="store_true", help="blocks in another order than the key's")
     parser.add_argument("--row-groups", action="store_true", help="only compare sizes of row groups")
     parser.add_argument("--profile", action="store_true", help="only show where our time goes")
 
@@ -83,20 +93,23 @@ def measure(
     scale: str,
     rounds: int,
     contenders: str | None,
+    unsorted: bool,
     row_groups: bool,
     profile: bool,
 ) -> None:
     scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
+    contenders = contenders or (UNSORTED if unsorted else None)
     everything = not (contenders or row_groups or profile)
     chosen = contenders.split(",") if contenders else list(CONTENDERS)
     if unknown := sorted(set(chosen) - set(CONTENDERS)):
         msg = f"unknown contenders {', '.join(unknown)}; there are {', '.join(CONTENDERS)}"
         raise SystemExit(msg)
     with scratch() as folder:
-        job = make_job(folder / "input", scale)
+        job = make_job(folder / "input", scale, is_sorted=not unsorted)
         rows = sum(pq.read_metadata(file).num_rows for file in job.files)
         report.line(
-            f"{rows:,} rows of lineitem in {len(job.files)} blocks, each sorted by {KEY}, zstd 1, row groups of "
+            f"{rows:,} rows of lineitem in {len(job.files)} blocks, {'not' if unsorted else 'each'} sorted by {KEY}, "
+            "zstd 1, row groups of "
             f"{job.row_group_rows:,} rows; {rounds} rounds"
         )
         if contenders or everything:
@@ -107,15 +120,20 @@ def measure(
             profile_local(report, job, folder)
 
 
-def make_job(folder: Path, scale: str) -> Job:
+def make_job(folder: Path, scale: str, *, is_sorted: bool) -> Job:
     """Cut the input, in proportion to the scale: at scale 1 it is 61 blocks of 100,000 rows."""
     factor = float(scale)
     row_group_rows = max(20, round(20_000 * factor))
     files = cut_input(
-        lineitem(scale), folder, rows=math.ceil(100_000 * factor), row_group_rows=row_group_rows
+        lineitem(scale),
+        folder,
+        rows=math.ceil(100_000 * factor),
+        row_group_rows=row_group_rows,
+        is_sorted=is_sorted,
     )
     return Job(
         files=files,
+        is_sorted=is_sorted,
         block_rows=round(1_000_000 * factor),
         output_files=OUTPUTS,
         row_group_rows=row_group_rows,
@@ -138,7 +156,7 @@ def compare(report: Report, job: Job, folder: Path, chosen: Sequence[str], round
     report.begin("merge")
     for name in seconds:
         report.seconds(CONTENDERS[name].title, seconds[name])
-    for name, base, least, most in LIMITS:
+    for name, base, least, most in LIMITS if job.is_sorted else UNSORTED_LIMITS:
         if name in seconds and base in seconds:
             ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[base], strict=True))
             report.figure(f"{name} / {base}", ratio, "x", least=least, most=most)

@@ -1,23 +1,25 @@
 """The rows of a task's slices, each handed out in key order and little by little.
 
 Nothing is read before it is needed, and what is read ahead stays within a budget: small slices are read whole, larger
-ones row group by row group, and row groups that are too large piece by piece. What cannot be streamed so (rows in
-another order, more open blocks than the budget has room for) is first copied to a scratch folder on the local disk.
+ones row group by row group, and row groups that are too large piece by piece. What cannot be streamed so (more open
+blocks than the budget has room for) is first copied to a scratch folder on the local disk; rows of blocks in another
+order come sorted (`shuffle.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from tblctl.merger.scratch import Scratch, SpilledRows
+from tblctl.merger.scratch import Scratch
+from tblctl.merger.shuffle import Portion
 from tblctl.merger.task import Slice
 from tblctl.merger.verify import Fingerprint
 from tblctl.tableformat.errors import CorruptTableError
@@ -48,12 +50,9 @@ class Input:
         read: fingerprints of what was decoded for it so far.
     """
 
-    def __init__(self, part: Part, source: Source) -> None:
-        self.rows = part.rows
-        self.row_bytes = np.repeat(
-            np.array([piece.row_bytes for piece in part.pieces], dtype=np.float32),
-            [piece.rows for piece in part.pieces],
-        )
+    def __init__(self, row_bytes: np.ndarray, source: Source) -> None:
+        self.rows = len(row_bytes)
+        self.row_bytes = row_bytes
         self.read: list[Fingerprint] = []
         self._source = source
         self._tables: Tables | None = None
@@ -84,28 +83,27 @@ class Piece:
     """Rows of one row group.
 
     Attributes:
-        rows: how many.
         row_bytes: about what one takes in memory.
         stored_bytes: of the row group in the file.
-        bytes_read: how many of these are read for these rows.
         group: the row group.
-        start, stop: the stretch of it that they are in: all of it where the block is in order.
-        picked: the rows in key order, counted from `start`, where it is not; None where it is.
+        start, stop: the stretch of it that they are in.
     """
 
-    rows: int
     row_bytes: float
     stored_bytes: int
-    bytes_read: int
     group: int
     start: int
     stop: int
-    picked: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """Rows of one block that are in key order, or become so within one piece.
+    """Rows of one block that are in key order.
 
     Attributes:
         pieces: the rows.
@@ -120,6 +118,11 @@ class Part:
     overhead_bytes: int
 
     @property
+    def order(self) -> tuple[int, int]:
+        """Its place among the parts of a task."""
+        return self.slice.place, 0
+
+    @property
     def rows(self) -> int:
         """How many there are."""
         return sum(piece.rows for piece in self.pieces)
@@ -132,7 +135,7 @@ class Part:
     @property
     def bytes_read(self) -> int:
         """Bytes of the file that are read for them."""
-        return sum(piece.bytes_read for piece in self.pieces)
+        return sum(piece.stored_bytes for piece in self.pieces)
 
     @property
     def bytes(self) -> float:
@@ -140,9 +143,10 @@ class Part:
         return sum(piece.rows * piece.row_bytes for piece in self.pieces)
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether the rows are in key order as they are stored."""
-        return self.pieces[0].picked is None
+    def each_row_bytes(self) -> np.ndarray:
+        """About what each takes in memory, float32."""
+        sizes = np.array([piece.row_bytes for piece in self.pieces], dtype=np.float32)
+        return np.repeat(sizes, [piece.rows for piece in self.pieces])
 
 
 _CHUNK_BYTES = 512
@@ -162,16 +166,14 @@ def slice_keys(io: BlockIO, part: Slice, sort: Sort) -> pa.Table:
         return keys.take(sort_indices(keys, sort).slice(part.start, part.stop - part.start))
 
 
-def look_at(io: BlockIO, part: Slice, sort: Sort, *, run_bytes: int) -> list[tuple[pa.Table, Part]]:
-    """Return the rows of a slice with their keys, in order: one part if its block is, else one for each `run_bytes`.
+def look_at(io: BlockIO, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
+    """Return the rows of a slice of a block in key order, and their keys.
 
     Raises:
         CorruptTableError: the block is damaged, or not in the order that its metadata promises.
     """
     with io.open(part.block) as reader:
-        if part.is_ordered:
-            return [_ordered_part(io, reader, part, sort)]
-        return list(_unordered_parts(io, reader, part, sort, run_bytes))
+        return _ordered_part(io, reader, part, sort)
 
 
 def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
@@ -223,37 +225,13 @@ def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece,
         first += rows
 
 
-def _unordered_parts(
-    io: BlockIO, reader: BlockReader, part: Slice, sort: Sort, run_bytes: int
-) -> Generator[tuple[pa.Table, Part], None, None]:
-    """Yield the rows in runs, each sorted for itself: of a row group, or of a stretch of one that is too large."""
-    keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
-    chosen = sort_indices(keys, sort).to_numpy()[part.start : part.stop]
-    first = 0
-    for group, rows in enumerate(reader.group_rows):
-        step = max(1, rows * run_bytes // max(reader.group_bytes[group], 1))
-        for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            mine = chosen[(chosen >= first + start) & (chosen < first + stop)]
-            piece = _piece(reader, group, start, stop, picked=mine - first - start)
-            if piece.rows:
-                yield keys.take(pa.array(mine)), _part(io, reader, part, (piece,))
-        first += rows
-
-
-def _piece(
-    reader: BlockReader, group: int, start: int, stop: int, *, picked: np.ndarray | None = None
-) -> Piece:
-    rows, stored = reader.group_rows[group], reader.stored_bytes[group]
+def _piece(reader: BlockReader, group: int, start: int, stop: int) -> Piece:
     return Piece(
-        rows=stop - start if picked is None else len(picked),
-        row_bytes=max(1.0, reader.group_bytes[group] / rows),
-        stored_bytes=stored,
-        bytes_read=stored if picked is None else stored * (stop - start) // rows,
+        row_bytes=max(1.0, reader.group_bytes[group] / reader.group_rows[group]),
+        stored_bytes=reader.stored_bytes[group],
         group=group,
         start=start,
         stop=stop,
-        picked=picked,
     )
 
 
@@ -267,36 +245,42 @@ def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ..
     )
 
 
-def open_inputs(io: BlockIO, parts: Sequence[Part], scratch: Scratch, *, budget_bytes: int) -> list[Input]:
+def open_inputs(
+    io: BlockIO, parts: Sequence[Part | Portion], scratch: Scratch, *, budget_bytes: int
+) -> list[Input]:
     """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
     share = max(1, budget_bytes // (2 * max(len(parts), 1)))
     spilled = _to_spill(parts, share, budget_bytes // 2)
-    unordered: dict[str, list[Part]] = {}
-    for part in parts:
-        if not part.is_ordered:
-            unordered.setdefault(part.slice.block.path, []).append(part)
-    is_large = sum(part.bytes for runs in unordered.values() for part in runs) > budget_bytes // 4
-    ahead = _Ahead(0 if unordered else budget_bytes // 4)
-    runs = {path: _Runs(io, some, share, scratch if is_large else None) for path, some in unordered.items()}
+    ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4)
     return [
-        Input(part, _source(_Stream(io, part, share, ahead), scratch if number in spilled else None, runs))
+        _portion_input(part)
+        if isinstance(part, Portion)
+        else Input(
+            part.each_row_bytes,
+            _source(_Stream(io, part, share, ahead), scratch if number in spilled else None),
+        )
         for number, part in enumerate(parts)
     ]
 
 
-def _source(stream: _Stream, scratch: Scratch | None, runs: Mapping[str, _Runs]) -> Source:
-    part = stream.part
-    if not part.is_ordered:
-        return runs[part.slice.block.path].of(part)
+def _source(stream: _Stream, scratch: Scratch | None) -> Source:
     return stream if scratch is None else _Spilled(stream, scratch)
 
 
-def _to_spill(parts: Sequence[Part], share: int, budget_bytes: int) -> set[int]:
+def _portion_input(portion: Portion) -> Input:
+    def source(read: list[Fingerprint]) -> Tables:
+        read.append(portion.read)
+        yield from portion.tables()
+
+    return Input(np.full(portion.rows, portion.row_bytes, dtype=np.float32), source)
+
+
+def _to_spill(parts: Sequence[Part | Portion], share: int, budget_bytes: int) -> set[int]:
     """Return the numbers of the ordered parts to spill, so that what the others hold open fits the budget."""
     held = {
         number: part.overhead_bytes + (part.stored_bytes if part.group_bytes > share else 0)
         for number, part in enumerate(parts)
-        if part.is_ordered and part.bytes > share
+        if isinstance(part, Part) and part.bytes > share
     }
     spilled: set[int] = set()
     total = sum(held.values())
@@ -406,77 +390,10 @@ class _Spilled:
 
     def __call__(self, read: list[Fingerprint]) -> Tables:
         rows = self.stream.table_rows
-        spilled = self.scratch.write(_cut(self.stream(read), rows))
-        for piece in range(spilled.pieces):
+        spilled = self.scratch.write(
+            table.slice(start, rows)
+            for table in self.stream(read)
+            for start in range(0, table.num_rows, rows)
+        )
+        for piece in range(len(spilled)):
             yield spilled.read(piece)
-
-
-class _Runs:
-    """The sorted runs of one block that is not in order, all made in one pass over it, when the first is asked for.
-
-    They stay in memory, or with a scratch folder go there.
-    """
-
-    def __init__(self, io: BlockIO, parts: Sequence[Part], share: int, scratch: Scratch | None) -> None:
-        self._io = io
-        self._parts = parts
-        self._share = share
-        self._scratch = scratch
-        self._lock = Lock()
-        self._made: dict[tuple[int, int], tuple[Fingerprint, pa.Table | SpilledRows]] = {}
-
-    def of(self, part: Part) -> Source:
-        """Return the source of one run."""
-        place = part.pieces[0].group, part.pieces[0].start
-
-        def source(read: list[Fingerprint]) -> Tables:
-            with self._lock:
-                if not self._made:
-                    self._make()
-            found, rows = self._made[place]
-            read.append(found)
-            if isinstance(rows, pa.Table):
-                yield rows
-                return
-            for piece in range(rows.pieces):
-                yield rows.read(piece)
-
-        return source
-
-    def _make(self) -> None:
-        by_group = groupby((part.pieces[0] for part in self._parts), key=lambda piece: piece.group)
-        with self._io.open(self._parts[0].slice.block) as reader:
-            for group, found in by_group:
-                pieces = list(found)
-                step = max(piece.stop - piece.start for piece in pieces)
-                stretches = _exactly(reader.batches(group, step), step)
-                for number, rows in enumerate(stretches):
-                    for piece in (piece for piece in pieces if piece.start == number * step):
-                        run = rows.take(pa.array(piece.picked))
-                        self._made[group, piece.start] = Fingerprint.of(run), self._stored(run, piece)
-
-    def _stored(self, run: pa.Table, piece: Piece) -> pa.Table | SpilledRows:
-        if self._scratch is None:
-            return run
-        return self._scratch.write(_cut([run], max(1, int(self._share / piece.row_bytes))))
-
-
-def _cut(tables: Iterable[pa.Table], rows: int) -> Tables:
-    """Yield the tables in pieces of at most `rows` rows."""
-    for table in tables:
-        for start in range(0, table.num_rows, rows):
-            yield table.slice(start, rows)
-
-
-def _exactly(tables: Iterable[pa.Table], rows: int) -> Tables:
-    """Yield the rows in pieces of exactly `rows` rows but for the last; readers may give fewer at once."""
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        if sum(item.num_rows for item in waiting) >= rows:
-            whole = pa.concat_tables(waiting).combine_chunks()
-            full = whole.num_rows - whole.num_rows % rows
-            yield from _cut([whole.slice(0, full)], rows)
-            waiting = [whole.slice(full)] if full < whole.num_rows else []
-    if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()

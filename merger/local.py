@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from contextlib import ExitStack
+from functools import partial
+from threading import Event, Lock
+from typing import Self, TypeVar
 
 from tblctl.merger.engine import Advance, Done, failure
 from tblctl.merger.run import THREADS, Cancelled, Hooks, run_task
+from tblctl.merger.scratch import Scratch
+from tblctl.merger.shuffle import Portion, sort_blocks, units
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
-from tblctl.tableformat.concurrency import cpu_threads
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.port import BlockIO
+
+_MOST_READS = 1.5
+"""Of blocks in another order by the tasks of a group, on average: sorting them beforehand costs a copy on the disk,
+which takes half the time that decoding them again does."""
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+Run = Callable[[MergeTask], TaskResult]
 
 
 class LocalEngine:
@@ -40,11 +53,10 @@ class LocalEngine:
         stop = Event()
         hooks = Hooks(advance=news.put, cancelled=stop.is_set)
         at_once = self.parallelism + 1
-        waiting = iter(tasks)
 
-        def work(task: MergeTask) -> None:
+        def work(run: Run, task: MergeTask) -> None:
             try:
-                result = run_task(io, task, threads=THREADS, hooks=hooks)
+                result = run(task)
                 written[id(result)] = result
                 news.put(result)
             except Cancelled:
@@ -54,12 +66,13 @@ class LocalEngine:
             except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
                 news.put(error)
 
-        with ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
+        with ExitStack() as opened, ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
+            waiting = _runs(io, tasks, hooks, opened)
             try:
                 running = 0
                 while True:
-                    for task in itertools.islice(waiting, at_once - running):
-                        pool.submit(work, task)
+                    for run, task in itertools.islice(waiting, at_once - running):
+                        pool.submit(work, run, task)
                         running += 1
                     if not running:
                         return
@@ -77,3 +90,70 @@ class LocalEngine:
                 pool.shutdown(wait=True, cancel_futures=True)
                 io.discard([record.path for result in written.values() for record in result.records])
                 raise
+
+
+def _runs(
+    io: BlockIO, tasks: Iterable[MergeTask], hooks: Hooks, opened: ExitStack
+) -> Iterator[tuple[Run, MergeTask]]:
+    """Yield each task with what runs it."""
+    for unit in units(tasks, most_reads=_MOST_READS):
+        run: Run = partial(run_task, io, threads=THREADS, hooks=hooks)
+        if len(unit) > 1:
+            run = opened.enter_context(_SortedGroup(io, unit, hooks)).run
+        for task in unit:
+            yield run, task
+
+
+class _SortedGroup:
+    """A group whose blocks in another order are sorted once for all its tasks, when the first of them runs.
+
+    A context manager: its scratch folder is gone when the last task has ended, or at the exit.
+    """
+
+    def __init__(self, io: BlockIO, tasks: Sequence[MergeTask], hooks: Hooks) -> None:
+        self._io = io
+        self._tasks = tasks
+        self._hooks = hooks
+        self._lock = Lock()
+        self._scratch = Scratch()
+        self._portions: dict[int, list[Portion]] = {}
+        self._failed: Exception | None = None
+        self._left = 0  # tasks that have not ended, once all is sorted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._scratch.__exit__(*exc)
+
+    def run(self, task: MergeTask) -> TaskResult:
+        """Run one of the tasks. What sorting failed with they all fail with."""
+        with self._lock:
+            if not self._left:
+                self._sort()
+            portions = self._portions.pop(task.number)
+        try:
+            return run_task(self._io, task, threads=THREADS, hooks=self._hooks, portions=portions)
+        finally:
+            with self._lock:
+                self._left -= 1
+                if not self._left:
+                    self._scratch.__exit__()
+
+    def _sort(self) -> None:
+        if self._failed:
+            raise self._failed
+        try:
+            self._portions = sort_blocks(self._io, self._tasks, self._scratch, self._in_parallel)
+        except Exception as error:
+            self._failed = error
+            raise
+        self._left = len(self._tasks)
+
+    def _in_parallel(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+        def unless_cancelled(item: _T) -> _R:
+            if self._hooks.cancelled():
+                raise Cancelled
+            return work(item)
+
+        return in_parallel(unless_cancelled, items, threads=cpu_threads())

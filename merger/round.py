@@ -231,9 +231,13 @@ class _Round(Generic[VersionT]):
         )
         slices = [
             Slice(
-                block=block, start=0, stop=block.row_count, is_ordered=self._version.is_ordered(block, sort)
+                block=block,
+                place=place,
+                start=0,
+                stop=block.row_count,
+                is_ordered=self._version.is_ordered(block, sort),
             )
-            for block in work.blocks
+            for place, block in enumerate(work.blocks)
         ]
         try:
             tasks = split_group(self._io, work.group.number, slices, output, tasks=count)

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
 from tblctl.merger.scratch import Scratch
+from tblctl.merger.shuffle import Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.merger.verify import Fingerprint, require_equal, require_sorted
 from tblctl.tableformat.errors import InternalError
@@ -36,7 +37,6 @@ THREADS = 2
 
 _READ_AHEAD_SHARE = 4
 _READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
-_RUN_SHARE = 32  # what of a block in another order is sorted at once, by each thread
 
 
 def _window_bytes(memory_bytes: int) -> int:
@@ -68,7 +68,14 @@ class Hooks:
 _NO_HOOKS = Hooks(advance=lambda _: None, cancelled=lambda: False)
 
 
-def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _NO_HOOKS) -> TaskResult:
+def run_task(
+    io: BlockIO,
+    task: MergeTask,
+    *,
+    threads: int = 1,
+    hooks: Hooks = _NO_HOOKS,
+    portions: Sequence[Portion] | None = None,
+) -> TaskResult:
     """Merge the task's rows and store them as blocks; nothing is committed. What a failed task stored is deleted.
 
     Args:
@@ -76,6 +83,7 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
         task: what to do.
         threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
+        portions: its rows of blocks in another order, if these were sorted for all tasks of the group beforehand.
 
     Raises:
         VerificationError: what would be written is not what was read.
@@ -86,7 +94,9 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
     clock = _Clock(io)
     opens = min(io.opens, task.memory_bytes // _READER_BYTES)
     with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock, opens) as workers:
-        order, cuts, parts = _ordered(io, task, workers)
+        if portions is None:
+            portions = sort_blocks(io, [task], scratch, workers.map)[task.number]
+        order, cuts, parts = _ordered(io, task, portions, workers)
         inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
             opened.callback(one.close)
@@ -104,16 +114,19 @@ def run_task(io: BlockIO, task: MergeTask, *, threads: int = 1, hooks: Hooks = _
 
 
 def _ordered(
-    io: BlockIO, task: MergeTask, workers: _Workers
-) -> tuple[np.ndarray, tuple[int, ...], list[Part]]:
+    io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: _Workers
+) -> tuple[np.ndarray, tuple[int, ...], list[Part | Portion]]:
     """Return the places of all rows in key order, the rows of each block to write, and the parts to merge.
 
     Places are counted through the parts one after the other. Equal keys keep their order. The places take 4 bytes a
     row, and 8 more while keys are sorted.
     """
-    run_bytes = max(1, task.memory_bytes // _RUN_SHARE)
-    looked = workers.read(lambda item: look_at(io, item, task.sort, run_bytes=run_bytes), task.slices)
-    found = [pair for some in looked for pair in some]
+    streamed = [item for item in task.slices if item.is_ordered]
+    found: list[tuple[pa.Table, Part | Portion]] = [
+        *workers.read(lambda item: look_at(io, item, task.sort), streamed),
+        *((portion.keys(task.sort, io.schema), portion) for portion in portions),
+    ]
+    found.sort(key=lambda pair: pair[1].order)
     keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
     places = sort_indices(keys, task.sort).to_numpy()
     if len(places) != task.rows:

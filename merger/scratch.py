@@ -1,11 +1,13 @@
-"""A temporary folder on the local disk for what a merge task cannot hold; gone when the task ends."""
+"""Rows that wait outside the memory of a merge task: in a temporary folder on the local disk, or on the way to it."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -15,8 +17,48 @@ import pyarrow as pa
 from tblctl.tableformat.errors import StorageError
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pieces:
+    """Pieces of rows, each an Arrow IPC stream, in a file or in memory one after the other; holds no file open.
+
+    Attributes:
+        content: the file, or the bytes.
+        starts: where in it each piece begins.
+    """
+
+    content: Path | pa.Buffer
+    starts: tuple[int, ...]
+
+    @classmethod
+    def packed(cls, tables: Iterable[pa.Table], *, compression: str | None) -> Pieces:
+        """Return tables of one schema in memory, each as one piece; `compression` is one of Arrow IPC."""
+        sink = pa.BufferOutputStream()
+        starts = _write(sink, tables, compression)
+        return cls(content=sink.getvalue(), starts=starts)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def read(self, piece: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return one piece, or some columns of it. Of a file only what is looked at comes into memory."""
+        source = (
+            pa.memory_map(str(self.content))
+            if isinstance(self.content, Path)
+            else pa.BufferReader(self.content)
+        )
+        # The writer aligns values at 8 bytes, and transforms of keys (PyIceberg's) end the process unless it is 16.
+        options = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
+        with source:
+            source.seek(self.starts[piece])
+            if columns is not None:
+                names = pa.ipc.open_stream(source).schema.names
+                options.included_fields = [names.index(name) for name in columns]
+                source.seek(self.starts[piece])
+            return pa.ipc.open_stream(source, options=options).read_all()
+
+
 class Scratch:
-    """Made when first written to; a context manager. Threads may share one."""
+    """A temporary folder, made when first written to and gone afterwards; a context manager. Threads may share one."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -30,17 +72,32 @@ class Scratch:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def write(self, tables: Iterable[pa.Table]) -> SpilledRows:
+    def write(self, tables: Iterable[pa.Table]) -> Pieces:
         """Write tables of one schema, each as one piece.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
         """
+        with self._new_file() as (path, file):
+            starts = _write(file, tables, None)
+        return Pieces(content=path, starts=starts)
+
+    def keep(self, pieces: Pieces) -> Pieces:
+        """Move pieces that are in memory to the folder, as they are.
+
+        Raises:
+            StorageError: the disk is full, or the folder cannot be written.
+        """
+        with self._new_file() as (path, file):
+            file.write(pieces.content)
+        return replace(pieces, content=path)
+
+    @contextmanager
+    def _new_file(self) -> Iterator[tuple[Path, pa.NativeFile]]:
         try:
             path = self._opened() / f"{next(self._numbers)}.arrow"
-            rows = SpilledRows(path)
             with pa.OSFile(str(path), "wb") as file:
-                rows.fill(file, tables)
+                yield path, file
         except OSError as error:
             where = f"its temporary folder {self._folder}" if self._folder else "a temporary folder"
             msg = (
@@ -48,7 +105,6 @@ class Scratch:
                 "TMPDIR to another place, or give more --memory"
             )
             raise StorageError(msg) from error
-        return rows
 
     def _opened(self) -> Path:
         with self._making:
@@ -57,27 +113,11 @@ class Scratch:
             return self._folder
 
 
-class SpilledRows:
-    """Pieces of rows in one file, each an Arrow IPC stream, read one at a time; holds no file open."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._starts: list[int] = []
-
-    @property
-    def pieces(self) -> int:
-        """How many there are."""
-        return len(self._starts)
-
-    def fill(self, file: pa.NativeFile, tables: Iterable[pa.Table]) -> None:
-        """Write the pieces."""
-        for table in tables:
-            self._starts.append(file.tell())
-            with pa.ipc.new_stream(file, table.schema) as writer:
-                writer.write_table(table.combine_chunks())
-
-    def read(self, piece: int) -> pa.Table:
-        """Return one piece."""
-        with pa.OSFile(str(self._path), "rb") as file:
-            file.seek(self._starts[piece])
-            return pa.ipc.open_stream(file).read_all()
+def _write(file: pa.NativeFile, tables: Iterable[pa.Table], compression: str | None) -> tuple[int, ...]:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    starts = []
+    for table in tables:
+        starts.append(file.tell())
+        with pa.ipc.new_stream(file, table.schema, options=options) as writer:
+            writer.write_table(table.combine_chunks())
+    return tuple(starts)

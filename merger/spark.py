@@ -27,6 +27,8 @@ from typing import Any
 
 from tblctl.merger import spark_workers
 from tblctl.merger.engine import Advance, Done
+from tblctl.merger.shuffle import sort_tasks, units
+from tblctl.merger.spark_shuffle import sorted_and_merged
 from tblctl.merger.spark_task import TaskFunction
 from tblctl.merger.spark_workers import reason
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
@@ -38,6 +40,10 @@ Outcomes = Sequence[TaskResult | TaskFailure]
 
 _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
+
+_MOST_READS = 3.0
+"""Of blocks in another order by the tasks of a group, on average: sorting them beforehand costs a shuffle, which takes
+as long as two tasks take to decode and sort them again."""
 
 _JOBS_AT_ONCE = (
     3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
@@ -92,12 +98,15 @@ class SparkEngine:
 
 
 def _cut(tasks: Iterable[MergeTask], parallelism: int) -> Iterator[Job]:
-    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs.
+
+    Tasks for which the same blocks are sorted are of one job.
+    """
     job: list[MergeTask] = []
     size_bytes = 0
-    for task in tasks:
-        job.append(task)
-        size_bytes += task.size_bytes
+    for unit in units(tasks, most_reads=_MOST_READS):
+        job.extend(unit)
+        size_bytes += sum(task.size_bytes for task in unit)
         if len(job) >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
             yield job
             job, size_bytes = [], 0
@@ -189,9 +198,14 @@ class _Jobs:
         else:
             self._session.sparkContext.addJobTag(self._tag)
             self._session.sparkContext.setJobDescription(name)
-        tasks = self._session.createDataFrame(_table(job)).repartitionByRange(len(job), "number")
-        rows = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary").collect()
-        return [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)
+        shared = [unit for unit in units(job, most_reads=_MOST_READS) if len(unit) > 1]
+        sorts = [sort for unit in shared for sort in sort_tasks(unit)]
+        if sorts:
+            frame = sorted_and_merged(self._session, self._io, job, sorts, self._function)
+        else:
+            tasks = self._session.createDataFrame(_table(job)).repartitionByRange(len(job), "number")
+            frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
+        return [pickle.loads(row.outcome) for row in frame.collect()]  # noqa: S301 (made by our own function)
 
     def _require_session(self, cause: Exception) -> None:
         """Raise unless the session still works; nothing is started on its executors."""

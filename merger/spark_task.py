@@ -1,30 +1,102 @@
-"""What runs on Spark's workers: a task from its pickle, its outcome as a pickle. Nothing here needs pyspark."""
+"""What runs on Spark's workers: tasks from their pickles, outcomes as pickles. Nothing here needs pyspark.
+
+A task that raised would make Spark run it again, and then give up the whole job: failures are outcomes too.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
-from tblctl.merger.engine import failure
+import pyarrow as pa
+
+from tblctl.merger.engine import as_own, failure
 from tblctl.merger.run import THREADS, run_task
+from tblctl.merger.scratch import Pieces, Scratch
+from tblctl.merger.shuffle import Portion, SortTask, cut, portions
 from tblctl.merger.task import MergeTask, TaskResult
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
-TaskFunction = Callable[[BlockIO, MergeTask], TaskResult]
+_HELD_SHARE = 4
+"""Portions that take more of a task's memory go to the scratch folder."""
+
+TaskFunction = Callable[..., TaskResult]
+"""Called with the BlockIO, the task, and its portions if blocks were sorted for it beforehand."""
 
 
-def run(io: BlockIO, task: MergeTask) -> TaskResult:
+def run(io: BlockIO, task: MergeTask, sorted_beforehand: list[Portion] | None = None) -> TaskResult:
     """Run a task as every engine does: a slot of an executor is one core, yet reads or writes while it computes."""
-    return run_task(io, task, threads=THREADS)
+    return run_task(io, task, threads=THREADS, portions=sorted_beforehand)
 
 
 def run_pickled(io: bytes, task: bytes, function: TaskFunction = run) -> bytes:
-    """Run a task and return its `TaskResult`, or the `TaskFailure` of whatever it raised.
-
-    A task that raised would make Spark run it again, and then give up the whole job.
-    """
+    """Run a task and return its `TaskResult`, or the `TaskFailure` of whatever it raised."""
     what: MergeTask = pickle.loads(task)  # noqa: S301 (both pickles are the driver's)
     try:
         return pickle.dumps(function(pickle.loads(io), what))  # noqa: S301
     except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
         return pickle.dumps(failure(what, error))
+
+
+def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
+    """Run a sort task, given with a number in the job for each merge task that takes rows.
+
+    Yields:
+        The number of a merge task; the pickle of a `Portion`; and its rows, which that pickle lacks. If something is
+        raised, its error for each merge task instead, and no rows.
+    """
+    task: SortTask
+    task, numbers = pickle.loads(sort)  # noqa: S301 (both pickles are the driver's)
+    try:
+        for taker, portion in portions(pickle.loads(io), task):  # noqa: S301
+            content = Pieces.packed(cut(portion, task.piece_bytes), compression="lz4")
+            rows: list[pickle.PickleBuffer] = []
+            what = pickle.dumps(replace(portion, content=content), protocol=5, buffer_callback=rows.append)
+            yield numbers[taker], what, pa.py_buffer(rows[0].raw())
+    except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
+        what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.blocks[0].path}"))
+        for number in numbers.values():
+            yield number, what, pa.py_buffer(b"")
+
+
+def merge_pickled(
+    io: bytes,
+    rows: Iterable[tuple[int, bytes, pa.Buffer | None]],
+    memory_bytes: int,
+    function: TaskFunction = run,
+) -> Iterator[bytes]:
+    """Yield the outcomes of merge tasks, each given as its pickle and what `sort_pickled` yielded for it, in any order.
+
+    Portions stay in memory up to a part of `memory_bytes`; the others go to the scratch folder as they are.
+    """
+    with Scratch() as scratch:
+        tasks: dict[int, MergeTask] = {}
+        found: dict[int, list[Portion]] = {}
+        failed: dict[int, Exception] = {}
+        held_bytes = 0
+        for number, pickled, content in rows:
+            what = pickle.loads(pickled, buffers=[] if content is None else [content])  # noqa: S301 (both are ours)
+            if isinstance(what, MergeTask):
+                tasks[number] = what
+            elif isinstance(what, TblctlError):
+                failed[number] = what
+            elif number not in failed and content is not None:
+                held_bytes += content.size
+                try:
+                    if held_bytes > memory_bytes // _HELD_SHARE:
+                        what = replace(what, content=scratch.keep(what.content))
+                        held_bytes -= content.size
+                    found.setdefault(number, []).append(what)
+                except TblctlError as error:
+                    failed[number] = error
+        for number, task in tasks.items():
+            try:
+                if number in failed:
+                    yield pickle.dumps(failure(task, failed[number]))
+                    continue
+                more = [found.pop(number)] if number in found else []
+                yield pickle.dumps(function(pickle.loads(io), task, *more))  # noqa: S301
+            except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
+                yield pickle.dumps(failure(task, error))

@@ -81,6 +81,7 @@ def split_group(
             MergeTask(
                 group=group,
                 number=number,
+                sharing=0,
                 slices=tuple(
                     replace(item, start=int(low[place]), stop=int(high[place]))
                     for place, item in enumerate(slices)
@@ -94,7 +95,8 @@ def split_group(
                 memory_bytes=output.memory_bytes,
             )
         )
-    return tuple(found)
+    sharing = sum(not task.is_ordered for task in found)
+    return tuple(replace(task, sharing=sharing) for task in found)
 
 
 def _shared_out(blocks: int, tasks: int) -> list[int]:

@@ -15,9 +15,11 @@ class Slice:
     """Rows `start` to `stop` of a block, counted in key order.
 
     That is the block's own order if it `is_ordered`; otherwise the stable order that sorting it by the key gives.
+    `place` is the block's among those of its group, whose rows with equal keys keep that order.
     """
 
     block: Block
+    place: int
     start: int
     stop: int
     is_ordered: bool
@@ -30,6 +32,7 @@ class MergeTask:
     Attributes:
         group: its number in the plan.
         number: of the task in the group, in key order.
+        sharing: how many tasks of the group take rows of blocks in another order.
         slices: what to merge; rows with equal keys keep this order, and within a block their own.
         cuts: rows of each block to write as planned; their sum is that of the slices.
         slack: for each cut between two of these how many rows it may move back, to where a key ends (`model/cut.py`).
@@ -41,6 +44,7 @@ class MergeTask:
 
     group: int
     number: int
+    sharing: int
     slices: tuple[Slice, ...]
     cuts: tuple[int, ...]
     slack: tuple[int, ...]
@@ -48,6 +52,11 @@ class MergeTask:
     level: int
     run_id: str
     memory_bytes: int
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether all blocks that it takes rows of are in key order."""
+        return all(item.is_ordered for item in self.slices)
 
     @property
     def rows(self) -> int:

@@ -34,13 +34,15 @@ class Job:
     """What every contender does: sort the rows of `files` by `KEY`.
 
     Attributes:
-        files: Parquet, each sorted by itself; nobody may change them.
+        files: Parquet; nobody may change them.
+        is_sorted: each file is sorted by itself.
         block_rows: of the output, where that can be said.
         output_files: about how many; for those who cannot be told the rows of each.
         row_group_rows: of input and output, where that can be said.
     """
 
     files: tuple[str, ...]
+    is_sorted: bool
     block_rows: int
     output_files: int
     row_group_rows: int
@@ -70,8 +72,10 @@ class Contender(Protocol):
         """Return the Parquet files that the last run wrote."""
 
 
-def cut_input(source: Path, folder: Path, *, rows: int, row_group_rows: int) -> tuple[str, ...]:
-    """Cut a file into blocks in the order of its rows, each sorted by `KEY`, zstd level 1."""
+def cut_input(
+    source: Path, folder: Path, *, rows: int, row_group_rows: int, is_sorted: bool
+) -> tuple[str, ...]:
+    """Cut a file into blocks in the order of its rows, each sorted by `KEY` or left so, zstd level 1."""
     folder.mkdir()
     schema = pq.read_schema(source)
     plain = [item.with_type(pa.string()) if pa.types.is_string_view(item.type) else item for item in schema]
@@ -79,7 +83,8 @@ def cut_input(source: Path, folder: Path, *, rows: int, row_group_rows: int) -> 
     files = []
     for number, start in enumerate(range(0, table.num_rows, rows)):
         files.append(str(folder / f"{number:04}.parquet"))
-        block = table.slice(start, rows).combine_chunks().sort_by(KEY)
+        block = table.slice(start, rows).combine_chunks()
+        block = block.sort_by(KEY) if is_sorted else block
         pq.write_table(
             block, files[-1], compression="zstd", compression_level=1, row_group_size=row_group_rows
         )

@@ -65,11 +65,18 @@ def _copy(file: str, *, folder: str, writer: dict[str, object]) -> None:
 
 
 def append_all(job: Job, place: Path, **options: object) -> tblctl.Table:
-    """Make a table of the job's files, one append each."""
+    """Make a table of the job's files, one append each; it gets its key afterwards if they are not sorted by it."""
     chosen = {"row_group_rows": job.row_group_rows, "block_rows": job.block_rows, **options}
-    table = tblctl.create(place, tblctl.read_schema(job.files[0]), cluster_by=KEY, options=chosen)
+    table = tblctl.create(
+        place,
+        tblctl.read_schema(job.files[0]),
+        cluster_by=KEY if job.is_sorted else None,
+        options=chosen,
+    )
     for file in job.files:
         table.append(file)
+    if not job.is_sorted:
+        table.set_cluster_key(KEY)
     return table
 
 

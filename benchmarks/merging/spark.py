@@ -45,6 +45,7 @@ class OursOnSpark(Local):
         super().__init__(job, folder)
         small = Job(
             files=job.files[:2],
+            is_sorted=job.is_sorted,
             block_rows=max(1, job.block_rows // 100),
             output_files=job.output_files,
             row_group_rows=job.row_group_rows,

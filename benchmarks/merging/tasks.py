@@ -24,11 +24,12 @@ def merge_tasks(
     slices = [
         Slice(
             block=block,
+            place=place,
             start=0,
             stop=block.row_count,
             is_ordered=version.is_ordered(block, version.sort),
         )
-        for block in blocks
+        for place, block in enumerate(blocks)
     ]
     output = Output(sort=version.sort, level=1, run_id=SYSTEM.new_run_id(), memory_bytes=memory_bytes)
     return io, split_group(io, 0, slices, output, tasks=tasks)

@@ -15,7 +15,7 @@ ROWS = {"l_shipdate": pa.array([3, 1, 2, 2], pa.date32()), "l_orderkey": [30, 10
 SCRIPT = """
 import sys
 from benchmarks.merging.contender import Check, Job
-check = Check(Job(files=(sys.argv[1],), block_rows=4, output_files=1, row_group_rows=4))
+check = Check(Job(files=(sys.argv[1],), is_sorted=True, block_rows=4, output_files=1, row_group_rows=4))
 check.require_equal("it", sys.argv[2:], ordered=True)
 """
 

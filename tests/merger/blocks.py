@@ -87,7 +87,13 @@ class Lake:
     def _add(self, rows, *, ordered) -> Slice:
         writer = BlockWriter(self.storage, SYSTEM, self.io.layout)
         record = writer.write_block(rows, sort=None, level=0, run_id=None)
-        slice_ = Slice(block=block_of(record), start=0, stop=record.row_count, is_ordered=ordered)
+        slice_ = Slice(
+            block=block_of(record),
+            place=len(self.slices),
+            start=0,
+            stop=record.row_count,
+            is_ordered=ordered,
+        )
         self.slices.append(slice_)
         return slice_
 

@@ -45,11 +45,15 @@ A, B = block("a", 10), block("b", 4)
 
 
 def task(number: int, *slices: tuple[Block, int, int]) -> MergeTask:
-    found = tuple(Slice(block=of, start=start, stop=stop, is_ordered=True) for of, start, stop in slices)
+    found = tuple(
+        Slice(block=of, place=place, start=start, stop=stop, is_ordered=True)
+        for place, (of, start, stop) in enumerate(slices)
+    )
     rows = sum(item.stop - item.start for item in found)
     return MergeTask(
         group=0,
         number=number,
+        sharing=0,
         slices=found,
         cuts=(rows,),
         slack=(),

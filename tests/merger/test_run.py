@@ -280,8 +280,14 @@ def table_slices(table):
         storage=table._native.storage, env=table._native.env, layout=Layout.of(version.snapshot)
     )
     slices = [
-        Slice(block=block, start=0, stop=block.row_count, is_ordered=version.is_ordered(block, version.sort))
-        for block in blocks
+        Slice(
+            block=block,
+            place=place,
+            start=0,
+            stop=block.row_count,
+            is_ordered=version.is_ordered(block, version.sort),
+        )
+        for place, block in enumerate(blocks)
     ]
     return port, version, io, slices
 

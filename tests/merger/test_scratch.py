@@ -42,7 +42,7 @@ def test_what_is_written_is_read_piece_by_piece_and_gone_afterwards(temporary):
         other = scratch.write([numbers(9, 12)])
         (folder,) = temporary.iterdir()
         assert folder.name.startswith("tblctl-merge-")
-        assert one.pieces == 2
+        assert len(one) == 2
         assert [one.read(piece)["n"].to_pylist() for piece in (1, 0)] == [[3], [0, 1, 2]]
         assert other.read(0)["n"].to_pylist() == [9, 10, 11]
     assert list(temporary.iterdir()) == []
@@ -60,7 +60,7 @@ def test_pieces_of_every_type_come_back_as_they_were(columns, data):
     ]
     with Scratch() as scratch:
         spilled = scratch.write(pieces)
-        back = [spilled.read(number) for number in range(spilled.pieces)]
+        back = [spilled.read(number) for number in range(len(spilled))]
     assert [canonical(piece) for piece in back] == [canonical(piece) for piece in pieces]
     assert all(piece.schema.equals(rows.schema, check_metadata=True) for piece in back)
 

@@ -18,6 +18,7 @@ def task(group: int, number: int = 0) -> MergeTask:
     return MergeTask(
         group=group,
         number=number,
+        sharing=0,
         slices=(),
         cuts=(ROWS,),
         slack=(),

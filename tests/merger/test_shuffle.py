@@ -1,0 +1,371 @@
+"""Blocks in another order are sorted once for all tasks of a group; outputs do not tell how."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from arrow_rows import canonical
+from faults import Faults, inject
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tblctl.merger import local, shuffle, spark_task
+from tblctl.merger.local import LocalEngine
+from tblctl.merger.run import run_task
+from tblctl.merger.scratch import Pieces, Scratch
+from tblctl.merger.shuffle import Taker, sort_blocks, sort_tasks, units
+from tblctl.merger.task import TaskFailure, TaskResult
+from tblctl.merger.verify import VerificationError
+from tblctl.tableformat.errors import CorruptTableError, StorageError
+from tblctl.tableformat.native.block_io import NativeBlockReader
+
+from .blocks import LARGE_BYTES, lake, merge_threads
+from .test_run import MANY, assert_merged, facts, lakes_of_blocks, schemas_and_terms
+
+COLUMNS = "k: int64, n: int64, s: string"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield
+    assert list(tmp_path.iterdir()) == []
+    assert merge_threads() == []
+
+
+def rows(seed, count, most=50):
+    chance = random.Random(seed)
+    return pa.table(
+        {
+            "k": [chance.randrange(most) for _ in range(count)],
+            "n": range(count),
+            "s": [f"{seed}-{n:040d}" for n in range(count)],
+        }
+    )
+
+
+def mapped(work, items):
+    return [work(item) for item in items]
+
+
+def run_sorted_beforehand(here, tasks):
+    """Run tasks one after the other, their blocks in another order sorted once for all of them."""
+    sharing = [task for task in tasks if not task.is_ordered]
+    with Scratch() as scratch:
+        found = sort_blocks(here.io, sharing, scratch, mapped) if sharing else {}
+        results = [run_task(here.io, task, portions=found.get(task.number, ())) for task in tasks]
+    return [record for result in results for record in result.records]
+
+
+# -- deciding ----------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_that_would_read_the_same_blocks_again_and_again_are_one_unit():
+    with lake(COLUMNS, "k", block_rows=100) as here:
+        for seed in range(4):
+            here.unordered(rows(seed, 200))
+        here.add(rows(9, 200))
+        tasks = here.split(tasks=5)
+        assert [len(unit) for unit in units(tasks, most_reads=4.9)] == [5]
+        assert [len(unit) for unit in units(tasks, most_reads=5)] == [1] * 5
+        other = [replace(task, group=8) for task in tasks]
+        assert [len(unit) for unit in units([*tasks, *other], most_reads=4.9)] == [5, 5]
+
+
+def test_tasks_of_ordered_blocks_wait_for_no_others():
+    with lake(COLUMNS, "k", block_rows=50) as here:
+        here.add(rows(0, 400, most=10_000))
+        here.unordered(rows(1, 10, most=10))
+        tasks = iter(here.split(tasks=8))
+        first = next(tasks)
+        assert not first.is_ordered
+        for task, unit in zip(tasks, units(tasks, most_reads=0), strict=False):
+            assert unit != (task,)
+
+
+def test_small_neighbours_are_sorted_together_and_blocks_in_order_part_them():
+    with lake(COLUMNS, "k", block_rows=60) as here:
+        for seed, ordered in enumerate([False, False, True, False, False, False]):
+            (here.add if ordered else here.unordered)(rows(seed, 40))
+        tasks = here.split(tasks=2)
+        found = sort_tasks(tasks)
+        assert [(task.place, len(task.blocks)) for task in found] == [(0, 2), (3, 3)]
+        for task in found:
+            first, second = task.takers
+            assert (first.number, first.start, second.number) == (0, 0, 1)
+            assert (first.stop, second.stop) == (second.start, 40 * len(task.blocks))
+        block_bytes = here.slices[0].block.decoded_bytes
+        small = [replace(task, memory_bytes=2 * block_bytes * 32) for task in tasks]
+        assert [(task.place, len(task.blocks)) for task in sort_tasks(small)] == [(0, 2), (3, 2), (5, 1)]
+
+
+def test_a_task_alone_takes_its_own_stretch():
+    with lake(COLUMNS, "k", block_rows=60) as here:
+        here.unordered(rows(0, 120))
+        tasks = here.split(tasks=2)
+        for task, taker in zip(
+            tasks, (Taker(number=0, start=0, stop=60), Taker(number=1, start=60, stop=120)), strict=True
+        ):
+            (found,) = sort_tasks([task])
+            assert found.takers == (taker,)
+
+
+# -- the same whatever is done beforehand ------------------------------------------------------------------------------
+
+
+@given(st.data())
+@MANY
+def test_any_blocks_sorted_beforehand_are_merged_as_a_stable_sort_orders_them(data):
+    schema, terms = data.draw(schemas_and_terms())
+    options = {
+        "block_rows": data.draw(st.sampled_from([1, 4, 7])),
+        "row_group_rows": data.draw(st.sampled_from([1, 2, 3, 1_000])),
+    }
+    with lake(schema, terms, **options) as here:
+        data.draw(lakes_of_blocks(here))
+        expected = canonical(here.expected())
+        memory_bytes = data.draw(st.sampled_from([1, 1_000, 20_000, 1 << 30]))
+        tasks = here.split(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
+        assert canonical(here.rows_of(run_sorted_beforehand(here, tasks))) == expected
+        if "dictionary" not in str(schema):  # pyarrow cannot unpickle null scalars of lists of these
+            assert canonical(here.rows_of(merge_packed(here, tasks))) == expected
+
+
+def merge_packed(here, tasks):
+    """Run tasks as Spark's workers do, all in one partition."""
+    import pickle
+
+    class IO:
+        def __reduce__(self):
+            return _io, ()
+
+    global _IO  # noqa: PLW0603 (a lake in memory cannot be pickled)
+    _IO = here.io
+    io = pickle.dumps(IO())
+    sharing = [task for task in tasks if not task.is_ordered]
+    numbers = {task.number: task.number for task in tasks}
+    portions = [
+        row
+        for sort in (sort_tasks(sharing) if sharing else ())
+        for row in spark_task.sort_pickled(io, pickle.dumps((sort, numbers)))
+    ]
+    described = [(task.number, pickle.dumps(task), None) for task in tasks]
+    incoming = [*portions[::2], *described, *portions[1::2]]
+    outcomes = [pickle.loads(one) for one in spark_task.merge_pickled(io, incoming, tasks[0].memory_bytes)]
+    failed = [one.error for one in outcomes if isinstance(one, TaskFailure)]
+    if failed:
+        raise failed[0]
+    return [record for one in sorted(outcomes, key=lambda one: one.number) for record in one.records]
+
+
+_IO = None
+
+
+def _io():
+    return _IO
+
+
+@pytest.mark.parametrize("memory_bytes", [LARGE_BYTES, 300_000])
+def test_sorting_beforehand_changes_no_block(memory_bytes):
+    with lake(COLUMNS, "k", block_rows=300, row_group_rows=100) as here:
+        for seed in range(6):
+            (here.add if seed == 2 else here.unordered)(rows(seed, 500))
+        alone = here.run(here.split(1, memory_bytes=LARGE_BYTES))
+        assert_merged(here, alone)
+        for count in (2, 5):
+            tasks = here.split(count, memory_bytes=memory_bytes)
+            for records in (here.run(tasks), run_sorted_beforehand(here, tasks), merge_packed(here, tasks)):
+                assert facts(here, records) == facts(here, alone)
+
+
+def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
+    most = []
+    real = shuffle._portioned
+    monkeypatch.setattr(
+        shuffle,
+        "_portioned",
+        lambda task, number, table, *rest: most.append(table.nbytes) or real(task, number, table, *rest),
+    )
+    with lake("k: int64, s: string, l: list<int64>", "k", block_rows=6) as here:
+        for seed in range(2):
+            keys = [(seed + n * 7) % 11 for n in range(12)]
+            texts = [chr(97 + n) * (1 << 20) for n in range(12)]
+            here.unordered(pa.table({"k": keys, "s": texts, "l": [list(range(n * 50)) for n in range(12)]}))
+        records = run_sorted_beforehand(here, here.split(4, memory_bytes=96 << 20))
+        assert_merged(here, records)
+        assert max(most) <= 5 << 20, "3 MiB at once, by the rows' average"
+
+
+# -- in this process ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """1,800 rows in six blocks in another order, to be merged by six tasks."""
+    monkeypatch.setattr(local, "cpu_threads", lambda: 4)
+    with lake(COLUMNS, "k", block_rows=300) as found:
+        for seed in range(6):
+            found.unordered(rows(seed, 300))
+        yield found
+
+
+def run(here, tasks, **more):
+    outcomes = []
+    LocalEngine().run(here.io, tasks, more.pop("done", outcomes.append), title="a test", **more)
+    return sorted(outcomes, key=lambda item: (item.group, item.number))
+
+
+def test_each_block_is_read_once_for_all_tasks(here, monkeypatch):
+    read = []
+    real = NativeBlockReader.rows
+
+    def counted(reader, groups):
+        read.append(reader._block.path)
+        return real(reader, groups)
+
+    tasks = here.split(tasks=6)
+    monkeypatch.setattr(NativeBlockReader, "rows", counted)
+    found = run(here, tasks)
+    assert sorted(read) == sorted(item.block.path for item in here.slices)
+    monkeypatch.undo()
+    assert_merged(here, [record for item in found for record in item.records])
+    assert sum(item.bytes_read for item in found) <= sum(item.block.size_bytes for item in here.slices)
+
+
+def test_a_block_that_cannot_be_sorted_fails_its_group_alone(here):
+    tasks = here.split(tasks=6)
+    lost = here.unordered(rows(9, 300))
+    broken = [replace(task, group=8) for task in here.split(tasks=6)]
+    here.slices.pop()
+    here.storage.delete([lost.block.path])
+    found = run(here, [*broken, *tasks])
+    assert [type(item) for item in found] == [TaskResult] * 6 + [TaskFailure] * len(broken)
+    for item in found[6:]:
+        assert isinstance(item.error, CorruptTableError)
+        assert item.error.details["name"] == lost.block.path
+    assert here.stored() == {record.path for item in found[:6] for record in item.records}
+
+
+def test_a_full_disk_fails_the_group_and_leaves_nothing(here, monkeypatch):
+    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    real = pa.OSFile
+    monkeypatch.setattr(pa, "OSFile", lambda path, mode: real("/dev/full" if mode == "wb" else path, mode))
+    found = run(here, tasks)
+    assert {type(item.error) for item in found} == {StorageError}
+    assert all("No space left on device" in str(item.error) for item in found)
+    assert here.stored() == set()
+
+
+@pytest.mark.parametrize("memory_bytes", [LARGE_BYTES, 100_000])
+def test_an_interrupt_while_blocks_are_sorted_or_merged_leaves_nothing(here, memory_bytes):
+    tasks = [replace(task, memory_bytes=memory_bytes) for task in here.split(tasks=6)]
+
+    told = []
+
+    def interrupted(item):
+        told.append(item)
+        raise KeyboardInterrupt
+
+    for when in ("advance", "done"):
+        with pytest.raises(KeyboardInterrupt):
+            run(here, tasks, **{when: interrupted})
+        reported = {record.path for item in told if isinstance(item, TaskResult) for record in item.records}
+        assert here.stored() == reported, "what was reported is the caller's"
+        here.storage.delete(list(reported))
+
+
+def test_the_disk_is_free_again_before_the_next_group_is_done(here, tmp_path):
+    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    seen = {}
+
+    def done(item):
+        seen.setdefault(item.group, []).append(len(list(tmp_path.iterdir())))
+
+    run(here, [*tasks, *(replace(task, group=8) for task in tasks)], done=done)
+    assert seen[7][0] > 0, "portions exceed the budget"
+    assert seen[8][-1] == 0
+
+
+@pytest.mark.parametrize("nth", [1, 4])
+def test_a_write_that_fails_fails_its_task_alone(here, nth):
+    faults = Faults()
+    faults.fail(operation="write", name="data/", nth=nth)
+    tasks = here.split(tasks=6)
+    with inject(faults):
+        found = run(here, tasks)
+    assert sorted(type(item).__name__ for item in found) == ["TaskFailure"] + ["TaskResult"] * 5
+    assert here.stored() == {
+        record.path for item in found if isinstance(item, TaskResult) for record in item.records
+    }
+
+
+# -- verified ----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
+    real = shuffle.sort_indices
+
+    def wrong(keys, sort):
+        order = real(keys, sort).to_numpy().copy()
+        order[5] = order[6]
+        return pa.array(order)
+
+    tasks = here.split(tasks=6)
+    monkeypatch.setattr(shuffle, "sort_indices", wrong)
+    with pytest.raises(VerificationError, match="group 7, sorting data/"):
+        run_sorted_beforehand(here, tasks)
+    assert here.stored() == set()
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda t: t.slice(1),
+        lambda t: pa.concat_tables([t, t]),
+        lambda t: t.set_column(1, "n", pa.array([9] * t.num_rows)),
+    ],
+)
+def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, tamper):
+    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    real = Pieces.read
+    monkeypatch.setattr(
+        Pieces,
+        "read",
+        lambda pieces, piece, columns=None: tamper(real(pieces, piece)).select(columns or ["k", "n", "s"]),
+    )
+    with pytest.raises(Exception, match=r"values read and merged differ|has slices of"):
+        run_sorted_beforehand(here, tasks)
+    assert here.stored() == set()
+
+
+# -- on Spark's workers ------------------------------------------------------------------------------------------------
+
+
+def test_portions_beyond_the_budget_wait_on_the_workers_disk(here, tmp_path, monkeypatch):
+    kept = []
+    real = Scratch.keep
+    monkeypatch.setattr(
+        Scratch, "keep", lambda scratch, pieces: kept.append(len(pieces)) or real(scratch, pieces)
+    )
+    tasks = here.split(tasks=6)
+    assert_merged(here, merge_packed(here, tasks))
+    assert kept == []
+    assert_merged(here, merge_packed(here, [replace(task, memory_bytes=100_000) for task in tasks]))
+    assert len(kept) > 6
+
+
+def test_a_failure_on_the_way_is_that_of_the_merge_tasks(here, monkeypatch):
+    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    real = pa.OSFile
+    with monkeypatch.context() as patched:
+        patched.setattr(pa, "OSFile", lambda path, mode: real("/dev/full" if mode == "wb" else path, mode))
+        with pytest.raises(StorageError, match="No space left on device"):
+            merge_packed(here, tasks)
+    here.storage.delete([here.slices[3].block.path])
+    with pytest.raises(CorruptTableError, match="is missing"):
+        merge_packed(here, tasks)
+    assert here.stored() == set()

@@ -1,0 +1,176 @@
+"""Groups with blocks in another order on Spark: sorted once, carried by its shuffle, merged as in this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from servers import S3Server
+
+import tblctl
+from tblctl.merger import local, spark, spark_shuffle
+from tblctl.merger.local import LocalEngine
+from tblctl.merger.spark import SparkEngine, _cut
+from tblctl.merger.task import Slice, TaskFailure, TaskResult
+from tblctl.tableformat.model.block import Block
+
+from .test_tables import make_table, rows, shape
+from .toys import outcomes_of, result, task
+
+
+@pytest.fixture(autouse=True)
+def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_MOST_READS", 0)
+    monkeypatch.setattr(spark, "_MOST_READS", 0)
+
+
+def mixed_table(url: str, **more: Any) -> tblctl.Table:
+    """Make a table of ten blocks in another order and one in the key's."""
+    table = make_table(url, **more)
+    table.set_cluster_key(["n", "k"])
+    table.append(pa.table({"k": ["x"] * 300, "n": range(300), "x": [[1.0]] * 300}, schema=table.schema))
+    return table
+
+
+def unordered(group: int, number: int, *paths: str) -> Any:
+    """Return a toy task that takes a half of some blocks in another order, as another task of its group does."""
+    slices = tuple(
+        Slice(block=block(path), place=place, start=7 * number, stop=7 * number + 7, is_ordered=False)
+        for place, path in enumerate(paths)
+    )
+    return replace(task(group, number), slices=slices, sharing=2)
+
+
+def block(path: str) -> Block:
+    fields = dict.fromkeys(Block.__dataclass_fields__)
+    return Block(
+        **fields
+        | {"path": path, "row_count": 14, "size_bytes": 140, "uncompressed_bytes": 140, "decoded_bytes": 140}
+    )
+
+
+def test_tasks_that_share_blocks_to_sort_are_of_one_job() -> None:
+    tasks = [task(0), unordered(1, 0, "b"), unordered(1, 1, "b"), task(2)]
+    assert [[(one.group, one.number) for one in job] for job in _cut(tasks, 1)] == [
+        [(0, 0), (1, 0), (1, 1), (2, 0)]
+    ]
+
+
+def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed_table(str(tmp_path / "here"))
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    here, there = (tblctl.open(str(tmp_path / name)) for name in ("here", "there"))
+    before = rows(here)
+    monkeypatch.setattr(LocalEngine, "parallelism", 5)
+    outcomes = (
+        here.recluster(policy="full", engine="local"),
+        there.recluster(policy="full", spark=spark.session),
+    )
+    assert [outcome.committed_groups for outcome in outcomes] == [1, 1]
+    assert shape(here) == shape(there)
+    assert rows(here) == rows(there) == before
+    assert there.check(deep=True).problems == ()
+
+
+def test_a_block_that_cannot_be_sorted_fails_its_group_alone(spark: Any) -> None:
+    tasks = [task(0), unordered(1, 0, "b", "c"), unordered(1, 1, "b", "c"), unordered(2, 0), unordered(2, 1)]
+    found = outcomes_of(spark.session, tasks, result)  # the toys' BlockIO cannot open a block
+    assert {place for place, outcome in found.items() if isinstance(outcome, TaskFailure)} == {(1, 0), (1, 1)}
+    for number in (0, 1):
+        error = found[1, number].error
+        assert "group 1, sorting b failed: AttributeError" in str(error)
+
+
+def test_a_missing_block_is_named_and_nothing_is_committed(spark: Any, tmp_path: Path) -> None:
+    table = mixed_table(str(tmp_path))
+    lost = next(item.path for item in table.files() if item.level == 0)
+    before = table.snapshot.sequence
+    stored = {path for path in tmp_path.rglob("*.parquet") if path.name != Path(lost).name}
+    (tmp_path / lost).unlink()
+    outcome = table.recluster(policy="full", spark=spark.session)
+    assert (outcome.committed_groups, outcome.failed_groups) == (0, 1)
+    assert lost in str(outcome.groups[0].error)
+    assert tblctl.open(str(tmp_path)).snapshot.sequence == before
+    assert set(tmp_path.rglob("*.parquet")) == stored
+
+
+def test_a_worker_that_dies_sorting_takes_only_its_group_with_it(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dying(io: bytes) -> Any:
+        def tblctl_sort(batches: Any) -> Any:
+            os._exit(1)
+
+        return tblctl_sort
+
+    monkeypatch.setattr(spark_shuffle, "_sorter", dying)
+    found = outcomes_of(spark.session, [task(0), unordered(1, 0, "b"), unordered(1, 1, "b")], result)
+    assert isinstance(found[0, 0], TaskResult)
+    assert ["Spark gave up the job" in str(found[1, number].error) for number in (0, 1)] == [True, True]
+
+
+def test_a_sort_task_that_spark_repeats_leaves_no_row_twice(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spark.kind != "local-cluster[2,1,1024]":
+        pytest.skip("a local master gives up at the first attempt that dies")
+    real = spark_shuffle._sorter
+    died = tmp_path / "died"
+
+    def dying(io: bytes) -> Any:
+        sort = real(io)
+        folder = str(died)
+
+        def tblctl_sort(batches: Any) -> Any:
+            from pathlib import Path
+
+            from pyspark import TaskContext
+
+            for row in sort(batches):
+                yield row
+                if TaskContext.get().attemptNumber() == 0 and TaskContext.get().partitionId() == 0:
+                    Path(folder).touch()
+                    os._exit(1)
+
+        return tblctl_sort
+
+    monkeypatch.setattr(spark_shuffle, "_sorter", dying)
+    table = mixed_table(str(tmp_path / "table"))
+    before = rows(table)
+    outcome = table.recluster(policy="full", spark=spark.session)
+    assert died.exists()
+    assert outcome.committed_groups == 1
+    assert rows(table) == before
+    assert table.check(deep=True).problems == ()
+
+
+def test_secrets_are_in_no_plan_event_or_message_when_blocks_are_sorted(spark: Any, minio: S3Server) -> None:
+    where = minio.location()
+    table = mixed_table(where.url, storage_options=where.storage_options)
+    outcome = table.recluster(policy="full", spark=spark.session)
+    assert (outcome.committed_groups, outcome.failed_groups) == (1, 0)
+    assert table.check(deep=True).problems == ()
+    traces = spark.traces()
+    assert b"tblctl_sort" in traces
+    for form in (minio.secret, minio.secret.encode().hex()):
+        assert form.encode() not in traces
+
+
+def test_without_partitions_by_number_tasks_may_share_one(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for frame in type(spark.session.range(1)).__mro__:
+        if "repartitionById" in vars(frame):
+            monkeypatch.delattr(frame, "repartitionById")
+    table = mixed_table(str(tmp_path))
+    before = rows(table)
+    monkeypatch.setattr(SparkEngine, "parallelism", 7)
+    assert table.recluster(policy="full", spark=spark.session).committed_groups == 1
+    assert rows(table) == before
