@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from benchmarks.common import RESULTS, Report, main, scratch
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.metrics.intervals import Integers, overlaps_and_depths, selection_depths
+from tblctl.metrics.worst import deepest_hills
 from tblctl.tableformat.keys import key_ranks
 from tblctl.tableformat.model.cluster_key import Sort, Term
 
@@ -39,7 +40,7 @@ SIZES = (10_000, 100_000, MILLION, 10 * MILLION)
 LAYOUTS = ("arrivals", "random", "sparse")
 LIMIT_MIB = {MILLION: 1024.0, 10 * MILLION: 8 * 1024.0}
 RANKS_SECONDS = 1.0  # at a million blocks
-KEYS = {"int64": 1.0, "date": 1.0, "string": None, "date, int64": 2.0, "date, string": 2.0}
+KEYS = {"int64": 1.0, "date": 1.0, "string": 1.0, "date, int64": 2.0, "date, string": 2.0}
 """Key columns, and at most how many seconds a million blocks may take."""
 
 
@@ -62,6 +63,7 @@ def measure(report: Report, tiny: bool) -> None:
                 "overlaps and depths": partial(overlaps_and_depths, low, high),
                 "selection depths": partial(selection_depths, low, high),
                 "clustering_info": partial(clustering_info, ("a",), make_blocks(low, high)),
+                "worst ranges": partial(deepest_hills, low, high, 5),
             }
             for name, work in figures.items():
                 one_figure(report, points, f"{layout}: {name}", size=size, work=work, most=RANKS_SECONDS)

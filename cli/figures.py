@@ -132,7 +132,7 @@ def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
         ("overlaps", *(f"{info.average_overlaps:,.4f}" for info in infos)),
         ("depth", *(f"{info.average_depth:,.4f}" for info in infos)),
         *(
-            (name, *(f"{info.depth.to_dict()[name]:,}" for info in infos))
+            (f"depth {name}", *(f"{info.depth.to_dict()[name]:,}" for info in infos))
             for name in ("p50", "p95", "p99", "max")
         ),
     ]

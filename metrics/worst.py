@@ -70,8 +70,7 @@ def deepest_hills(low: Integers, high: Integers, limit: int) -> list[Hill]:
         ValueError: the arrays differ in length, or a block's low is above its high.
     """
     curve = depth_curve(low, high)
-    stops = np.zeros(curve.points.size, np.int64)
-    np.add.at(stops, np.searchsorted(curve.points, high), 1)
+    stops = np.diff(np.searchsorted(np.sort(high), curve.points, side="right"), prepend=0)
     # Point, gap behind it, next point, ..: a gap is as deep as what goes on from the point before it.
     steps = np.stack((curve.depths, curve.depths - stops), axis=1).ravel()
     hills: list[Hill] = []

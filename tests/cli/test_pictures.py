@@ -61,7 +61,7 @@ def test_versions_are_compared_in_figures_without_a_picture_too(loc: str) -> Non
     assert lines[at + 5 : at + 8] == [
         ["overlaps", "1.0000", "0.0000"],
         ["depth", "2.0000", "1.0000"],
-        ["p50", "2", "1"],
+        ["depth", "p50", "2", "1"],
     ]
     [before, after] = json.loads(invoke("info", loc, "--compare", "3:5", "--json").stdout)["compared"]
     assert (before["snapshot"], before["average_depth"], before["total_block_count"]) == (3, 2.0, 2)
