@@ -51,6 +51,12 @@ CONTENDERS = {
     "polars": Entry("Polars: sort + sink_parquet", "polars", "peers:Polars"),
     "delta-rs": Entry("delta-rs: optimize.z_order", "delta-rs", "peers:DeltaRs"),
     "databend": Entry("Databend: RECLUSTER FINAL", "databend", "peers:Databend"),
+    "iceberg-sort": Entry("Iceberg: rewrite_data_files, sort", "iceberg", "iceberg:Sort"),
+    "iceberg-zorder": Entry("Iceberg: the same, zorder", "iceberg", "iceberg:ZOrder", ordered=False),
+    "iceberg-binpack": Entry("Iceberg: the same, binpack", "iceberg", "iceberg:BinPack", ordered=False),
+    "delta-zorder": Entry("Delta: OPTIMIZE ZORDER BY", "delta", "delta:ZOrder", ordered=False),
+    "delta-liquid": Entry("Delta: CLUSTER BY, OPTIMIZE", "delta", "delta:Liquid", ordered=False),
+    "hudi": Entry("Hudi: run_clustering", "hudi", "hudi:Clustering", ordered=False),
 }
 LIMITS = (  # which takes how many times as long as which: at least, at most
     ("local", "floor", None, 1.4),
@@ -61,6 +67,13 @@ LIMITS = (  # which takes how many times as long as which: at least, at most
     ("databend", "local", 5.0, None),
     ("duckdb", "local", None, None),
     ("polars", "local", None, None),
+    ("iceberg-sort", "local", 3.0, None),
+    ("iceberg-sort", "spark", 2.5, None),
+    ("iceberg-zorder", "spark", None, None),
+    ("iceberg-binpack", "spark", None, None),
+    ("delta-zorder", "spark", 5.0, None),
+    ("delta-liquid", "spark", 5.0, None),
+    ("hudi", "spark", None, None),
 )
 UNSORTED_LIMITS = (
     ("local", "floor", None, 2.2),

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 
 import tblctl
-from benchmarks.merging.contender import KEY, PROCESSES, Job, MissingError
+from benchmarks.merging.contender import KEY, Job
 from benchmarks.merging.ours import Local, append_all, fresh_copy
+from benchmarks.merging.session import spark_session
 
-_CONF = {
-    "spark.driver.memory": "4g",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-}
-
-
-@cache
-def _session(folder: Path):
-    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        raise MissingError("Spark needs Java")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(f"local[{PROCESSES}]")
-    for name, value in {**_CONF, "spark.local.dir": str(folder)}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+_session = cache(spark_session)
 
 
 class OursOnSpark(Local):

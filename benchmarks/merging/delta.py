@@ -1,0 +1,67 @@
+"""Delta Lake's `OPTIMIZE`, of a table converted from the very same files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+from benchmarks.merging.contender import KEY, PROCESSES, Job, link_all
+from benchmarks.merging.session import spark_session
+
+_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
+
+
+@cache
+def _session(folder: Path):
+    return spark_session(
+        folder,
+        {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": str(PROCESSES),  # of its log, which is small; 50 if not said
+        },
+        package=_PACKAGE,
+    )
+
+
+class _Optimize:
+    """Every run has a table of its own."""
+
+    order = ""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self._spark = _session(folder.parent)
+        self._job = job
+        self._folder = folder
+        self._runs = 0
+        for limit in ("minFileSize", "maxFileSize"):
+            self._spark.conf.set(f"spark.databricks.delta.optimize.{limit}", str(job.output_bytes))
+
+    def reset(self) -> None:
+        self._runs += 1
+        place = self._folder / str(self._runs)
+        link_all(self._job.files, place)
+        self._table = f"delta.`{place}`"
+        self._spark.sql(f"CONVERT TO DELTA parquet.`{place}`")
+
+    def run(self) -> None:
+        self._spark.sql(f"OPTIMIZE {self._table} {self.order}").collect()
+
+    def output(self) -> Sequence[str]:
+        return [unquote(uri.removeprefix("file://")) for uri in self._spark.table(self._table).inputFiles()]
+
+
+class ZOrder(_Optimize):
+    """By the Z-value of the key alone."""
+
+    order = f"ZORDER BY ({KEY})"
+
+
+class Liquid(_Optimize):
+    """Liquid clustering by the key, declared after the files came."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._spark.sql(f"ALTER TABLE {self._table} CLUSTER BY ({KEY})")

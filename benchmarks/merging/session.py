@@ -1,0 +1,48 @@
+"""Warm Spark sessions of contenders, alike but for what each peer adds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.merging.contender import PROCESSES, MissingError
+
+_CONF = {
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+}
+
+
+def spark_session(folder: Path, more: Mapping[str, str] | None = None, *, package: str | None = None):
+    """Return a new session that keeps its files in `folder`; `package` is a Maven coordinate that it loads.
+
+    Raises:
+        MissingError: there is no Java, or the package cannot be had here.
+    """
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        msg = "Spark needs Java"
+        raise MissingError(msg)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    conf = {**_CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    conf |= {"spark.jars.packages": package} if package else {}
+    builder = SparkSession.builder.master(f"local[{PROCESSES}]")
+    for name, value in {**conf, **(more or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if package is None:
+            raise
+        msg = f"Spark does not start with {package}: {error}"
+        raise MissingError(msg) from error
