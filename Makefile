@@ -3,6 +3,7 @@
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
+#   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
@@ -25,7 +26,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo test lint format bench bench-a wheel check-wheel minio chromium constraints clean
+.PHONY: demo test lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -55,6 +56,16 @@ bench: $(VENV)/.peers
 
 bench-a: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks append scan metadata startup
+
+bench-merge: $(VENV)/.peers
+	-$(MAKE) .venv-hudi
+	$(VENV)/bin/python -m benchmarks merge
+
+# Hudi's Spark runtime ends at Spark 3.5.
+.venv-hudi:
+	$(PYTHON) -m venv $@.new
+	$@.new/bin/pip install --quiet --disable-pip-version-check 'pyspark>=3.5,<3.6'
+	mv $@.new $@
 
 wheel: dist/.built
 
@@ -101,4 +112,4 @@ constraints:
 	mv build/constraints.txt $(CONSTRAINTS)
 
 clean:
-	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -20,7 +20,9 @@ def _session(folder: Path):
         {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.databricks.delta.snapshotPartitions": str(PROCESSES),  # of its log, which is small; 50 if not said
+            "spark.databricks.delta.snapshotPartitions": str(
+                PROCESSES
+            ),  # of its log, which is small; 50 if not said
         },
         package=_PACKAGE,
     )

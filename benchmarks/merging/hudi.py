@@ -1,4 +1,4 @@
-"""Apache Hudi's clustering procedure. It needs Spark 3.5, so it runs in an environment of its own (`make .venv-hudi`)."""
+"""Apache Hudi's clustering procedure; it needs Spark 3.5, so an environment of its own (`make .venv-hudi`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,16 @@ class Clustering:
         if not _PYTHON.exists():
             msg = "it needs an environment with Spark 3.5, which `make .venv-hudi` makes"
             raise MissingError(msg)
-        self._server = subprocess.Popen(
-            [_PYTHON, "-P", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
-        )
+        with (folder / "spark.log").open("w") as log:
+            self._server = subprocess.Popen(
+                [_PYTHON, "-P", _SERVER],  # -P: modules beside it are not the standard library's
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+            )
+        self._log = folder / "spark.log"
         self._ask(
             files=job.files, key=KEY, output_bytes=job.output_bytes, processes=PROCESSES, folder=str(folder)
         )
@@ -42,6 +49,7 @@ class Clustering:
         self._server.stdin.flush()
         answer = self._server.stdout.readline()
         if not answer:
-            msg = f"the process with Spark 3.5 ended with {self._server.wait()}"
+            last = self._log.read_text().strip().splitlines()[-1:]
+            msg = f"the process with Spark 3.5 ended with {self._server.wait()}: {' '.join(last)}"
             raise MissingError(msg)
         return json.loads(answer)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.merging.contender import PROCESSES, MissingError
@@ -39,10 +40,26 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None, *, packag
     builder = SparkSession.builder.master(f"local[{PROCESSES}]")
     for name, value in {**conf, **(more or {})}.items():
         builder = builder.config(name, value)
-    try:
+    if package is None:
         return builder.getOrCreate()
+    log = folder / "spark.log"
+    try:
+        with _errors_to(log):
+            return builder.getOrCreate()
     except Exception as error:
-        if package is None:
-            raise
-        msg = f"Spark does not start with {package}: {error}"
+        last = log.read_text().strip().splitlines()[-1:]
+        msg = f"Spark does not start with {package}: {error}: {' '.join(last)}"
         raise MissingError(msg) from error
+
+
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """Send what a process that is started here prints to a file: what Spark downloads takes hundreds of lines."""
+    kept = os.dup(2)
+    try:
+        with file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
