@@ -29,6 +29,24 @@ def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
     assert {path: path.stat().st_mtime_ns for path in results.glob("*")} == before
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.xdist_group("spark")
+def test_peers_that_spark_downloads_do_the_same_job():
+    chosen = "floor,iceberg-sort,delta-zorder"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.merge", "--tiny", "--contenders", chosen],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    if "skipped" in done.stdout:
+        pytest.skip(next(line for line in done.stdout.splitlines() if line.startswith("skipped")))
+    assert "Iceberg: rewrite_data_files, sort" in done.stdout
+    assert "Delta: OPTIMIZE ZORDER BY" in done.stdout
+
+
 def test_every_subject_is_run_by_make_bench_and_here():
     from_files = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {
         "__init__",
