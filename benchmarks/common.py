@@ -172,6 +172,12 @@ def _processor() -> str:
     return platform.machine()
 
 
+def resident_mib(name: str) -> float:
+    """Return what the kernel says of this process: VmRSS for now, VmHWM for the peak (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Give a folder that is gone afterwards, on the disk of the system's temporary files."""

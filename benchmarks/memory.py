@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import tblctl
-from benchmarks.common import Report, lineitem, main, scratch
+from benchmarks.common import Report, lineitem, main, resident_mib, scratch
 from benchmarks.merging.tasks import merge_tasks
 from tblctl.merger.run import run_task
 
@@ -85,10 +85,10 @@ def peak(location: str, small: str, budget_mib: int, threads: int) -> Peak:
 
 def _run(end: Connection, location: str, small: str, budget_mib: int, threads: int) -> None:
     _merge(small, budget_mib, threads)
-    baseline = _resident_mib("VmRSS")
+    baseline = resident_mib("VmRSS")
     tasks = _merge(location, budget_mib, threads)
     arrow_mib = pa.default_memory_pool().max_memory() / 2**20
-    end.send(Peak(tasks, _resident_mib("VmHWM") - baseline, arrow_mib))
+    end.send(Peak(tasks, resident_mib("VmHWM") - baseline, arrow_mib))
 
 
 def _merge(location: str, budget_mib: int, threads: int) -> int:
@@ -98,11 +98,6 @@ def _merge(location: str, budget_mib: int, threads: int) -> int:
         result = run_task(io, task, threads=threads)
         io.discard([record.path for record in result.records])
     return len(tasks)
-
-
-def _resident_mib(name: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 if __name__ == "__main__":

@@ -171,17 +171,24 @@ def with_segments(head: Snapshot, refs: list[SegmentRef]) -> Snapshot:
 
 
 def segment_rows(
-    head: Snapshot, number: int, segments: int, size: int, rng: np.random.Generator, *, scattered: bool
+    head: Snapshot,
+    number: int,
+    segments: int,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    scattered: bool,
+    days: float = 2,
 ) -> pa.Table:
-    """Return the rows of one segment: blocks whose bounds are like those of lineitem sorted by date, in some run."""
+    """Return the rows of one segment: blocks like those of lineitem sorted by date, each over up to so many days."""
     first = (
         rng.uniform(0, DAYS, size)
         if scattered
         else np.sort(rng.uniform(number, number + 1, size)) * DAYS / segments
     )
-    days = {"l_shipdate": (first.astype(np.int32), (first + rng.uniform(0, 2, size)).astype(np.int32))}
+    bounds = {"l_shipdate": (first.astype(np.int32), (first + rng.uniform(0, days, size)).astype(np.int32))}
     orders = rng.integers(1, 100_000_000, (2, size))
-    days["l_orderkey"] = orders.min(axis=0), orders.max(axis=0)
+    bounds["l_orderkey"] = orders.min(axis=0), orders.max(axis=0)
     columns: dict[str, pa.Array] = {
         "path": pa.array([f"data/{uuid.UUID(bytes=rng.bytes(16)).hex}.parquet" for _ in range(size)]),
         "level": pa.array(np.zeros(size, dtype=np.int32)),
@@ -196,7 +203,7 @@ def segment_rows(
     ordered = {item.name: columns[item.name].cast(item.type) for item in BASE_COLUMNS}
     for leaf in head.schema.leaves:
         for name, kind in statistic_names(leaf).items():
-            ordered[name] = statistic(name, kind, days.get(leaf.name), size, rng)
+            ordered[name] = statistic(name, kind, bounds.get(leaf.name), size, rng)
     lows, highs, exact = key_names(head.cluster_key_id, len(KEY))
     for term, name in enumerate(KEY):
         leaf = head.schema.leaf(name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from threading import Lock
 from typing import Any, Protocol
 
@@ -251,7 +250,7 @@ def open_inputs(
     """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
     share = max(1, budget_bytes // (2 * max(len(parts), 1)))
     spilled = _to_spill(parts, share, budget_bytes // 2)
-    ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4)
+    ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4, len(parts))
     return [
         _portion_input(part)
         if isinstance(part, Portion)
@@ -300,24 +299,32 @@ def _own(rows: pa.Table, start: int, stop: int) -> pa.Table:
 
 
 class _Ahead:
-    """Has the next row groups fetched while others are merged: as many bytes as it may hold, over all inputs."""
+    """Has the next row groups fetched while others are merged, within a budget for all `streams` together.
 
-    def __init__(self, budget_bytes: int) -> None:
+    A stream that has none on its way asks for as many as its even share holds, which then are one request; for one
+    at least, if there is room.
+    """
+
+    def __init__(self, budget_bytes: int, streams: int) -> None:
         self._free_bytes = budget_bytes
+        self._share_bytes = budget_bytes // max(streams, 1)
         self._lock = Lock()
 
-    def begin(self, reader: BlockReader, piece: Piece) -> int:
-        """Begin to fetch a piece if there is room; return the bytes to give back when it has been read."""
+    def begin(self, reader: BlockReader, pieces: Sequence[Piece]) -> tuple[int, int]:
+        """Begin to fetch the first of some pieces; return how many, and the bytes to give back after the last."""
+        sizes = np.cumsum([piece.stored_bytes for piece in pieces])
+        count = max(1, int(np.searchsorted(sizes, self._share_bytes, side="right")))
+        wanted = int(sizes[count - 1])
         with self._lock:
-            if piece.stored_bytes > self._free_bytes:
-                return 0
-            self._free_bytes -= piece.stored_bytes
-        held = reader.will_need([piece.group])
-        self.end(piece.stored_bytes - held)
-        return held
+            if wanted > self._free_bytes:
+                return 0, 0
+            self._free_bytes -= wanted
+        held = reader.will_need([piece.group for piece in pieces[:count]])
+        self.end(wanted - held)
+        return count, held
 
     def end(self, held_bytes: int) -> None:
-        """Give back what a piece held."""
+        """Give back what was held."""
         with self._lock:
             self._free_bytes += held_bytes
 
@@ -350,13 +357,16 @@ class _Stream:
         return _own(rows, pieces[0].start, pieces[0].start + self.part.rows)
 
     def _tables(self, reader: BlockReader) -> Tables:
-        held = 0
+        pieces = self.part.pieces
+        begun, held = self.ahead.begin(reader, pieces)  # pieces on their way or in memory, and their bytes
         try:
-            for piece, following in zip_longest(self.part.pieces, self.part.pieces[1:]):
+            for number, piece in enumerate(pieces):
                 tables = self._piece(reader, piece)
-                rows = next(tables)  # what was fetched for it is no longer held
-                self.ahead.end(held)
-                held = self.ahead.begin(reader, following) if following else 0
+                rows = next(tables)
+                begun -= 1
+                if begun <= 0 and number + 1 < len(pieces):
+                    self.ahead.end(held)
+                    begun, held = self.ahead.begin(reader, pieces[number + 1 :])
                 yield rows
                 del rows
                 yield from tables

@@ -135,9 +135,9 @@ class BlockReader(Protocol):
         """Return the keys of the rows of some row groups: columns "0", "1", .. one a term. Reads no other column."""
 
     def will_need(self, groups: Sequence[int]) -> int:
-        """Begin to fetch what `rows` or `batches` of exactly these row groups will need, and return at once.
+        """Begin to fetch what `rows` or `batches` will need of some row groups, and return at once.
 
-        Returns the bytes that are held until then; 0 where reading does not wait for a network.
+        Returns the bytes that are held until all of them have been read; 0 where reading does not wait for a network.
         """
 
     def rows(self, groups: Sequence[int]) -> pa.Table:

@@ -7,7 +7,7 @@ A block's file is only trusted as far as its metadata: a wrong size, row count o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -72,6 +72,15 @@ class Tails:
         return (type(self), (self._most_bytes,))
 
 
+@dataclass(frozen=True)
+class _Announced:
+    """Row groups of which some columns are being fetched, or are there, and were not all read."""
+
+    columns: list[str]
+    groups: set[int]
+    fetched: Fetched
+
+
 _TAIL_BYTES = 64 << 10
 _TAIL_SHARE = 128
 """A footer is 0.2 % of a block of lineitem, 8 bytes and 130 a column chunk: this share holds it in one request."""
@@ -88,7 +97,7 @@ class BlockFile:
         self._storage = storage
         self.address = address
         path = checked_block_path(address.path)
-        self._fetched: dict[tuple[tuple[int, ...], tuple[str, ...]], Fetched] = {}
+        self._announced: list[_Announced] = []
         try:
             self._source = storage.open_input(path, size_bytes=address.size_bytes)
             self._ranges = self._source.ranges if isinstance(self._source, RangedInput) else None
@@ -131,20 +140,30 @@ class BlockFile:
         ranges.keep(size - len(tail), tail)
 
     def will_need(self, groups: Sequence[int], projection: Projection) -> int:
-        """Begin to fetch what `read` or `batches` of the same will need; return how many bytes are on their way.
+        """Begin to fetch what `read` or `batches` will need of some row groups; return how many bytes that holds.
 
-        They stay in memory until then. On a local disk it does nothing.
+        They are held until all of these row groups have been read. On a local disk it does nothing.
         """
-        key = (tuple(groups), tuple(projection.file_columns))
-        if self._ranges is None or key in self._fetched:
+        if self._ranges is None:
             return 0
-        self._fetched[key] = self._ranges.begin(self._chunks(groups, projection))
-        return self._fetched[key].size_bytes
+        fetched = self._ranges.begin(self._chunks(groups, projection))
+        self._announced.append(_Announced(projection.file_columns, set(groups), fetched))
+        return fetched.size_bytes
 
-    def _needed(self, groups: Sequence[int], projection: Projection) -> AbstractContextManager[object]:
-        """Return the ranges of some columns of some row groups, as a context within which they stay in memory."""
-        self.will_need(groups, projection)
-        return self._fetched.pop((tuple(groups), tuple(projection.file_columns)), nullcontext())
+    @contextmanager
+    def _in_memory(self, groups: Sequence[int], projection: Projection) -> Iterator[None]:
+        """Have the bytes of some row groups in memory, all of them fetched at once; then let go of them."""
+        if self._ranges is None:
+            yield
+            return
+        with self._ranges.begin(self._chunks(groups, projection)):
+            yield
+        for item in self._announced:
+            if item.columns == projection.file_columns:
+                item.groups.difference_update(groups)
+                if not item.groups:
+                    item.fetched.close()
+        self._announced = [item for item in self._announced if item.groups]
 
     def _chunks(self, groups: Sequence[int], projection: Projection) -> list[Range]:
         """Return where in the file some columns of some row groups are."""
@@ -185,7 +204,7 @@ class BlockFile:
             if not projection.file_columns:
                 rows = sum(self.metadata.row_group(group).num_rows for group in groups)
                 return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
-            with self._needed(groups, projection):
+            with self._in_memory(groups, projection):
                 raw = self._file.read_row_groups(
                     list(groups), columns=projection.file_columns, use_threads=use_threads
                 )
@@ -202,7 +221,7 @@ class BlockFile:
                 yield projection.apply(pa.table({"": pa.nulls(size)}).select([]), row_count=size)
             return
         try:
-            with self._needed([group], projection):
+            with self._in_memory([group], projection):
                 for batch in self._file.iter_batches(
                     most_rows, [group], columns=projection.file_columns, use_threads=False
                 ):

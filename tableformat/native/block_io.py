@@ -119,7 +119,7 @@ class NativeBlockReader:
         return key_table(self._file.read(groups, projection, use_threads=False), sort, self._schema)
 
     def will_need(self, groups: Sequence[int]) -> int:
-        """Begin to fetch what `rows` or `batches` of the same will need; return the bytes on their way."""
+        """Begin to fetch what `rows` or `batches` will need of some row groups; return the bytes that are held."""
         self._tails.drop(self._block.path)
         return self._file.will_need(groups, self._every)
 

@@ -1,0 +1,359 @@
+"""What tables of 1 TB and 100 TB ask of driver, metadata and object store, with 100 executors merging them.
+
+The driver's part is run, not reckoned: a table of so many blocks of which only the metadata exists (lineitem's columns,
+every key in about a hundred blocks) is planned by `levels`, and commits of
+one group and of all groups of the round are made, in a process of their own for each size. Rates of tasks and requests
+are read from the committed results of `merge` and `requests`. docs/scale.md says what follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import multiprocessing
+import pickle
+import re
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import tblctl
+from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
+from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
+from tblctl.merger.split import KEY_SHARE, ORDER_BYTES
+from tblctl.recluster import Request, make_plan
+from tblctl.selector.draft import MOST_GROUPS
+from tblctl.selector.options import DEFAULT_GROUP_BYTES, SelectOptions
+from tblctl.selector.plan import Group
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord, ColumnRecord
+from tblctl.tableformat.model.schema import Leaf
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.edit import Edit, EditApplier
+from tblctl.tableformat.native.port import NativePort, NativeVersion
+from tblctl.tableformat.native.segment_file import BASE_COLUMNS, key_names, statistic_names
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.port import Replacement
+from tblctl.tableformat.storage import Storage
+
+TB = 10**12
+TABLES = {"1 TB": TB, "100 TB": 100 * TB}
+SEGMENT_BLOCKS = 10_000
+DEPTH = 100
+"""Blocks over a key, about, before anything is merged (more where that is less than a day of them)."""
+
+DAILY_SHARE = 0.01
+"""Of the table, arriving every day."""
+
+MANY_GROUPS = 100
+"""Groups of the larger commit: `--commit-every 100`."""
+
+EXECUTORS, CORES = 100, 4
+EXECUTOR_DOLLARS_AN_HOUR = 0.192
+"""m6i.xlarge (4 processors, 16 GiB, up to 12.5 Gbit/s), Linux, us-east-1, aws.amazon.com/ec2/pricing/on-demand."""
+
+DOLLARS_A_REQUEST = {"GET": 0.4e-6, "HEAD": 0.4e-6, "PUT": 5e-6, "POST": 5e-6, "LIST": 5e-6, "DELETE": 0.0}
+"""S3 Standard, us-east-1, aws.amazon.com/s3/pricing."""
+
+PREFIX_GETS_A_SECOND = 5_500
+"""What S3 promises for one prefix before it splits it, docs.aws.amazon.com "Best practices design patterns"."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What was measured elsewhere.
+
+    Attributes:
+        core_bytes_a_second: stored bytes that one processor merges, on Spark.
+        stored_share: bytes of lineitem's files for each of its rows in memory.
+        row_bytes: what a row takes in memory.
+        requests_a_gib: by kind, for each GiB of stored blocks merged.
+    """
+
+    core_bytes_a_second: float
+    stored_share: float
+    row_bytes: float
+    requests_a_gib: dict[str, float]
+
+    def core_seconds(self, size_bytes: float) -> float:
+        """Return how long a processor takes to merge rows of so many bytes in memory."""
+        return size_bytes * self.stored_share / self.core_bytes_a_second
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Commit:
+    """What a commit of merged groups took; the version it gave."""
+
+    groups: int
+    blocks: int
+    seconds: float
+    objects: int
+    written_bytes: int
+    results_bytes: int
+    version: NativeVersion | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Driven:
+    """What the driver did for one table."""
+
+    blocks: int
+    segments: int
+    metadata_bytes: int
+    snapshot_bytes: int
+    plan_seconds: float
+    plan_mib: float
+    groups: int
+    planned_bytes: int
+    one: Commit
+    many: Commit
+    peak_mib: float
+
+
+def measure(report: Report, tiny: bool) -> None:
+    share = 0.001 if tiny else 1.0
+    with scratch() as folder:
+        rates = read_rates(sample_table(folder / "sample"))
+        report.line(
+            f"{EXECUTORS} executors of {CORES} processors; sizes are of rows in memory, of which lineitem's files "
+            f"take {rates.stored_share:.2f}; blocks of {TableOptions().block_bytes / 2**20:.0f} MiB"
+        )
+        report.begin("rates, from results/merge.txt and results/requests.txt")
+        report.figure("a processor merges", rates.core_bytes_a_second / 2**20, "MiB of files a second")
+        for kind, count in rates.requests_a_gib.items():
+            report.figure(f"{kind} requests", count, "a GiB of files merged")
+        for title, size in TABLES.items():
+            driven = in_own_process(str(folder / title), int(size * share), rates.stored_share)
+            report.begin(f"{title}: metadata and driver, measured")
+            write_driven(report, driven)
+            report.begin(f"{title}: executors and requests, from the rates")
+            write_model(report, int(size * share), rates)
+
+
+def sample_table(place: Path) -> tblctl.Table:
+    """Make a table of a few real rows, for what they take in memory and in files."""
+    source = lineitem("0.01")
+    table = tblctl.create(place, tblctl.read_schema(source), cluster_by="l_shipdate")
+    table.append(source)
+    return table
+
+
+def read_rates(sample: tblctl.Table) -> Rates:
+    """Read the committed results; stored bytes of the merge are those of the sample, for as many rows."""
+    merge, requests = (RESULTS / name for name in ("merge.txt", "requests.txt"))
+    rows = number(merge, r"([\d,]+) rows of lineitem in 61 blocks")
+    seconds = number(merge, r"tblctl, on warm Spark local\[2\] +([\d.]+) s")
+    decoded = sum(decoded_bytes(sample))
+    stored = sample.snapshot.bytes
+    kinds = ("GET", "PUT", "HEAD", "LIST", "POST")
+    return Rates(
+        core_bytes_a_second=stored / sample.snapshot.rows * rows / seconds / 2,
+        stored_share=stored / decoded,
+        row_bytes=decoded / sample.snapshot.rows,
+        requests_a_gib={
+            kind: number(requests, rf"7 blocks(?s:.*?)\n +{kind} requests +([\d.]+) a GiB") for kind in kinds
+        },
+    )
+
+
+def number(result: Path, pattern: str) -> float:
+    """Return a figure of a committed result.
+
+    Raises:
+        LookupError: it is not there: the benchmark writes another text now.
+    """
+    found = re.search(pattern, result.read_text())
+    if found is None:
+        msg = f"{result.name} has nothing like {pattern}: run its benchmark again, or correct the pattern"
+        raise LookupError(msg)
+    return float(found[1].replace(",", ""))
+
+
+def decoded_bytes(table: tblctl.Table) -> list[int]:
+    version = NativePort(NativeTable(Storage(table.location), SYSTEM)).newest()
+    return [block.decoded_bytes for block in version.blocks([item.path for item in table.files()]).values()]
+
+
+# -- the driver, run ---------------------------------------------------------------------------------------------------
+
+
+def in_own_process(place: str, size_bytes: int, stored_share: float) -> Driven:
+    """Build a table's metadata here, and have a new process plan and commit, so that its memory can be seen."""
+    build(Path(place), size_bytes, stored_share)
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=_drive, args=(theirs, place))
+    process.start()
+    theirs.close()
+    try:
+        found: Driven = mine.recv()
+        return found
+    finally:
+        process.join()
+
+
+def build(place: Path, size_bytes: int, stored_share: float) -> None:
+    """Make a table of so many bytes in full blocks, of which no file exists."""
+    tblctl.create(place, SCHEMA, cluster_by=KEY)
+    (place / "data").mkdir()
+    native = NativeTable(Storage(place), SYSTEM)
+    head = native.head()
+    rng = np.random.default_rng(7)
+    blocks = max(2, size_bytes // TableOptions().block_bytes)
+    segments = -(-blocks // SEGMENT_BLOCKS)
+    refs = []
+    for segment in range(segments):
+        count = blocks * (segment + 1) // segments - blocks * segment // segments
+        rows = segment_rows(
+            head, segment, segments, count, rng, scattered=True, days=2 * DEPTH * DAYS / blocks
+        )
+        rows = full_blocks(rows, stored_share)
+        applier = EditApplier(native.storage, SYSTEM, Edit(operation="append", added=rows), head)
+        refs += applier.propose(head).snapshot.segments
+    native.change(lambda now: with_segments(now, refs))
+
+
+def full_blocks(rows: pa.Table, stored_share: float) -> pa.Table:
+    """Return rows of a segment with the figures of full blocks."""
+    options = TableOptions()
+    figures = {
+        "row_count": options.block_rows,
+        "decoded_bytes": options.block_bytes,
+        "uncompressed_bytes": options.block_bytes,
+        "size_bytes": int(options.block_bytes * stored_share),
+    }
+    for name, value in figures.items():
+        place = rows.schema.get_field_index(name)
+        column = pa.array(np.full(rows.num_rows, value, np.int64))
+        rows = rows.set_column(place, rows.schema.field(name), column)
+    return rows
+
+
+def _drive(end: Connection, place: str) -> None:
+    resting = resident_mib("VmRSS")
+    storage = Storage(place)
+    port = NativePort(NativeTable(storage, SYSTEM))
+    started = time.perf_counter()
+    version = port.newest()
+    plan = make_plan(version, Request.of(policy="levels", condition=lambda _: None, options=None))
+    plan_seconds = time.perf_counter() - started
+    plan_mib = resident_mib("VmHWM") - resting
+    sizes = {item.name: item.size_bytes for item in storage.list("metadata/")}
+    one = commit(port, version, plan.groups[:1])
+    many = commit(port, one.version, plan.groups[1 : 1 + MANY_GROUPS])
+    end.send(
+        Driven(
+            blocks=version.snapshot.block_count,
+            segments=len(version.snapshot.segments),
+            metadata_bytes=sum(sizes.values()),
+            snapshot_bytes=max(size for name, size in sizes.items() if "/snapshots/" in name),
+            plan_seconds=plan_seconds,
+            plan_mib=plan_mib,
+            groups=len(plan.groups),
+            planned_bytes=sum(group.size_bytes for group in plan.groups),
+            one=dataclasses.replace(one, version=None),
+            many=dataclasses.replace(many, version=None),
+            peak_mib=resident_mib("VmHWM") - resting,
+        )
+    )
+
+
+def commit(port: NativePort, version: NativeVersion, groups: Sequence[Group]) -> Commit:
+    """Replace the blocks of some groups by as many others that were never written."""
+    removed = [path for group in groups for path in group.blocks]
+    rng = np.random.default_rng(len(removed))
+    rows = full_blocks(segment_rows(version.snapshot, 0, 1, len(removed), rng, scattered=True), 1.0)
+    added = records_of(rows, version.snapshot)
+    for record in added:
+        (Path(version.location) / record.path).touch()  # a commit looks whether they are there
+    before = {item.name for item in Storage(version.location).list("metadata/")}
+    started = time.perf_counter()
+    newest = port.replace(version, Replacement(removed=frozenset(removed), added=added))
+    seconds = time.perf_counter() - started
+    written = [
+        item.size_bytes for item in Storage(version.location).list("metadata/") if item.name not in before
+    ]
+    return Commit(
+        groups=len(groups),
+        blocks=len(removed),
+        seconds=seconds,
+        objects=len(written),
+        written_bytes=sum(written),
+        results_bytes=len(pickle.dumps(added)),
+        version=newest,
+    )
+
+
+def records_of(rows: pa.Table, snapshot: Snapshot) -> tuple[BlockRecord, ...]:
+    """Return rows of a segment as merge tasks report blocks."""
+    lows, highs, _ = key_names(snapshot.cluster_key_id, len(KEY))
+
+    def column(leaf: Leaf, place: int) -> ColumnRecord:
+        facts = {name.split("_", 2)[2]: rows.column(name)[place] for name in statistic_names(leaf)}
+        counts = {name: value.as_py() for name, value in facts.items() if name not in {"min", "max"}}
+        return ColumnRecord(min=facts["min"], max=facts["max"], **{"nan_count": None, **counts})
+
+    return tuple(
+        BlockRecord(
+            **{item.name: rows.column(item.name)[place].as_py() for item in BASE_COLUMNS},
+            key_min=tuple(rows.column(name)[place] for name in lows),
+            key_max=tuple(rows.column(name)[place] for name in highs),
+            columns={leaf.id: column(leaf, place) for leaf in snapshot.schema.leaves},
+        )
+        for place in range(rows.num_rows)
+    )
+
+
+def write_driven(report: Report, found: Driven) -> None:
+    report.figure("blocks", found.blocks, f"in {found.segments:,} segments")
+    report.figure("metadata", found.metadata_bytes / 2**20, "MiB")
+    report.figure("snapshot", found.snapshot_bytes / 2**10, "KiB")
+    report.figure(
+        "open and plan",
+        found.plan_seconds,
+        f"s: {found.groups:,} groups, {found.planned_bytes / TB:.2f} TB of files",
+    )
+    report.figure("memory of opening and planning", found.plan_mib, "MiB")
+    for made in (found.one, found.many):
+        report.line(f"  a commit of {made.groups} groups, {made.blocks:,} blocks")
+        report.figure("    seconds, local disk", made.seconds, "s")
+        report.figure("    metadata written", made.written_bytes / 2**20, f"MiB in {made.objects} objects")
+        report.figure(
+            "    results of its tasks, pickled",
+            made.results_bytes / max(made.blocks, 1) / 2**10,
+            "KiB a block",
+        )
+    report.figure("peak memory of all this", found.peak_mib, "MiB")
+
+
+def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
+    """Write what one pass over everything and over a day's ingest takes."""
+    slots = EXECUTORS * CORES
+    groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
+    key_bytes = 12  # a date and an integer
+    rows_a_task = SelectOptions().memory_bytes / KEY_SHARE / (key_bytes + ORDER_BYTES)
+    tasks = max(groups, size_bytes / rates.row_bytes / rows_a_task)
+    report.figure("groups of 8 GiB", groups, f"in {math.ceil(groups / MOST_GROUPS)} rounds")
+    report.figure("tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each")
+    for title, share in (("everything once", 1.0), ("a day's ingest, 1 % of it, once", DAILY_SHARE)):
+        stored = size_bytes * share * rates.stored_share
+        seconds = rates.core_seconds(size_bytes * share) / slots
+        requests = {kind: count * stored / 2**30 for kind, count in rates.requests_a_gib.items()}
+        dollars = sum(count * DOLLARS_A_REQUEST[kind] for kind, count in requests.items())
+        report.line(f"  {title}: {stored / TB:.3f} TB of files")
+        report.figure("    wall time", seconds / 60, "minutes")
+        report.figure("    blocks written", size_bytes * share / TableOptions().block_bytes, "")
+        report.figure("    requests", sum(requests.values()) / 1e6, "million")
+        report.figure("    requests cost", dollars, "dollars")
+        report.figure("    executors cost", EXECUTORS * seconds / 3600 * EXECUTOR_DOLLARS_AN_HOUR, "dollars")
+    gets = rates.requests_a_gib["GET"] * slots * rates.core_bytes_a_second / 2**30
+    report.figure("GET requests a second", gets, f"of {PREFIX_GETS_A_SECOND:,} for one prefix")
+
+
+if __name__ == "__main__":
+    main("scale", measure)
