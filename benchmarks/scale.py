@@ -339,7 +339,9 @@ def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
     rows_a_task = SelectOptions().memory_bytes / KEY_SHARE / (key_bytes + ORDER_BYTES)
     tasks = max(groups, size_bytes / rates.row_bytes / rows_a_task)
     report.figure("groups of 8 GiB", groups, f"in {math.ceil(groups / MOST_GROUPS)} rounds")
-    report.figure("tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each")
+    report.figure(
+        "tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each"
+    )
     for title, share in (("everything once", 1.0), ("a day's ingest, 1 % of it, once", DAILY_SHARE)):
         stored = size_bytes * share * rates.stored_share
         seconds = rates.core_seconds(size_bytes * share) / slots

@@ -24,10 +24,10 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.port import BlockIO
 
-_KEY_SHARE = 4
+KEY_SHARE = 4
 """A task's keys and order take at most this part of its memory."""
 
-_ORDER_BYTES = 24
+ORDER_BYTES = 24
 """What ordering takes a row beside its key: see `run.py`."""
 
 _SAMPLES = 65_536
@@ -64,11 +64,11 @@ def split_group(
     most = most_rows(io.options, decoded / rows)
     sizes = cut_rows(rows, most)
     slack = slack_rows(sizes, most)
-    share = max(1, output.memory_bytes // _KEY_SHARE)
+    share = max(1, output.memory_bytes // KEY_SHARE)
     key_bytes = decoded / rows  # at most, where that is known to be enough
-    if len(sizes) > 1 and (tasks > 1 or decoded + _ORDER_BYTES * rows > share):
+    if len(sizes) > 1 and (tasks > 1 or decoded + ORDER_BYTES * rows > share):
         key_bytes = _key_bytes(io, slices, output.sort)
-    firsts = _shared_out(len(sizes), max(tasks, math.ceil(rows * (key_bytes + _ORDER_BYTES) / share)))
+    firsts = _shared_out(len(sizes), max(tasks, math.ceil(rows * (key_bytes + ORDER_BYTES) / share)))
     planned = list(itertools.accumulate(sizes, initial=0))
     between = [(planned[first], slack[first - 1]) for first in firsts[1:]]
     ends = _Cutter(io, slices, output.sort, key_bytes).positions(between) if between else []
@@ -136,7 +136,7 @@ class _Cutter:
             places = np.unique(np.append(np.arange(stride - 1, keys.num_rows, stride), keys.num_rows - 1))
             return keys.take(pa.array(places)).combine_chunks(), places
 
-        samples = in_parallel(sample, self.slices, threads=cpu_threads())
+        samples = in_parallel(sample, self.slices, threads=max(cpu_threads(), self.io.opens))
         return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.sort)
 
     def _exact(self, rank: int, slack: int, brackets: _Brackets) -> np.ndarray:
@@ -153,7 +153,7 @@ class _Cutter:
             part = replace(self.slices[place], start=int(low[place]), stop=int(high[place]))
             return slice_keys(self.io, part, self.sort)
 
-        found = in_parallel(keys_of, open_, threads=cpu_threads())
+        found = in_parallel(keys_of, open_, threads=max(cpu_threads(), self.io.opens))
         keys = pa.concat_tables(found).combine_chunks()
         order = sort_indices(keys, self.sort).to_numpy()
         missing = rank - before

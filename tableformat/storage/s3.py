@@ -46,7 +46,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 TRIES = 6
-RETRY_SECONDS = 8.0  # no new try after this long, so that a server that is down is reported within about 10 s
+LEAST_TRIES = 3
+RETRY_SECONDS = 8.0  # no more tries after this long, so that a server that is down is reported within about 10 s
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 15
 _FIRST_WAIT_SECONDS = 0.1
@@ -404,16 +405,25 @@ def _as_bytes(data: bytes | pa.Buffer) -> bytes:
     return data if isinstance(data, bytes) else bytes(memoryview(data))
 
 
+def is_worth_a_try(failure: Failure, tries_done: int, seconds: float) -> bool:
+    """Return whether to try again `seconds` after the first try began: what may pass, 6 times, or for 8 seconds.
+
+    Twice in any case: a server that hangs is only noticed after 15 seconds.
+    """
+    if failure not in RETRIED or tries_done >= TRIES:
+        return False
+    return seconds <= RETRY_SECONDS or tries_done < LEAST_TRIES
+
+
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Run `attempt`, again after errors that pass: at most 6 times, and no new try after 8 seconds."""
+    """Run `attempt`, again as long as `is_worth_a_try` says so."""
     started, tries_done = SYSTEM.elapsed(), 0
     while True:
         try:
             return await attempt()
         except Exception as error:
             tries_done += 1
-            late = SYSTEM.elapsed() - started > RETRY_SECONDS
-            if classify(error) not in RETRIED or tries_done == TRIES or late:
+            if not is_worth_a_try(classify(error), tries_done, SYSTEM.elapsed() - started):
                 raise
         await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
 

@@ -18,7 +18,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.failures import Failure, classify, explain
 from tblctl.tableformat.storage.location import scrub, secrets_in, without_credentials
-from tblctl.tableformat.storage.s3 import wait_seconds
+from tblctl.tableformat.storage.s3 import READ_TIMEOUT_SECONDS, is_worth_a_try, wait_seconds
 
 
 @pytest.fixture
@@ -163,6 +163,27 @@ def test_botocore_errors_are_known_by_the_names_that_this_version_has():
 def test_waits_double_and_are_spread():
     assert [wait_seconds(tries, 1.0) for tries in range(1, 6)] == [0.1, 0.2, 0.4, 0.8, 1.6]
     assert wait_seconds(3, 0.0) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("failure", "tries_done", "seconds", "expected"),
+    [
+        (Failure.BUSY, 1, 0.1, True),
+        (Failure.LOST, 5, 7.9, True),
+        (Failure.LOST, 6, 1.0, False),
+        (Failure.LOST, 1, READ_TIMEOUT_SECONDS, True),
+        (Failure.LOST, 2, 2 * READ_TIMEOUT_SECONDS, True),
+        (Failure.LOST, 3, 8.1, False),
+        (Failure.DENIED, 1, 0.1, False),
+        (Failure.MISSING, 1, 0.1, False),
+        (Failure.NO_BUCKET, 1, 0.1, False),
+        (Failure.OTHER, 1, 0.1, False),
+    ],
+)
+def test_what_may_pass_is_tried_again_for_a_while_and_twice_even_after_timeouts(
+    failure, tries_done, seconds, expected
+):
+    assert is_worth_a_try(failure, tries_done, seconds) is expected
 
 
 def test_an_unreadable_root_is_no_crash_on_any_platform(tmp_path):
