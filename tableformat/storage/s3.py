@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 TRIES = 6
 LEAST_TRIES = 3
-RETRY_SECONDS = 8.0  # no more tries after this long, so that a server that is down is reported within about 10 s
+RETRY_SECONDS = 8.0  # no more tries after this long: a server that is down is reported within about 10 s
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 15
 _FIRST_WAIT_SECONDS = 0.1
