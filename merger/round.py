@@ -228,6 +228,7 @@ class _Round(Generic[VersionT]):
             level=work.group.output_level,
             run_id=run_id,
             memory_bytes=max(LEAST_MEMORY_BYTES, self._plan.options.memory_bytes),
+            same_key_rows=work.group.same_key_rows,
         )
         slices = [
             Slice(

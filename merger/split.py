@@ -37,12 +37,16 @@ _SAMPLE_BYTES = 32 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What the blocks that a group becomes are like, and what merging them may take."""
+    """What the blocks that a group becomes are like, and what merging them may take.
+
+    `same_key_rows`: no key has more rows of the group; None if that is not known.
+    """
 
     sort: Sort
     level: int
     run_id: str
     memory_bytes: int
+    same_key_rows: int | None = None
 
 
 def split_group(
@@ -62,7 +66,7 @@ def split_group(
     rows = sum(item.stop - item.start for item in slices)
     decoded = sum(item.block.decoded_bytes for item in slices)
     most = most_rows(io.options, decoded / rows)
-    sizes = cut_rows(rows, most)
+    sizes = cut_rows(rows, most, output.same_key_rows)
     slack = slack_rows(sizes, most)
     share = max(1, output.memory_bytes // KEY_SHARE)
     key_bytes = decoded / rows  # at most, where that is known to be enough

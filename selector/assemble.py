@@ -45,6 +45,7 @@ def _groups(context: Context, drafts: Sequence[Draft], predicted: Forecast) -> l
                 rows=int(blocks.row_count[chosen].sum()),
                 size_bytes=int(blocks.size_bytes[chosen].sum()),
                 decoded_bytes=int(blocks.decoded_bytes[chosen].sum()),
+                same_key_rows=predicted.group_same_key_rows[number],
                 depth_before=predicted.group_depth_before[number],
                 depth_after=predicted.group_depth_after[number],
             )

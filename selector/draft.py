@@ -115,14 +115,11 @@ def next_level(blocks: Candidates, chosen: Integers) -> int:
     return int(np.where(blocks.unclustered[chosen], 0, blocks.level[chosen]).max()) + 1
 
 
-def output_counts(
-    rows: Integers, decoded_bytes: Integers, options: TableOptions
-) -> tuple[Integers, Integers]:
-    """Return into how many blocks groups of so many rows are cut, and the most rows that one of them holds."""
+def most_rows(rows: Integers, decoded_bytes: Integers, options: TableOptions) -> Integers:
+    """Return the most rows that a block is planned to hold which groups of so many rows become (`cut.most_rows`)."""
     row_bytes = np.maximum(decoded_bytes / rows, 1)
     most = np.minimum(options.block_rows, np.floor(ROOM * options.block_bytes / row_bytes))
-    most = np.maximum(most, 1).astype(np.int64)
-    return -(-rows // most), most
+    return np.maximum(most, 1).astype(np.int64)
 
 
 def changes(blocks: Candidates, chosen: Integers, group: Integers, options: TableOptions) -> Mask:

@@ -51,6 +51,7 @@ class Group:
         output_level: the level of its output (constant full blocks become -1 all the same).
         why: for people.
         rows, size_bytes, decoded_bytes: of all its blocks.
+        same_key_rows: no key has more of the rows; None if that is not known.
         depth_before: average depth of its blocks in the table; None if that of one of them is not known.
         depth_after: the same that is expected of what it becomes.
 
@@ -66,6 +67,7 @@ class Group:
     rows: int
     size_bytes: int
     decoded_bytes: int
+    same_key_rows: int | None
     depth_before: float | None
     depth_after: float
 
@@ -74,9 +76,13 @@ class Group:
             raise ValueError(
                 f"group {self.number}: output_level is {self.output_level}, expected 1 to {_MOST_LEVEL}"
             )
-        if self.rows < 1 or min(self.size_bytes, self.decoded_bytes) < 0:
+        if (
+            min(self.rows, self.rows if self.same_key_rows is None else self.same_key_rows) < 1
+            or min(self.size_bytes, self.decoded_bytes) < 0
+        ):
             raise ValueError(
-                f"group {self.number}: rows must be at least 1, size_bytes and decoded_bytes at least 0"
+                f"group {self.number}: rows and same_key_rows must be at least 1, size_bytes and decoded_bytes at "
+                "least 0"
             )
 
 

@@ -1,8 +1,8 @@
 """What overlap and depth will be once a plan is carried out: a guess, and bounds that no keys can break.
 
-A merge of n rows cuts [0, n) into m pieces of ascending, disjoint row positions, each of at most as many rows as fit
-on average (`cut.py`). A piece whose rows turn out larger than `block_bytes` (B) becomes several blocks, each filled
-until the next row does not fit.
+A merge of n rows cuts [0, n) into m pieces of ascending, disjoint row positions. Where each cut is planned is known,
+and that it may move back by its slack (`cut.py`). A piece whose rows turn out larger than `block_bytes` (B) becomes
+several blocks, each filled until the next row does not fit.
 
 - So any two blocks of a piece that follow each other exceed B together, however large a row is. A piece of e + 1 blocks
   has ceil(e / 2) such pairs apart from each other, so more than ceil(e / 2) B bytes; and a merge of D bytes, into
@@ -24,15 +24,20 @@ so at least the smallest depth over the outer interval; so has every block of a 
 what a piece covers, its blocks need not. An average with extra blocks is at most, or least, that without them and any
 number of the highest, or lowest, contributions of one.
 
-The upper bound is wide where many inputs overlap: all of them may consist of one key but for their ends, and then the
-outputs do too, and overlap as before. Only statistics of how often keys repeat could tell. So the guess is apart:
+Outer intervals of one merge overlap widely, its pieces hardly: two of them meet only in a key that both have, and then
+all between them consist of it. Inputs tell how many rows one key has in them at most, so those that may hold a key
+bound its rows in the merge: R at most over all keys. A cut with slack s parts a key only if R >= s + 2, else it finds
+an end of it; and since it then stays where it was planned, at most 2 + (R - 2) / (rows of the smallest piece) pieces
+share one key. Where an input does not tell, R is all rows.
+
+The guess is apart:
 
 - The rows of an input are taken as spread evenly over the ranks between its bounds, and as of one width; the cuts
   follow from that.
-- Whether two neighbours of a merge share the key at the cut decides between depth 1 and 2 of the result. It is guessed
-  from how often ends of blocks coincide in the table: E ends with C coinciding pairs are drawn from about
-  V = E^2 / 2C possible keys. Of these, N rows hold V (1 - exp(-N / V)), and so many of N places to cut part two keys.
-  No coincidence: all keys are taken to differ.
+- Whether two neighbours of a merge share a key, where they may, decides between depth 1 and 2 of the result. It is
+  guessed from how often ends of blocks coincide in the table: E ends with C coinciding pairs are drawn from about
+  V = E^2 / 2C possible keys, of which N rows hold V (1 - exp(-N / V)). So a key has L rows, and a cut with slack s
+  parts it in 1 - (s + 1) / L of all places. No coincidence: all keys are taken to differ.
 """
 
 from __future__ import annotations
@@ -46,9 +51,9 @@ import numpy.typing as npt
 
 from tblctl.metrics.intervals import overlaps_and_depths, range_maxima, rounded_mean
 from tblctl.selector.blocks import Candidates, Integers, Mask, joined
-from tblctl.selector.draft import Draft, output_counts
+from tblctl.selector.draft import Draft, most_rows
 from tblctl.selector.plan import Prediction, Range
-from tblctl.tableformat.model.block import FULL_SHARE
+from tblctl.tableformat.model.cut import block_counts, cut_slack
 from tblctl.tableformat.model.options import TableOptions
 
 Floats = npt.NDArray[np.float64]
@@ -64,9 +69,13 @@ _NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The prediction for a table, and for each group the average depth of its inputs now and of its outputs then."""
+    """The prediction for a table, and for each group the average depth of its inputs now and of its outputs then.
+
+    `group_same_key_rows`: no key has more rows of the group; None if that is not known.
+    """
 
     prediction: Prediction
+    group_same_key_rows: tuple[int | None, ...]
     group_depth_before: tuple[float | None, ...]
     group_depth_after: tuple[float, ...]
 
@@ -81,6 +90,7 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     if not drafts:
         return Forecast(
             prediction=_prediction(before, before, before, before),
+            group_same_key_rows=(),
             group_depth_before=(),
             group_depth_after=(),
         )
@@ -91,12 +101,13 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     stays[work.blocks] = False
     rest = _Rest.of(axis, np.flatnonzero(stays), work, overlap_and_depth)
     tiles = _tiles(work, options)
-    upper = _upper(rest, tiles)
+    upper = _upper(rest, tiles, axis.size)
     lower = _lower(rest, tiles, axis.size)
-    guess, tile_depth = _guess(rest, work, tiles, _shared_cuts(axis, blocks))
+    guess, tile_depth = _guess(rest, work, tiles, _rows_of_a_key(axis, blocks))
     every_depth = np.where(measured, overlap_and_depth[1], -1)
     return Forecast(
         prediction=_prediction(before, lower, guess, upper),
+        group_same_key_rows=tuple(most if most > 0 else None for most in work.same_key_rows.tolist()),
         group_depth_before=_means(every_depth[work.blocks], work.group, len(drafts)),
         group_depth_after=tuple(mean or 0.0 for mean in _means(tile_depth, tiles.group, len(drafts))),
     )
@@ -197,7 +208,8 @@ class _Work:
     """The blocks to merge, group by group.
 
     Each group has an axis of its own: number x size is added to its ranks, so that one sort or search serves all
-    groups, and their rows are numbered through.
+    groups, and their rows are numbered through. `same_key_rows`, one a group: no key has more of its rows; -1 if that
+    is not known.
     """
 
     blocks: Integers
@@ -206,53 +218,63 @@ class _Work:
     high: Integers
     rows: Integers
     decoded_bytes: Integers
+    same_key_rows: Integers
     size: int
 
     @classmethod
     def of(cls, axis: _Axis, blocks: Candidates, drafts: Sequence[Draft]) -> _Work:
         chosen = joined(draft.blocks for draft in drafts)
         group = np.repeat(np.arange(len(drafts)), [draft.blocks.size for draft in drafts])
+        low, high = axis.low[chosen] + group * axis.size, axis.high[chosen] + group * axis.size
+        rows, same = blocks.row_count[chosen], blocks.same_key_rows[chosen]
+        begins = np.flatnonzero(np.diff(group, prepend=-1))
+        most = np.maximum.reduceat(_Weights.of(low, high, same).meeting(low, low), begins)
+        known = np.minimum.reduceat(same, begins) > 0
         return cls(
             blocks=chosen,
             group=group,
-            low=axis.low[chosen] + group * axis.size,
-            high=axis.high[chosen] + group * axis.size,
-            rows=blocks.row_count[chosen],
+            low=low,
+            high=high,
+            rows=rows,
             decoded_bytes=blocks.decoded_bytes[chosen],
+            same_key_rows=np.where(known, np.minimum(most, np.add.reduceat(rows, begins)), -1),
             size=axis.size,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Tiles:
-    """The pieces, in order of group and key: `cut` is where each is expected to begin, in rows numbered through.
+    """The pieces, in order of group and key.
 
-    `extra`, one a group, is how many blocks it may become beside one a piece; `extra_here` how many of these each piece
-    may have.
+    Attributes:
+        group: of each piece.
+        extra: one a group: how many blocks it may become beside one a piece; `extra_here`: how many of these each piece
+            may have.
+        cut: where each is planned to begin, in rows numbered through; `slack`: how far before that it may.
+        key_before, key_after: how many pieces before and after each may share a key with it, all between included.
+        outer_low, outer_high, inner_low, inner_high: see the module.
     """
 
     group: Integers
     extra: Integers
     extra_here: Integers
     cut: Integers
+    slack: Integers
+    key_before: Integers
+    key_after: Integers
     outer_low: Integers
     outer_high: Integers
     inner_low: Integers
     inner_high: Integers
 
 
-def expected_cuts(rows: Integers, most: Integers, counts: Integers) -> Integers:
-    """Return where each output begins, counted from its group's first row, group by group.
-
-    As rows are cut when they are written: full blocks, and if the last one would then not be full, all of even size.
-    """
+def expected_cuts(rows: Integers, most: Integers, counts: Integers, evenly: Mask) -> Integers:
+    """Return where each output is planned to begin, counted from its group's first row, group by group."""
     group = np.repeat(np.arange(rows.size), counts)
     number = np.arange(group.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    rest = rows - (counts - 1) * most
-    spread = (counts > 1) & (rest < FULL_SHARE * most)
     size, more = np.divmod(rows, counts)
     even = number * size[group] + np.minimum(number, more[group])
-    cuts: Integers = np.where(spread[group], even, number * most[group])
+    cuts: Integers = np.where(evenly[group], even, number * most[group])
     return cuts
 
 
@@ -293,16 +315,15 @@ def most_extra(rows: Integers, decoded_bytes: Integers, counts: Integers, option
 def _tiles(work: _Work, options: TableOptions) -> _Tiles:
     rows = np.bincount(work.group, work.rows).astype(np.int64)
     decoded = np.bincount(work.group, work.decoded_bytes).astype(np.int64)
-    counts, most = output_counts(rows, decoded, options)
+    most = most_rows(rows, decoded, options)
+    counts, evenly = block_counts(rows, most, work.same_key_rows)
     group = np.repeat(np.arange(rows.size), counts)
-    number = np.arange(group.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    base = (np.cumsum(rows) - rows)[group]
-    total, size, left = rows[group], most[group], counts[group] - number
-    # m blocks of 1 to `size` rows: what the others can hold bounds the first and the last row of each.
-    first_least = base + np.maximum(number, total - left * size)
-    first_most = base + np.minimum(number * size, total - left)
-    last_least = base + np.maximum(number + 1, total - (left - 1) * size) - 1
-    last_most = base + np.minimum((number + 1) * size, total - (left - 1)) - 1
+    cut = (np.cumsum(rows) - rows)[group] + expected_cuts(rows, most, counts, evenly)
+    end = np.append(cut[1:], rows.sum())
+    size = end - cut
+    first = np.diff(group, prepend=-1) > 0
+    slack = np.where(first, 0, cut_slack(np.roll(size, 1), size, most[group]))
+    slack_after = np.append(slack[1:], 0)
     by_low, by_high = np.argsort(work.low, kind="stable"), np.argsort(work.high, kind="stable")
     rows_by_low, rows_by_high = np.cumsum(work.rows[by_low]), np.cumsum(work.rows[by_high])
     own_axis = group * work.size
@@ -316,20 +337,40 @@ def _tiles(work: _Work, options: TableOptions) -> _Tiles:
         return found
 
     extra = most_extra(rows, decoded, counts, options)
-    outer_low, outer_high = least_key(first_least), most_key(last_most)
+    outer_low, outer_high = least_key(cut - slack), most_key(end - 1)
     there = _Weights.of(work.low, work.high, work.decoded_bytes).meeting(
         outer_low + own_axis, outer_high + own_axis
     )
+    same = np.where(work.same_key_rows < 0, rows, work.same_key_rows)[group]
+    # A cut that parts a key stays where it was planned, since all rows of its slack have that key.
+    parts_key = ~first & (same >= slack + 2)
+    parts_key &= least_key(cut) <= most_key(np.maximum(cut - slack - 1, 0))
+    key_before, key_after = _sharing(parts_key)
+    # Between the first and the last piece with rows of a key, all rows have it.
+    least_size = np.minimum.reduceat(size, np.flatnonzero(first))[group]
+    others = 1 + (same - 2) // least_size
     return _Tiles(
         group=group,
         extra=extra,
         extra_here=np.minimum(most_extra(size, there, np.ones_like(size), options), extra[group]),
-        cut=base + expected_cuts(rows, most, counts),
+        cut=cut,
+        slack=slack,
+        key_before=np.minimum(key_before, others),
+        key_after=np.minimum(key_after, others),
         outer_low=outer_low,
         outer_high=outer_high,
-        inner_low=most_key(first_most),
-        inner_high=least_key(last_least),
+        inner_low=most_key(cut),
+        inner_high=least_key(end - slack_after - 1),
     )
+
+
+def _sharing(parts_key: Mask) -> tuple[Integers, Integers]:
+    """Return how many cuts in a row may part a key, up to the one that each piece begins with, and from its end on."""
+    number = np.arange(parts_key.size)
+    before = number - np.maximum.accumulate(np.where(parts_key, 0, number))
+    clean = np.append(np.where(parts_key, parts_key.size, number)[1:], parts_key.size)
+    after = np.minimum.accumulate(clean[::-1])[::-1] - number - 1
+    return before, after
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -390,25 +431,60 @@ def _meet(low: Integers, high: Integers, others_low: Integers, others_high: Inte
     return found
 
 
-def _upper(rest: _Rest, tiles: _Tiles) -> _Sums:
-    """Return upper bounds: from outer intervals.
+def _upper(rest: _Rest, tiles: _Tiles, size: int) -> _Sums:
+    """Return upper bounds: from outer intervals, as far as pieces of one group may share a key.
 
     An extra block lies within the outer interval of a piece. It meets at most the blocks that this does, the piece's
     own, and the extra ones of the pieces and of the groups that this meets. It adds two overlaps for each of the
     certain ones and one for each of the extra ones; and its own depth, and 1 to that of each of the certain ones.
     """
     low, high = tiles.outer_low, tiles.outer_high
-    every_overlap, every_depth = rest.measured_with(low, high)
+    overlap, _ = rest.measured_with(low, high)
+    surplus = _never_met(tiles, size)
+    overlap[rest.changing :] -= surplus
+    depth = _most_depths(rest, tiles, size)
     begins = np.flatnonzero(np.diff(tiles.group, prepend=-1))
     in_groups = _Weights.of(np.minimum.reduceat(low, begins), np.maximum.reduceat(high, begins), tiles.extra)
     in_pieces = _Weights.of(low, high, tiles.extra_here)
     near = np.minimum(in_groups.meeting(low, high), in_pieces.meeting(low, high))
-    met, depth = every_overlap[rest.changing :] + 1, every_depth[rest.changing :]
+    met = overlap[rest.changing :] + 1
     return replace(
-        rest.sums(every_overlap, every_depth),
+        rest.sums(overlap, depth),
         extra_overlaps=np.repeat(np.maximum.reduceat(2 * met + near - 1, begins), tiles.extra),
-        extra_depths=np.repeat(np.maximum.reduceat(met + depth + near, begins), tiles.extra),
+        extra_depths=np.repeat(np.maximum.reduceat(met + depth[rest.changing :] + near, begins), tiles.extra),
     )
+
+
+def _never_met(tiles: _Tiles, size: int) -> Integers:
+    """Return how many pieces of its own group each one's outer interval meets, though they cannot share a key."""
+    shift = tiles.group * size
+    low, high = tiles.outer_low + shift, tiles.outer_high + shift  # both ascend
+    number = np.arange(low.size)
+    after = np.searchsorted(low, high, side="right") - 1 - number
+    before = number - np.searchsorted(high, low)
+    found: Integers = np.maximum(after - tiles.key_after, 0) + np.maximum(before - tiles.key_before, 0)
+    return found
+
+
+def _most_depths(rest: _Rest, tiles: _Tiles, size: int) -> Integers:
+    """Return upper bounds of the depths of the blocks that stay and may change, and of the pieces.
+
+    Of a group, no point is in more outer intervals than there are pieces that may share one key.
+    """
+    begins = np.flatnonzero(np.diff(tiles.group, prepend=-1))
+    together = 1 + np.maximum.reduceat(tiles.key_after, begins)
+    at = np.concatenate((tiles.outer_low, tiles.outer_high + 1))
+    group = np.tile(tiles.group, 2)
+    order = np.lexsort((at, group))
+    inside = np.cumsum(np.repeat((1, -1), tiles.group.size)[order])  # 0 where a group ends
+    steps = np.diff(np.minimum(inside, together[group[order]]), prepend=0)
+    of_groups = np.bincount(at[order], steps, minlength=size + 1).astype(np.int64)
+    of_rest = np.bincount(rest.low, minlength=size + 1) - np.bincount(rest.high + 1, minlength=size + 1)
+    low, high = (
+        np.concatenate((ends[: rest.changing], outer))
+        for ends, outer in ((rest.low, tiles.outer_low), (rest.high, tiles.outer_high))
+    )
+    return range_maxima(np.cumsum(of_groups + of_rest), low, high)
 
 
 def _lower(rest: _Rest, tiles: _Tiles, size: int) -> _Sums:
@@ -435,8 +511,8 @@ def _lower(rest: _Rest, tiles: _Tiles, size: int) -> _Sums:
     )
 
 
-def _shared_cuts(axis: _Axis, blocks: Candidates) -> float:
-    """Return the share of cuts that are expected to part rows of one key (see the module)."""
+def _rows_of_a_key(axis: _Axis, blocks: Candidates) -> float:
+    """Return how many rows of the table a key is expected to have (see the module)."""
     known = ~blocks.unknown
     several = known & (axis.low < axis.high)
     ends = np.bincount(axis.low[known], minlength=axis.size) + np.bincount(
@@ -444,13 +520,13 @@ def _shared_cuts(axis: _Axis, blocks: Candidates) -> float:
     )
     pairs = int((ends * (ends - 1) // 2).sum())
     if pairs == 0:
-        return 0.0
+        return 1.0
     possible = int(ends.sum()) ** 2 / (2 * pairs)
     rows = int(blocks.row_count[known].sum())
-    return min(1.0, max(0.0, 1.0 + possible * math.expm1(-rows / possible) / rows))
+    return max(1.0, rows / (-possible * math.expm1(-rows / possible)))
 
 
-def _guess(rest: _Rest, work: _Work, tiles: _Tiles, shared_share: float) -> tuple[_Sums, Integers]:
+def _guess(rest: _Rest, work: _Work, tiles: _Tiles, rows_of_a_key: float) -> tuple[_Sums, Integers]:
     """Return the expected sums, and the expected depth of every output."""
     begins = _places(work, tiles.cut) - tiles.group * work.size
     first = np.concatenate(([True], tiles.group[1:] != tiles.group[:-1]))
@@ -470,8 +546,10 @@ def _guess(rest: _Rest, work: _Work, tiles: _Tiles, shared_share: float) -> tupl
     number = np.searchsorted(inner, begins)
     floor = np.floor(begins).astype(np.int64)
     left = np.where(at_rank, floor + shift[floor], floor + 1 + 2 * number)  # where the output before ends
-    turn = np.arange(begins.size)
-    shared = at_rank | (np.floor((turn + 1) * shared_share) > np.floor(turn * shared_share))
+    may_share = tiles.key_before > 0
+    share = np.maximum(0, 1 - (tiles.slack + 1) / rows_of_a_key)
+    turns = np.floor(np.cumsum(share * may_share))
+    shared = may_share & (at_rank | (np.diff(turns, prepend=0) > 0))
     low, high = left + ~shared, np.roll(left, -1)
     low[first] = hull_low + shift[hull_low]
     high[last] = hull_high + shift[hull_high]

@@ -7,14 +7,18 @@ the keys around it: so tasks that know of no other cut together write what one w
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.options import TableOptions
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 ROOM = 0.95
 """Blocks that `block_bytes` bounds are planned to fill so much of it on average: planned to fill it, every second one
@@ -30,31 +34,65 @@ def most_rows(options: TableOptions, row_bytes: float) -> int:
     return max(1, min(options.block_rows, math.floor(ROOM * options.block_bytes / max(row_bytes, 1))))
 
 
-def cut_rows(row_count: int, block_rows: int) -> tuple[int, ...]:
+def cut_rows(row_count: int, block_rows: int, same_key_rows: int | None = None) -> tuple[int, ...]:
     """Return the sizes of the blocks that `row_count` rows are cut into, each at most `block_rows`.
 
-    A last block under 0.8 x `block_rows` is not left as a sliver: the rows are then spread evenly.
+    See `block_counts`; `same_key_rows` is None where it is not known.
     """
+    known = -1 if same_key_rows is None else same_key_rows
+    counts, evenly = block_counts(*(np.array([number]) for number in (row_count, block_rows, known)))
+    count = int(counts[0])
+    if evenly[0]:
+        size, more = divmod(row_count, count)
+        return (size + 1,) * more + (size,) * (count - more)
     full, rest = divmod(row_count, block_rows)
-    if full == 0 or rest == 0 or rest >= FULL_SHARE * block_rows:
-        return (block_rows,) * full + ((rest,) if rest else ())
-    count = full + 1
-    size, more = divmod(row_count, count)
-    return (size + 1,) * more + (size,) * (count - more)
+    return (block_rows,) * full + ((rest,) if rest else ())
 
 
-def slack_rows(sizes: Sequence[int], block_rows: int) -> tuple[int, ...]:
-    """Return for each cut between blocks of these sizes how many rows it may move back.
+def block_counts(rows: Integers, block_rows: Integers, same_key_rows: Integers) -> tuple[Integers, Mask]:
+    """Return for each of some merges how many blocks it is cut into, and whether into blocks of one size.
+
+    If not, all blocks but the last have `block_rows` rows. They are of one size (give or take a row) where the last
+    block would be a sliver, under 0.8 x `block_rows`; and where this, if need be with one block more, all of them
+    full, leaves so much slack that every cut surely finds the end of a key.
+
+    Args:
+        rows: of each merge.
+        block_rows: most rows of a block of each.
+        same_key_rows: no key has more of the rows; -1 where that is not known.
+    """
+    counts = -(-rows // block_rows)
+    evenly = (counts > 1) & (rows - (counts - 1) * block_rows < FULL_SHARE * block_rows)
+
+    def leaves_slack(count: Integers) -> Mask:
+        least, most = rows // np.maximum(count, 1), -(-rows // np.maximum(count, 1))
+        slack = np.minimum(cut_slack(least, most, block_rows), cut_slack(most, most, block_rows))
+        found: Mask = (counts > 1) & (same_key_rows > 1) & (slack >= same_key_rows - 1)
+        return found
+
+    enough = leaves_slack(counts)
+    stay_full = rows // (counts + 1) >= np.floor(FULL_SHARE * block_rows)
+    with_one_more = ~enough & stay_full & leaves_slack(counts + 1)
+    return counts + with_one_more, evenly | enough | with_one_more
+
+
+def cut_slack(before: Integers, after: Integers, block_rows: Integers) -> Integers:
+    """Return how many rows cuts between blocks of these sizes may move back.
 
     However other cuts move, none that moves so far makes a block larger than `block_rows`, or one that would have been
     full no longer full. Blocks that are planned to have `block_rows` leave no slack.
     """
-    full = math.floor(FULL_SHARE * block_rows)
-    most = math.floor(SLACK_SHARE * block_rows)
-    return tuple(
-        max(0, min(most, block_rows - after, before - full if before >= full else before - 1))
-        for before, after in itertools.pairwise(sizes)
-    )
+    full = np.floor(FULL_SHARE * block_rows).astype(np.int64)
+    most = np.floor(SLACK_SHARE * block_rows).astype(np.int64)
+    to_spare = np.where(before >= full, before - full, before - 1)
+    slack: Integers = np.maximum(0, np.minimum(np.minimum(most, block_rows - after), to_spare))
+    return slack
+
+
+def slack_rows(sizes: Sequence[int], block_rows: int) -> tuple[int, ...]:
+    """Return `cut_slack` of each cut between blocks of these sizes."""
+    rows = np.array(sizes, np.int64)
+    return tuple(cut_slack(rows[:-1], rows[1:], np.array(block_rows)).tolist())
 
 
 def rows_back(key_changes: np.ndarray) -> int:

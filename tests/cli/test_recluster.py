@@ -82,12 +82,13 @@ PLAN = Plan(
     groups=(
         Group(
             number=0, blocks=("data/a.parquet", "data/b.parquet"), sort_id=1, output_level=1,
-            why="deepest range of level 0", rows=2_000, size_bytes=2**20, decoded_bytes=2**21, depth_before=2.0,
+            why="deepest range of level 0", rows=2_000, size_bytes=2**20, decoded_bytes=2**21, same_key_rows=9,
+            depth_before=2.0,
             depth_after=1.0,
         ),
         Group(
             number=1, blocks=("data/c.parquet",), sort_id=1, output_level=1, why="not sorted: sorted in", rows=500,
-            size_bytes=2**19, decoded_bytes=2**20, depth_before=None, depth_after=1.0,
+            size_bytes=2**19, decoded_bytes=2**20, same_key_rows=None, depth_before=None, depth_after=1.0,
         ),
     ),
     rejected=(Rejection(rule="constant", level=None, blocks=4, size_bytes=2**30, why="one key only, and full"),),

@@ -39,6 +39,34 @@ def test_slack_is_5_percent_at_most_and_what_the_block_behind_has_room_for():
     assert slack_rows((510, 510), 1000) == (50,), "it is not full anyway"
 
 
+def test_blocks_are_of_one_size_where_every_cut_then_has_the_slack_that_keys_need():
+    assert cut_rows(490, 100) == cut_rows(490, 100, 1) == (100, 100, 100, 100, 90)
+    assert cut_rows(490, 100, 3) == (98,) * 5
+    assert slack_rows((98,) * 5, 100) == (2,) * 4, "a key of three rows ends at most two rows before"
+
+
+def test_one_block_more_is_made_where_that_gives_every_cut_the_slack_that_keys_need():
+    assert cut_rows(500, 100, 2) == (84, 84, 83, 83, 83, 83)
+    assert cut_rows(500, 100, 5) == (100,) * 5, "six blocks would not all stay full"
+    assert cut_rows(1_000, 100, 6) == (91,) * 10 + (90,)
+    assert cut_rows(1_000, 100, 7) == (100,) * 10, "a cut moves by 5 % at most"
+    assert cut_rows(400, 100, 2) == (100,) * 4, "five blocks would not stay full"
+    assert cut_rows(100, 100, 2) == (100,), "nothing is cut"
+
+
+@given(st.integers(1, 20_000), st.integers(1, 1_500), st.integers(1, 100))
+def test_making_room_for_keys_keeps_blocks_full(rows, block_rows, same_key_rows):
+    plain, sizes = cut_rows(rows, block_rows), cut_rows(rows, block_rows, same_key_rows)
+    assert sum(sizes) == rows
+    assert max(sizes) <= block_rows
+    if sizes != plain:
+        assert max(sizes) - min(sizes) <= 1
+        assert min(slack_rows(sizes, block_rows)) >= same_key_rows - 1
+        assert len(sizes) == len(plain) or (
+            len(sizes) == len(plain) + 1 and min(sizes) >= math.floor(0.8 * block_rows)
+        )
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_a_cut_moves_to_the_nearest_end_of_a_key_or_not_at_all(changes):
     back = rows_back(np.array(changes))

@@ -47,11 +47,12 @@ class SimBlock:
 
 @dataclass
 class SimTable:
-    """`width` tells how many bytes the row of a key takes."""
+    """`width` is the bytes of the row of a key; `keys_are_counted`: blocks know how many rows one has."""
 
     block_rows: int
     block_bytes: int = TableOptions().block_bytes
     width: Callable[[int], int] = even
+    keys_are_counted: bool = True
     blocks: list[SimBlock] = field(default_factory=list)
     written: int = 0
 
@@ -75,8 +76,9 @@ class SimTable:
             level = -1
         return SimBlock(path=f"data/{self.written:06d}", keys=tuple(keys), level=level, **marks)
 
-    @staticmethod
-    def same_key_rows(block):
+    def same_key_rows(self, block):
+        if block.unclustered or block.unknown or not self.keys_are_counted:
+            return -1
         return max(Counter(block.keys).values())
 
     def candidates(self):
@@ -120,7 +122,7 @@ class SimTable:
         for group in plan.groups:
             keys = sorted(key for path in group.blocks for key in by_path.pop(path).keys)
             most = most_rows(self.options, group.decoded_bytes / group.rows)
-            for piece in cut_cleanly(keys, cut_rows(len(keys), most), most):
+            for piece in cut_cleanly(keys, cut_rows(len(keys), most, group.same_key_rows), most):
                 for part in self.filled(piece):
                     block = self.made(part, group.output_level)
                     by_path[block.path] = block

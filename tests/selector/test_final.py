@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tblctl.selector.draft import MOST_LEVEL, output_counts
+from tblctl.selector.draft import MOST_LEVEL, most_rows
 from tblctl.selector.predict import expected_cuts
-from tblctl.tableformat.model.cut import cut_rows
+from tblctl.tableformat.model.cut import block_counts, cut_rows
 from tblctl.tableformat.model.options import TableOptions
 
 from .simulate import ROW_BYTES, SimTable
@@ -199,16 +199,23 @@ def test_without_limits_final_leaves_every_level_clustered_or_unchangeable(block
     assert rules <= {"constant", "max_level", "too_few_blocks", "well_clustered", "no_gain"}
 
 
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 12)), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 900), st.integers(1, 120), st.integers(1, 9) | st.just(-1)),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_cuts_are_expected_as_rows_are_cut(groups):
-    rows, most = (np.array(column, np.int64) for column in zip(*groups, strict=True))
-    counts = -(-rows // most)
-    begins = [list(np.cumsum((0, *cut_rows(*group)))[:-1]) for group in groups]
-    assert expected_cuts(rows, most, counts).tolist() == [begin for group in begins for begin in group]
+    rows, most, same = (np.array(column, np.int64) for column in zip(*groups, strict=True))
+    begins = [
+        list(np.cumsum((0, *cut_rows(*group, None if known < 0 else known)))[:-1]) for *group, known in groups
+    ]
+    found = expected_cuts(rows, most, *block_counts(rows, most, same))
+    assert found.tolist() == [begin for group in begins for begin in group]
 
 
-def test_outputs_are_counted_by_rows_or_by_bytes():
+def test_the_most_rows_of_a_block_follow_from_rows_or_from_bytes():
     options_ = TableOptions(block_rows=1000, block_bytes=100_000)
-    counts, most = output_counts(np.array([2500, 2500]), np.array([25_000, 500_000]), options_)
-    assert counts.tolist() == [3, 6]
+    most = most_rows(np.array([2500, 2500]), np.array([25_000, 500_000]), options_)
     assert most.tolist() == [1000, 475]  # planned to fill 0.95 of the bytes

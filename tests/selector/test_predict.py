@@ -53,6 +53,54 @@ def test_blocks_that_a_merge_does_not_reach_need_not_be_measured_again(blocks, c
         assert table.plan(policy, **chosen_options) == quick
 
 
+repeating = st.lists(  # blocks that cuts have slack in: lists of keys from ranges of different sizes
+    st.sampled_from([1, 3, 12, 60, 10_000]).flatmap(
+        lambda several: st.lists(st.integers(0, several), min_size=1, max_size=40)
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(repeating, st.integers(20, 60), st.booleans(), policies, st.integers(150, 2_000))
+def test_the_range_holds_where_cuts_move_to_the_ends_of_keys(
+    blocks, block_rows, counted, policy, block_bytes
+):
+    table = SimTable(block_rows=block_rows, keys_are_counted=counted).append(*blocks)
+    for chosen in ({"max_blocks": 5}, {}, {"threshold": 1}):
+        assert_holds(table, policy, **chosen)
+    table = SimTable(block_rows=block_rows, block_bytes=block_bytes, keys_are_counted=counted).append(*blocks)
+    table.width = lambda key: 3 + key % 13
+    assert_holds(table, policy)
+
+
+def test_merged_blocks_surely_share_no_key_where_no_key_has_more_rows_than_the_slack():
+    table = SimTable(block_rows=1_000)
+    rng = random.Random(0)
+    table.append(*[rng.sample(range(2_000), 200) for _ in range(40)])
+    predicted = table.plan().predicted
+    assert predicted.average_depth_after == Range(low=1, expected=1, high=1)
+    assert predicted.block_count_after == Range(low=9, expected=9, high=9), "8 would leave no slack"
+    assert assert_holds(table) == 0
+
+
+def test_merged_blocks_may_share_keys_where_it_is_not_known_how_often_they_repeat():
+    rng = random.Random(0)
+    blocks = [[rng.randrange(2_000) for _ in range(200)] for _ in range(61)]
+    predicted = SimTable(block_rows=1_000, keys_are_counted=False).append(*blocks).plan().predicted
+    assert predicted.block_count_after == Range(low=13, expected=13, high=13)
+    assert predicted.average_depth_after.low == 1
+    assert predicted.average_depth_after.high == 13
+
+
+def test_no_more_merged_blocks_share_a_key_than_its_rows_reach():
+    blocks = [[*range(n, n + 900, 10), *[450] * 10] for n in range(40)]  # 450 has at least 400 of 4,000 rows
+    table = SimTable(block_rows=100).append(*blocks)
+    assert table.plan().predicted.average_depth_after.high <= 2 + 438 // 100
+    assert assert_holds(table) is not None
+
+
 widths = st.lists(st.sampled_from([0, 1, 8, 8, 8, 30, 99, 400]), min_size=1, max_size=41)
 
 
