@@ -50,6 +50,9 @@ DEPTH = 100
 DAILY_SHARE = 0.01
 """Of the table, arriving every day."""
 
+GROUPS = {"max_group_bytes": DEFAULT_GROUP_BYTES}
+"""Of the plans: the default of `levels`, and for `full` the only way to do it piece by piece."""
+
 MANY_GROUPS = 100
 """Groups of the larger commit: `--commit-every 100`."""
 
@@ -99,6 +102,15 @@ class Commit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Planned:
+    """What opening the table and planning took, and came to."""
+
+    seconds: float
+    groups: int
+    stored_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Driven:
     """What the driver did for one table."""
 
@@ -106,10 +118,8 @@ class Driven:
     segments: int
     metadata_bytes: int
     snapshot_bytes: int
-    plan_seconds: float
+    plans: dict[str, Planned]
     plan_mib: float
-    groups: int
-    planned_bytes: int
     one: Commit
     many: Commit
     peak_mib: float
@@ -238,10 +248,14 @@ def _drive(end: Connection, place: str) -> None:
     resting = resident_mib("VmRSS")
     storage = Storage(place)
     port = NativePort(NativeTable(storage, SYSTEM))
-    started = time.perf_counter()
-    version = port.newest()
-    plan = make_plan(version, Request.of(policy="levels", condition=lambda _: None, options=None))
-    plan_seconds = time.perf_counter() - started
+    plans: dict[str, Planned] = {}
+    for policy in ("levels", "full"):
+        started = time.perf_counter()
+        version = port.newest()
+        plan = make_plan(version, Request.of(policy=policy, condition=lambda _: None, options=GROUPS))
+        seconds = time.perf_counter() - started
+        stored_bytes = sum(group.size_bytes for group in plan.groups)
+        plans[policy] = Planned(seconds=seconds, groups=len(plan.groups), stored_bytes=stored_bytes)
     plan_mib = resident_mib("VmHWM") - resting
     sizes = {item.name: item.size_bytes for item in storage.list("metadata/")}
     one = commit(port, version, plan.groups[:1])
@@ -252,10 +266,8 @@ def _drive(end: Connection, place: str) -> None:
             segments=len(version.snapshot.segments),
             metadata_bytes=sum(sizes.values()),
             snapshot_bytes=max(size for name, size in sizes.items() if "/snapshots/" in name),
-            plan_seconds=plan_seconds,
+            plans=plans,
             plan_mib=plan_mib,
-            groups=len(plan.groups),
-            planned_bytes=sum(group.size_bytes for group in plan.groups),
             one=dataclasses.replace(one, version=None),
             many=dataclasses.replace(many, version=None),
             peak_mib=resident_mib("VmHWM") - resting,
@@ -313,11 +325,9 @@ def write_driven(report: Report, found: Driven) -> None:
     report.figure("blocks", found.blocks, f"in {found.segments:,} segments")
     report.figure("metadata", found.metadata_bytes / 2**20, "MiB")
     report.figure("snapshot", found.snapshot_bytes / 2**10, "KiB")
-    report.figure(
-        "open and plan",
-        found.plan_seconds,
-        f"s: {found.groups:,} groups, {found.planned_bytes / TB:.2f} TB of files",
-    )
+    for policy, plan in found.plans.items():
+        what = f"s: {plan.groups:,} groups, {plan.stored_bytes / TB:.2f} TB of files"
+        report.figure(f"open and plan, {policy}", plan.seconds, what)
     report.figure("memory of opening and planning", found.plan_mib, "MiB")
     for made in (found.one, found.many):
         report.line(f"  a commit of {made.groups} groups, {made.blocks:,} blocks")

@@ -20,6 +20,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -116,6 +117,8 @@ class CuttingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self.exchanges: list[Exchange] = []
+        self.most_at_once = 0  # requests that wait for the server's reply
+        self._at_once = 0
         self.latency_seconds = 0.0  # every request waits so long before it is forwarded
         self.endpoint_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
@@ -215,9 +218,10 @@ class CuttingProxy:
             self._record(method, path, headers, action, rule.status, len(body), len(xml))
             client.connection.sendall(f"{status_line}Content-Length: {len(xml)}\r\n\r\n".encode() + xml)
             return True
-        time.sleep(self.latency_seconds)
-        server.connection.sendall(head + body)
-        reply_head = server.until(b"\r\n\r\n")
+        with self._counted():
+            time.sleep(self.latency_seconds)
+            server.connection.sendall(head + body)
+            reply_head = server.until(b"\r\n\r\n")
         status = int(reply_head.split(b" ")[1])
         reply_headers = _headers(reply_head)
         reply = b"" if method == "HEAD" or status in (204, 304) else server.body(reply_headers)
@@ -235,6 +239,17 @@ class CuttingProxy:
             return False
         client.connection.sendall(reply_head + reply)
         return reply_headers.get("connection", "").lower() != "close"
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
 
     def _due(self, method: str, path: str) -> Rule | None:
         with self._lock:

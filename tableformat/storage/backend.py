@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tblctl.tableformat.storage.output import Guard, Output
-
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs
@@ -44,8 +42,6 @@ class Backend(Protocol):
     def read_many(self, names: Sequence[str]) -> Contents: ...
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None: ...
-
-    def open_output(self, name: str, guard: Guard) -> Output: ...
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool: ...
 

@@ -21,7 +21,6 @@ from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
 from tblctl.tableformat.storage.failures import Failure, classify
-from tblctl.tableformat.storage.output import BufferedOutput, Guard, Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,9 +62,6 @@ class LocalBackend:
         with self._temporary_beside(path, data) as temporary:
             os.replace(temporary, path)  # noqa: PTH105
         flush_folder(os.path.dirname(path))  # noqa: PTH120
-
-    def open_output(self, name: str, guard: Guard) -> Output:
-        return BufferedOutput(lambda data: self.write(name, data), guard)
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         path = self._path(name)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
 from tblctl.tableformat.storage.names import name_problem
-from tblctl.tableformat.storage.output import BufferedOutput, Guard, Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,9 +49,6 @@ class MemoryBackend:
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         with _lock:
             _filesystem().pipe_file(self._path(name), bytes(memoryview(data)))
-
-    def open_output(self, name: str, guard: Guard) -> Output:
-        return BufferedOutput(lambda data: self.write(name, data), guard)
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         filesystem, path = _filesystem(), self._path(name)

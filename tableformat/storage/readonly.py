@@ -14,7 +14,6 @@ from tblctl.tableformat.errors import UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
 from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.names import name_problem
-from tblctl.tableformat.storage.output import Guard, Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +93,6 @@ class ReadOnlyBackend:
         return filesystem_over(filesystem, root, self), root
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:  # noqa: ARG002
-        self._refuse(f"write {name}")
-
-    def open_output(self, name: str, guard: Guard) -> Output:  # noqa: ARG002
         self._refuse(f"write {name}")
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:  # noqa: ARG002

@@ -35,8 +35,7 @@ from tblctl.tableformat.storage.failures import (
 )
 from tblctl.tableformat.storage.location import scrub, secrets_in
 from tblctl.tableformat.storage.names import name_problem
-from tblctl.tableformat.storage.output import Guard, Output
-from tblctl.tableformat.storage.s3_upload import PART_BYTES, S3Upload
+from tblctl.tableformat.storage.s3_parts import WHOLE_BYTES, put_in_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,28 +100,24 @@ class S3Backend:
             raise
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        output = S3Upload(self, name, lambda action: action())
-        try:
-            # Piece by piece, so that parts of it are copied instead of the whole.
-            for start in range(0, len(data), PART_BYTES):
-                output.write(memoryview(data)[start : start + PART_BYTES])
-            output.publish()
-        except BaseException:
-            output.abort()
-            raise
+        self._run(self._write, name, data)
 
-    def open_output(self, name: str, guard: Guard) -> Output:
-        return S3Upload(self, name, guard)
+    async def _write(self, name: str, data: bytes | pa.Buffer) -> None:
+        ask = functools.partial(self._ask, name)
+        if len(data) <= WHOLE_BYTES:
+            await ask("put_object", Body=_as_bytes(data))
+            return
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object with one request."""
-        self.begin("put_object", name, Body=data).result()
+        def abandoned(error: Exception) -> None:
+            text = scrub(str(error), secrets_in(self._options))[:500]
+            _logger.warning("parts of an upload of %s stay in s3://%s: %s", name, self._root, text)
 
-    def begin(self, method: str, name: str, **arguments: Any) -> Future[Any]:
-        """Begin a request for one object; it is sent again after errors that pass."""
+        await put_in_parts(ask, memoryview(data), abandoned=abandoned)
+
+    async def _ask(self, name: str, method: str, **arguments: Any) -> Any:
+        """Send a request about one object, again after errors that pass."""
         filesystem, place = self._filesystem(), {"Bucket": self._bucket, "Key": self._key + name}
-        request = _patiently(lambda: filesystem._call_s3(method, **place, **arguments))
-        return asyncio.run_coroutine_threadsafe(request, filesystem.loop)
+        return await _patiently(lambda: filesystem._call_s3(method, **place, **arguments))
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         return self._run(self._create, name, _as_bytes(data))
@@ -279,18 +274,12 @@ class S3Backend:
 
     async def _is_there(self, name: str) -> bool:
         try:
-            await self._head(name)
+            await self._ask(name, "head_object")
         except Exception as error:
             if classify(error) is Failure.MISSING:
                 return False
             raise
         return True
-
-    async def _head(self, name: str) -> Any:
-        filesystem = self._filesystem()
-        return await _patiently(
-            lambda: filesystem._call_s3("head_object", Bucket=self._bucket, Key=self._key + name)
-        )
 
     def is_empty(self) -> bool:
         # An object named like a folder is what consoles leave for "new folder": it holds nothing.
@@ -305,7 +294,7 @@ class S3Backend:
         from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
         if size_bytes is None:
-            size_bytes = int(self._run(self._head, name)["ContentLength"])
+            size_bytes = int(self._run(self._ask, name, "head_object")["ContentLength"])
         ranges = RangeFile(size_bytes, lambda start, end: self._begin_range(name, start, end))
         return RangedInput(ranges, mode="r")
 

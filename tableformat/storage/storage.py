@@ -16,7 +16,6 @@ from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectI
 from tblctl.tableformat.storage.failures import Failure, classify, explain
 from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
-from tblctl.tableformat.storage.output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,15 +88,6 @@ class Storage:
         """
         check_name(name)
         self._call("write", (name,), lambda: self._backend.write(name, data))
-
-    def open_output(self, name: str) -> Output:
-        """Begin an object that is written little by little and there, whole, once published; see `Output`.
-
-        Writing to its sink and publishing raise what `write` does, and are calls "write" as well: on S3 one for each
-        time that parts are sent.
-        """
-        check_name(name)
-        return self._backend.open_output(name, lambda action: self._call("write", (name,), action))
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         """Write the object only if the name is free, atomically. Durable on return.

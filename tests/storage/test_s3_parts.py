@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import os
 
+import pyarrow as pa
 import pytest
 
 from tblctl.tableformat.errors import AccessDeniedError, StorageError
-from tblctl.tableformat.storage import s3_upload
-from tblctl.tableformat.storage.s3_upload import PART_BYTES, WHOLE_BYTES
+from tblctl.tableformat.storage.s3_parts import PART_BYTES, PARTS_AT_ONCE, WHOLE_BYTES
 
 MIB = 1 << 20
 NAME = "data/a.parquet"
 LARGE = os.urandom(MIB) * 50
 CREATE, PART_2, COMPLETE = ("POST", "uploads"), ("PUT", "partNumber=2&|partNumber=2$"), ("POST", "uploadId")
-
-
-def write_little_by_little(storage, data, *, publish=True):
-    output = storage.open_output(NAME)
-    try:
-        for start in range(0, len(data), 3 * MIB):
-            output.sink.write(data[start : start + 3 * MIB])
-        assert output.sink.tell() == len(data)
-        if publish:
-            output.publish()
-    except Exception:
-        output.abort()
-        raise
-    return output
-
-
-def write_at_once(storage, data):
-    storage.write(NAME, data)
-
-
-WAYS = pytest.mark.parametrize("write", [write_little_by_little, write_at_once])
 
 
 def unfinished(storage):
@@ -48,62 +27,38 @@ def kinds(proxy):
     return [(item.method, item.request_bytes) for item in proxy.exchanges]
 
 
-@WAYS
-def test_a_large_object_goes_in_parts_and_is_seen_whole_or_not_at_all(proxy, proxied, write):
+def test_a_large_object_goes_in_parts_and_is_seen_whole_or_not_at_all(proxy, proxied):
     storage = proxied.storage()
-    write(storage, LARGE)
+    storage.write(NAME, LARGE)
     sent = [item.request_bytes for item in proxy.exchanges if item.method == "PUT"]
     assert sum(sent) == len(LARGE)
-    assert max(sent) <= WHOLE_BYTES
+    assert max(sent) == PART_BYTES
     assert [item.method for item in proxy.exchanges].count("POST") == 2
     assert storage.read(NAME) == LARGE
     assert unfinished(storage) == []
 
 
-@WAYS
-def test_an_object_that_is_not_large_is_one_request(proxy, proxied, write):
+def test_an_object_that_is_not_large_is_one_request(proxy, proxied):
     storage = proxied.storage()
-    write(storage, LARGE[:WHOLE_BYTES])
+    storage.write(NAME, LARGE[:WHOLE_BYTES])
     assert kinds(proxy) == [("PUT", WHOLE_BYTES)]
     assert storage.read(NAME) == LARGE[:WHOLE_BYTES]
 
 
-def test_parts_are_sent_while_the_object_is_being_written(proxy, proxied):
-    output = proxied.storage().open_output(NAME)
-    output.sink.write(LARGE)
-    output.sink.write(LARGE)
-    assert [item.method for item in proxy.exchanges if item.status == 200].count("PUT") >= 3
-    output.abort()
-
-
-def test_memory_holds_a_bounded_number_of_parts(proxy, proxied, monkeypatch):
-    under_way = []
-    honest = s3_upload.S3Upload._ask
-
-    def ask(upload, method, **arguments):
-        under_way.append(sum(not part.done() for part in upload._parts) + (method == "upload_part"))
-        return honest(upload, method, **arguments)
-
-    monkeypatch.setattr(s3_upload.S3Upload, "_ask", ask)
+def test_a_bounded_number_of_parts_is_under_way(proxy, proxied):
     proxy.latency_seconds = 0.05
-    write_at_once(proxied.storage(), LARGE * 2)
-    assert max(under_way) == s3_upload.PARTS_UNDER_WAY
+    proxied.storage().write(NAME, LARGE * 2)
+    assert proxy.most_at_once == PARTS_AT_ONCE
 
 
-@pytest.mark.parametrize("location", ["local", "memory", "moto", "minio"], indirect=True)
-@pytest.mark.parametrize("size", [5, PART_BYTES + 5, WHOLE_BYTES + 5])
-def test_an_aborted_object_leaves_nothing_and_a_published_one_replaces_what_was_there(location, size):
-    storage = location.storage()
-    write_little_by_little(storage, LARGE[:size], publish=False).abort()
-    assert storage.is_empty()
-    if location.kind in {"moto", "minio"}:
-        assert unfinished(storage) == []
+@pytest.mark.parametrize("size", [WHOLE_BYTES, WHOLE_BYTES + 5])
+def test_a_large_object_replaces_what_was_there(s3_location, size):
+    storage = s3_location.storage()
     storage.write(NAME, b"before")
-    write_little_by_little(storage, LARGE[:size]).abort()
+    storage.write(NAME, pa.py_buffer(LARGE[:size]))
     assert storage.read(NAME) == LARGE[:size]
 
 
-@WAYS
 @pytest.mark.parametrize(("method", "path"), [CREATE, PART_2, COMPLETE])
 @pytest.mark.parametrize(
     "fault",
@@ -115,12 +70,10 @@ def test_an_aborted_object_leaves_nothing_and_a_published_one_replaces_what_was_
     ],
     ids=["503 twice", "500", "cut twice", "reset after it was done"],
 )
-def test_each_request_of_an_upload_is_sent_again_after_errors_that_pass(
-    proxy, proxied, write, method, path, fault
-):
+def test_each_request_of_an_upload_is_sent_again_after_errors_that_pass(proxy, proxied, method, path, fault):
     storage = proxied.storage()
     proxy.on(method, path, **fault)
-    write(storage, LARGE)
+    storage.write(NAME, LARGE)
     assert storage.read(NAME) == LARGE
     assert sum(item.action != "forward" for item in proxy.exchanges) == fault.get("times", 1)
 
@@ -128,17 +81,16 @@ def test_each_request_of_an_upload_is_sent_again_after_errors_that_pass(
 def test_a_completion_that_fails_with_status_200_is_sent_again(proxy, proxied):
     proxy.on(*COMPLETE, action="reply", status=200, code="InternalError")
     storage = proxied.storage()
-    write_at_once(storage, LARGE)
+    storage.write(NAME, LARGE)
     assert storage.read(NAME) == LARGE
 
 
-@WAYS
 @pytest.mark.parametrize(("method", "path"), [CREATE, PART_2, COMPLETE])
-def test_an_error_that_does_not_pass_is_not_repeated_and_nothing_stays(proxy, proxied, write, method, path):
+def test_an_error_that_does_not_pass_is_not_repeated_and_nothing_stays(proxy, proxied, method, path):
     storage = proxied.storage()
     proxy.on(method, path, action="reply", status=403, code="AccessDenied", times=1000)
     with pytest.raises(AccessDeniedError, match=NAME):
-        write(storage, LARGE)
+        storage.write(NAME, LARGE)
     assert sum(item.action == "reply" for item in proxy.exchanges) == 1
     proxy.clear()
     assert storage.is_empty()
@@ -149,5 +101,5 @@ def test_an_upload_that_somebody_else_ended_is_an_error(proxy, proxied):
     proxy.on(*COMPLETE, action="reply", status=404, code="NoSuchUpload", times=1000)
     storage = proxied.storage()
     with pytest.raises(StorageError, match=NAME):
-        write_at_once(storage, LARGE)
+        storage.write(NAME, LARGE)
     assert storage.try_read(NAME) is None
