@@ -12,14 +12,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 
 from tblctl.merger.inputs import slice_keys
+from tblctl.merger.scratch import Pieces, Scratch
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys import key_changes, sort_indices
+from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.port import BlockIO
@@ -29,6 +32,17 @@ KEY_SHARE = 4
 
 ORDER_BYTES = 24
 """What ordering takes a row beside its key: see `run.py`."""
+
+_PIECE_ROWS = 65_536
+"""Keys that wait on the disk are read back so many at once."""
+
+_KEY_SAMPLES = 8
+"""So many row groups tell how large keys are."""
+
+_FEW_BLOCKS = 256
+_SMALL_BYTES = 1 << 20
+"""In groups of more blocks than these, blocks of so many decoded bytes are sorted again although they are in order:
+that takes 1 ms, and reading each as a stream of its own, by each task and for keys and rows apart, 5 ms every time."""
 
 _SAMPLES = 65_536
 _SAMPLE_BYTES = 32 << 20
@@ -61,8 +75,10 @@ def split_group(
         output: what they become.
         tasks: how many are wished for; there are fewer if fewer blocks come out, and more if memory asks for it.
 
-    Keys are read only if there is more than one task: 12 bytes a sample, and the keys of one block a thread.
+    Keys are read only if there is more than one task; once, but those of large blocks in key order, which need not be
+    kept. In memory are 12 bytes a sample, the keys of one block a thread, and a quarter of a task's memory of others.
     """
+    slices = _with_small_ones_sorted(slices)
     rows = sum(item.stop - item.start for item in slices)
     decoded = sum(item.block.decoded_bytes for item in slices)
     most = most_rows(io.options, decoded / rows)
@@ -75,7 +91,9 @@ def split_group(
     firsts = _shared_out(len(sizes), max(tasks, math.ceil(rows * (key_bytes + ORDER_BYTES) / share)))
     planned = list(itertools.accumulate(sizes, initial=0))
     between = [(planned[first], slack[first - 1]) for first in firsts[1:]]
-    ends = _Cutter(io, slices, output.sort, key_bytes).positions(between) if between else []
+    with Scratch() as scratch:
+        kept = _Keys(io, slices, output.sort, scratch, most_bytes=share)
+        ends = _Cutter(kept, key_bytes).positions(between) if between else []
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
     found = []
     for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
@@ -103,6 +121,16 @@ def split_group(
     return tuple(replace(task, sharing=sharing) for task in found)
 
 
+def _with_small_ones_sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
+    """Return the slices; small blocks of very many are sorted as if they were in another order."""
+    if len(slices) <= _FEW_BLOCKS:
+        return slices
+    return [
+        replace(item, is_ordered=False) if item.block.decoded_bytes <= _SMALL_BYTES else item
+        for item in slices
+    ]
+
+
 def _shared_out(blocks: int, tasks: int) -> list[int]:
     """Return the first block of each of `tasks` stretches of about equally many, of one each if there are fewer."""
     count = min(tasks, blocks)
@@ -110,20 +138,67 @@ def _shared_out(blocks: int, tasks: int) -> list[int]:
 
 
 def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> float:
-    """Return about how many bytes a key takes, going by the first row group of the largest block."""
-    largest = max((item.block for item in slices), key=lambda block: block.row_count)
-    with io.open(largest) as reader:
-        keys = reader.keys([0], sort)
-    return float(keys.nbytes / keys.num_rows)
+    """Return about how many bytes a key takes, going by the first row groups of a few blocks, small and large ones."""
+    blocks = sorted((item.block for item in slices), key=lambda block: -block.row_count)
+
+    def first(block: Block) -> pa.Table:
+        with io.open(block) as reader:
+            return reader.keys([0], sort)
+
+    chosen = blocks[:: math.ceil(len(blocks) / _KEY_SAMPLES)]
+    keys = in_parallel(first, chosen, threads=max(cpu_threads(), io.opens))
+    return float(sum(item.nbytes for item in keys) / sum(item.num_rows for item in keys))
+
+
+class _Keys:
+    """The keys of some slices, each slice's in key order.
+
+    They are kept once they were read: in memory, up to `most_bytes`, then in the scratch folder. Parts of a block that
+    is in key order can be read apart: its keys are kept only where there is room in memory.
+    """
+
+    def __init__(
+        self, io: BlockIO, slices: Sequence[Slice], sort: Sort, scratch: Scratch, *, most_bytes: int
+    ) -> None:
+        self.slices = slices
+        self.sort = sort
+        self.threads = max(cpu_threads(), io.opens)
+        self._io = io
+        self._scratch = scratch
+        self._room_bytes = most_bytes
+        self._lock = Lock()
+        self._kept: dict[int, pa.Table | Pieces] = {}
+
+    def read(self, place: int) -> pa.Table:
+        """Return the keys of a slice, and keep them."""
+        keys = slice_keys(self._io, self.slices[place], self.sort).combine_chunks()
+        with self._lock:
+            fits = keys.nbytes <= self._room_bytes
+            self._room_bytes -= keys.nbytes if fits else 0
+        if fits:
+            self._kept[place] = keys
+        elif not self.slices[place].is_ordered:
+            starts = range(0, keys.num_rows, _PIECE_ROWS)
+            self._kept[place] = self._scratch.write(keys.slice(start, _PIECE_ROWS) for start in starts)
+        return keys
+
+    def part(self, place: int, low: int, high: int) -> pa.Table:
+        """Return the keys `low` to `high` of a slice that was read."""
+        kept = self._kept.get(place)
+        if kept is None:
+            return slice_keys(self._io, replace(self.slices[place], start=low, stop=high), self.sort)
+        if isinstance(kept, pa.Table):
+            return kept.slice(low, high - low)
+        first = low // _PIECE_ROWS
+        pieces = [kept.read(piece) for piece in range(first, -(-high // _PIECE_ROWS))]
+        return pa.concat_tables(pieces).slice(low - first * _PIECE_ROWS, high - low)
 
 
 @dataclass(frozen=True)
 class _Cutter:
     """Finds where cuts through the order of some whole blocks are in each."""
 
-    io: BlockIO
-    slices: Sequence[Slice]
-    sort: Sort
+    keys: _Keys
     key_bytes: float
 
     def positions(self, cuts: Sequence[tuple[int, int]]) -> list[np.ndarray]:
@@ -132,16 +207,17 @@ class _Cutter:
         return [self._exact(rank, slack, brackets) for rank, slack in cuts]
 
     def _brackets(self) -> _Brackets:
-        rows = sum(item.stop for item in self.slices)
+        slices = self.keys.slices
+        rows = sum(item.stop for item in slices)
         stride = max(1, rows // _SAMPLES, math.ceil(rows * self.key_bytes / _SAMPLE_BYTES))
 
-        def sample(item: Slice) -> tuple[pa.Table, np.ndarray]:
-            keys = slice_keys(self.io, item, self.sort)
+        def sample(place: int) -> tuple[pa.Table, np.ndarray]:
+            keys = self.keys.read(place)
             places = np.unique(np.append(np.arange(stride - 1, keys.num_rows, stride), keys.num_rows - 1))
             return keys.take(pa.array(places)).combine_chunks(), places
 
-        samples = in_parallel(sample, self.slices, threads=max(cpu_threads(), self.io.opens))
-        return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.sort)
+        samples = in_parallel(sample, range(len(slices)), threads=self.keys.threads)
+        return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.keys.sort)
 
     def _exact(self, rank: int, slack: int, brackets: _Brackets) -> np.ndarray:
         """Return where the cut is that is planned behind `rank` rows: there, or up to `slack` rows before."""
@@ -154,12 +230,11 @@ class _Cutter:
         open_ = np.flatnonzero(low < high).tolist()
 
         def keys_of(place: int) -> pa.Table:
-            part = replace(self.slices[place], start=int(low[place]), stop=int(high[place]))
-            return slice_keys(self.io, part, self.sort)
+            return self.keys.part(place, int(low[place]), int(high[place]))
 
-        found = in_parallel(keys_of, open_, threads=max(cpu_threads(), self.io.opens))
+        found = in_parallel(keys_of, open_, threads=self.keys.threads)
         keys = pa.concat_tables(found).combine_chunks()
-        order = sort_indices(keys, self.sort).to_numpy()
+        order = sort_indices(keys, self.keys.sort).to_numpy()
         missing = rank - before
         if slack:
             around = keys.take(pa.array(order[missing - slack - 1 : missing + 1]))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tblctl.merger import split
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
+from tblctl.tableformat.native.block_io import NativeBlockReader
 
 from .blocks import LARGE_BYTES, LEVEL, RUN, lake
 
@@ -190,3 +191,31 @@ def test_a_missing_block_is_named():
         with pytest.raises(CorruptTableError, match="is missing") as caught:
             here.split(tasks=2)
         assert caught.value.details["name"] == path
+
+
+@pytest.mark.parametrize("is_kept_in_memory", [True, False])
+def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cuts(
+    monkeypatch, is_kept_in_memory
+):
+    read = []
+    real = NativeBlockReader.keys
+
+    def counted(reader, groups, sort):
+        read.append((reader._block.path, len(groups)))
+        return real(reader, groups, sort)
+
+    monkeypatch.setattr(split, "_PIECE_ROWS", 7)
+    with lake(COLUMNS, "k", block_rows=10, row_group_rows=8) as here:
+        add(here, *([(n * 37 + seed) % 60 for n in range(60)] for seed in range(4)), ordered=False)
+        add(here, list(range(60)))
+        if not is_kept_in_memory:
+            monkeypatch.setattr(split, "KEY_SHARE", LARGE_BYTES)
+        monkeypatch.setattr(NativeBlockReader, "keys", counted)
+        tasks = here.split(tasks=12, memory_bytes=LARGE_BYTES)
+        whole = sorted(path for path, groups in read if groups == 8)
+        monkeypatch.undo()
+        assert whole == sorted(item.block.path for item in here.slices), (
+            "each once, and row groups for a look"
+        )
+        assert len(tasks) == (12 if is_kept_in_memory else 30)
+        assert_exact(here, tasks, 10)
