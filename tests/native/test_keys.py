@@ -17,6 +17,7 @@ from tblctl.tableformat.keys import (
     KEY_LENGTH,
     is_sorted,
     key_range,
+    key_ranks,
     key_table,
     shorten,
     sort_indices,
@@ -98,6 +99,28 @@ def test_rows_are_sorted_as_the_model_sorts_them(case):
     assert sort_indices(keys, sort).to_pylist() == expected
     assert is_sorted(keys.take(pa.array(expected)), sort)
     assert is_sorted(keys, sort) == (expected == list(range(len(expected))))
+
+
+@given(keyed_rows())
+def test_ranks_are_the_places_of_distinct_keys_in_the_models_order(case):
+    rows, sort, schema = case
+    columns = [model_values(column.combine_chunks()) for column in rows.columns]
+    keys = list(zip(*columns, strict=True))
+    expected, place = [0] * len(keys), 0
+    order = model_order(sort.terms, columns)
+    for before, row in pairwise(order):
+        place += compare_keys(sort.terms, keys[before], keys[row]) != 0
+        expected[row] = place
+    of_rows = key_table(rows, sort, schema)
+    half = len(keys) // 2
+    low, high = key_ranks(of_rows.slice(0, half), of_rows.slice(half), sort)
+    assert [*low.tolist(), *high.tolist()] == expected
+
+
+def test_keys_that_are_equal_share_a_rank_nan_and_zeros_and_nulls_too():
+    keys = pa.table({"0": pa.array([math.nan, None, -0.0, math.nan, None, 0.0])})
+    low, high = key_ranks(keys, keys, Sort(id=1, terms=(Term(column_id=1),)))
+    assert low.tolist() == high.tolist() == [1, 2, 0, 1, 2, 0]
 
 
 @given(keyed_rows())
