@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pyarrow as pa
 import pytest
 
 import tblctl
+from tblctl.depths import depth_history
 
 
 def told(table: tblctl.Table, limit: int = 20) -> list[tuple[int, float | None, str | None]]:
@@ -31,6 +34,20 @@ def test_what_reclusters_recorded_is_what_info_says(memory_url: str) -> None:
     before = table.info().average_depth
     table.recluster(final=True)
     assert told(table, limit=2) == [(5, table.info().average_depth, "summary"), (4, before, "summary")]
+
+
+def test_what_a_later_recluster_was_planned_on_is_exact_where_the_one_before_left_out_what_others_did(
+    memory_url: str,
+) -> None:
+    table = overlapping(memory_url, 2)
+
+    def with_run(item: tblctl.SnapshotInfo) -> tblctl.SnapshotInfo:
+        figures = {name: float(item.sequence) for name in ("depth_before", "overlaps_before")}
+        figures |= dict.fromkeys(("depth_after", "overlaps_after"), item.sequence + 0.5)
+        return dataclasses.replace(item, detail={"recluster": {"planned_on": item.sequence - 1, **figures}})
+
+    found = depth_history([with_run(item) for item in table.history()], table._port.version)
+    assert [(point.snapshot, point.average_depth) for point in found] == [(3, 3.5), (2, 3.0), (1, 2.0)]
 
 
 def test_snapshots_that_change_no_block_have_the_depth_before_them(memory_url: str) -> None:

@@ -99,6 +99,8 @@ def test_a_pair_is_suggested_where_its_second_term_helps(memory_url: str) -> Non
     table = table_of(memory_url, events())
     both = table.suggest("kind = 3 and day between '1970-06-01' and '1971-06-01'")
     assert both.candidates[0].terms in {("kind", "day"), ("day", "kind")}
+    apart = {item.terms for item in table.suggest("day = '1971-01-01'; kind = 3").candidates}
+    assert ("day", "kind") not in apart, "where days are many, what comes behind them prunes nothing"
     alone = table.suggest("day between '1970-06-01' and '1970-07-01'")
     assert all(len(item.terms) == 1 for item in alone.candidates)
 

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import tblctl
 from tblctl import errors
-from tblctl.drawing import LEVEL_COLORS, PAPER, _figure, _settings, draw_png, draw_svg
+from tblctl.drawing import LEVEL_COLORS, PAPER, _bars, _figure, _settings, draw_png, draw_svg
 from tblctl.picture import MOST_BARS, tick_ranks
 from tblctl.picture_page import picture_page
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
@@ -50,6 +50,14 @@ def test_ranks_of_blocks_are_places_of_real_keys(memory_url: str):
     ]
     assert (panel.low.tolist(), panel.high.tolist()) == ([0, 1, 4], [2, 3, 5])
     assert panel.bands[0].depths.tolist() == [1, 2, 2, 1, 1, 1]
+
+
+def test_a_bar_covers_the_keys_from_its_first_to_its_last_whole():
+    keys = np.array([0, 10, 20])
+    version = ListedVersion(low=keys[[0, 1]], high=keys[[2, 1]], level=np.zeros(2, dtype=np.int64))
+    [panel] = picture_of(version).panels
+    corners = _bars(panel, panel.bands[0]).vertices.reshape(2, 5, 2)[:, :4, 0]
+    assert corners.tolist() == [[0, 3, 3, 0], [1, 2, 2, 1]]
 
 
 def test_a_picture_shows_keys_levels_and_figures(memory_url: str, tmp_path: Path):
