@@ -127,6 +127,10 @@ class BlockReader(Protocol):
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each row group in the file; what reading it piece by piece holds beside the piece."""
 
+    @property
+    def copyable(self) -> frozenset[int]:
+        """Row groups that `BlockBuilder.copy` takes; none where a table format cannot copy."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc: object) -> None: ...
@@ -152,6 +156,13 @@ class BlockBuilder(Protocol):
 
     def add(self, rows: pa.Table) -> None:
         """Append rows (read types, the schema's columns) that are in key order."""
+
+    def copy(self, block: Block, groups: Sequence[int]) -> None:
+        """Append row groups of a block as they are stored: copyable ones, whose rows are in key order behind the last.
+
+        Raises:
+            CorruptTableError: the block is missing or damaged; `details["name"]` is its path.
+        """
 
     def finish(self) -> tuple[BlockRecord, ...]:
         """Store what was added; return what was stored."""

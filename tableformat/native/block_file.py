@@ -6,6 +6,7 @@ A block's file is only trusted as far as its metadata: a wrong size, row count o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,14 +24,20 @@ from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.native.footer import TAIL_BYTES, RawGroup, has_exact_bounds, raw_group, read_footer
 from tblctl.tableformat.native.names import checked_block_path
-from tblctl.tableformat.native.statistics import parquet_columns
+from tblctl.tableformat.native.statistics import Measured, joined, measure, parquet_columns, stored_figures
+from tblctl.tableformat.native.thrift import Struct
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import Fetched, Range, RangedInput, RangeFile
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+
+_CODECS = {"none": "UNCOMPRESSED"}
+"""Options' names of codecs that are not Parquet's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +202,7 @@ class BlockFile:
             return every
         from tblctl.tableformat.predicate.match import match
 
-        outcome = match(condition, RowGroupStatistics(self), schema).outcome
+        outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
         return [group for group in every if outcome[group] != NONE]
 
     def read(self, groups: Sequence[int], projection: Projection, *, use_threads: bool) -> pa.Table:
@@ -229,6 +236,54 @@ class BlockFile:
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
 
+    def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
+        """Return the row groups that can stand in a file of `schema`, with `compression`, as they are stored."""
+        if not self.metadata.schema.equals(schema):
+            return frozenset()
+        codec = _CODECS.get(compression, compression.upper())
+        groups = (self.metadata.row_group(group) for group in range(self.metadata.num_row_groups))
+        return frozenset(number for number, group in enumerate(groups) if _is_whole(group, codec))
+
+    def raw_group(self, group: int) -> tuple[RawGroup, pa.Buffer]:
+        """Return a row group as it is stored, and its pages; they agree with its footer and their checksums."""
+        try:
+            return raw_group(self._footer, group, lambda start, size: self._source.read_at(size, start))
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
+
+    def figures(self, groups: Sequence[int], schema: Schema) -> dict[int, Measured]:
+        """Return the figures of every column in some row groups, by column id.
+
+        They are from the footer; columns that it does not tell enough of are read.
+        """
+        found: dict[int, Measured] = {}
+        unknown: list[Leaf] = []
+        statistics = RowGroupStatistics(self, groups)
+        for leaf in schema.leaves:
+            stored = stored_figures(leaf, statistics.column(leaf), statistics.row_count)
+            if stored is None or not self._has_exact_bounds(groups, leaf):
+                unknown.append(leaf)
+            else:
+                found[leaf.id] = stored
+        if unknown:
+            names = list(dict.fromkeys(leaf.path[0] for leaf in unknown))
+            projection = Projection.plan(self.schema, schema, names)
+            measured: Mapping[int, Measured] = {}
+            for group in groups:
+                rows = self.read([group], projection, use_threads=False)
+                measured = joined(measured, measure(rows, unknown))
+            found |= measured
+        return found
+
+    def _has_exact_bounds(self, groups: Sequence[int], leaf: Leaf) -> bool:
+        place, _ = self.leaves[leaf.id]
+        return all(has_exact_bounds(self._footer, group, place) for group in groups)
+
+    @cached_property
+    def _footer(self) -> Struct:
+        size = self.metadata.serialized_size
+        return read_footer(self._source.read_at(size, self._source.size() - TAIL_BYTES - size))
+
     def column_bytes(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[str, int]:
         """Return the compressed bytes of each leaf in some row groups, by name."""
         sizes: dict[str, int] = {}
@@ -257,6 +312,14 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
     return start, start + chunk.total_compressed_size
 
 
+def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:
+    """Tell whether the column chunks of a row group are of one codec and lie one after the other."""
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    ranges = [_range(chunk) for chunk in chunks]
+    follow = all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
+    return follow and all(chunk.compression == codec for chunk in chunks)
+
+
 def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:
     for item in fields:
         if pa.types.is_struct(item.type):
@@ -266,11 +329,11 @@ def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:
 
 
 class RowGroupStatistics:
-    """The footer's statistics of a block's row groups, in the form that `match` takes: one row a row group."""
+    """The footer's statistics of some of a block's row groups, in the form that `match` takes: one row a row group."""
 
-    def __init__(self, file: BlockFile) -> None:
+    def __init__(self, file: BlockFile, groups: Sequence[int]) -> None:
         self._file = file
-        self._groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+        self._groups = [file.metadata.row_group(group) for group in groups]
 
     @cached_property
     def row_count(self) -> np.ndarray:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.errors import InternalError, TblctlError
 from tblctl.tableformat.keys import key_table
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -22,7 +22,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile, Tails
 from tblctl.tableformat.native.dictionaries import decoded_bytes
-from tblctl.tableformat.native.encode import BlockEncoder, Layout
+from tblctl.tableformat.native.encode import BlockEncoder, Layout, parquet_schema
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -74,6 +74,7 @@ class NativeBlockReader:
     """`tblctl.tableformat.port.BlockReader` of one Parquet file."""
 
     def __init__(self, io: NativeBlockIO, block: Block) -> None:
+        self._io = io
         self._schema = io.schema
         self._tails = io.tails
         self._block = block
@@ -111,6 +112,11 @@ class NativeBlockReader:
             for group in range(footer.num_row_groups)
         )
 
+    @cached_property
+    def copyable(self) -> frozenset[int]:
+        """Row groups that blocks of the version may hold as they are stored: of its schema and its codec."""
+        return self._file.copyable(parquet_schema(self._schema), self._io.options.compression)
+
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
         """Return the keys of the rows of some row groups."""
         leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
@@ -131,6 +137,11 @@ class NativeBlockReader:
     def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
         """Yield a row group in pieces of at most `most_rows` rows."""
         return self._file.batches(group, self._every, most_rows)
+
+    def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
+        """Append some row groups to a block as they are stored."""
+        size = sum(self.group_bytes[group] for group in groups)
+        encoder.copy(self._file, groups, keys=self.keys(groups, sort), decoded_bytes=size)
 
 
 class NativeBlockBuilder:
@@ -157,6 +168,19 @@ class NativeBlockBuilder:
             self._open = self._open or BlockEncoder(self._io.layout, self._sort)
             self._open.add(rows.slice(0, max(count, 1)))
             rows = rows.slice(max(count, 1))
+
+    def copy(self, block: Block, groups: Sequence[int]) -> None:
+        """Append row groups as they are stored; a block is stored when the next one does not fit `block_bytes`."""
+        if self._sort is None:
+            msg = f"row groups of {block.path} were to be copied into a block in no order"
+            raise InternalError(msg)
+        with self._io.open(block) as reader:
+            for group in groups:
+                room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
+                if self._open and reader.group_bytes[group] > room:
+                    self._store(self._open)
+                self._open = self._open or BlockEncoder(self._io.layout, self._sort)
+                reader.copy_into(self._open, [group], self._sort)
 
     def finish(self) -> tuple[BlockRecord, ...]:
         """Store what was added."""

@@ -346,7 +346,7 @@ class _BlockCheck:
         yield from self._order_problems(rows, schema)
 
     def _statistics_problems(self, rows: pa.Table, schema: Schema, footer: pq.FileMetaData) -> Iterator[str]:
-        records = column_records(measure(rows, schema), schema, footer)
+        records = column_records(measure(rows, schema.leaves), schema, footer)
         for leaf in schema.leaves:
             for name, kind in statistic_names(leaf).items():
                 if name not in self._row.column_names or self._row[name].null_count > _is_bound(name):

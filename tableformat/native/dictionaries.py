@@ -41,18 +41,29 @@ def with_own_dictionaries(table: pa.Table, *, group_rows: int, share: float) -> 
 
 
 def without_nested_dictionaries(table: pa.Table) -> pa.Table:
-    """Return the table with plain values where dictionaries stand inside structs, lists or maps.
+    """Return the table as `plain_inside` has its schema."""
+    for place, (item, plain) in enumerate(zip(table.schema, plain_inside(table.schema), strict=True)):
+        if item.type != plain.type:
+            values = reshape_column(table.column(place), _shape(item.type, plain.type, item.name))
+            filled = pa.chunked_array([fill_hidden(chunk) for chunk in values.chunks], plain.type)
+            table = table.set_column(place, plain, filled)
+    return table
+
+
+def plain_inside(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with plain values where dictionaries stand inside structs, lists or maps.
 
     pyarrow 26 cannot read nested dictionaries from more than one row group ("Nested data conversions not implemented
     for chunked array outputs").
     """
-    for place, item in enumerate(table.schema):
-        if not pa.types.is_dictionary(item.type) and _has_dictionary(item.type):
-            plain = _without_dictionaries(item.type)
-            values = reshape_column(table.column(place), _shape(item.type, plain, item.name))
-            filled = pa.chunked_array([fill_hidden(chunk) for chunk in values.chunks], plain)
-            table = table.set_column(place, item.with_type(plain), filled)
-    return table
+    return pa.schema(
+        [
+            item
+            if pa.types.is_dictionary(item.type) or not _has_dictionary(item.type)
+            else item.with_type(_without_dictionaries(item.type))
+            for item in schema
+        ]
+    )
 
 
 def _encoded_anew(groups: Sequence[pa.ChunkedArray], item: pa.Field) -> pa.ChunkedArray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,7 +13,14 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.keys import leaf_values, shorten
 from tblctl.tableformat.model.record import ColumnRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_string, is_orderable
+from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.types import (
+    child_fields,
+    is_any_binary,
+    is_any_string,
+    is_orderable,
+    statistic_type,
+)
 
 _FOOTER_BYTES = 4_000
 """Parquet's footer has the least and greatest text of a column if they have at most so many bytes (pyarrow 26)."""
@@ -32,12 +40,26 @@ class Measured:
     in_footer: bool = False
 
 
-def measure(table: pa.Table, schema: Schema, *, before_writing: bool = False) -> dict[int, Measured]:
-    """Return the figures of every column of `table` (read types, columns as `schema` has them) by column id.
+def measure(table: pa.Table, leaves: Iterable[Leaf], *, before_writing: bool = False) -> dict[int, Measured]:
+    """Return the figures of some columns of `table` (read types) by column id.
 
     `before_writing`: the rows are about to become a file, whose footer `column_records` is given.
     """
-    return {leaf.id: _measured(table, leaf, before_writing=before_writing) for leaf in schema.leaves}
+    return {leaf.id: _measured(table, leaf, before_writing=before_writing) for leaf in leaves}
+
+
+def stored_figures(leaf: Leaf, found: ColumnStatistics | None, rows: np.ndarray) -> Measured | None:
+    """Return the figures of one column in some row groups, from the statistics of each; None if they lack some.
+
+    Parquet counts no NaN, nor the rows in which a list is null. `rows`: of each row group.
+    """
+    if found is None or pa.types.is_floating(statistic_type(leaf.type)) or child_fields(leaf.type):
+        return None
+    no_bounds = np.asarray(pc.or_(pc.is_null(found.min), pc.is_null(found.max)))
+    if (found.null_count < 0).any() or (is_orderable(leaf.type) and no_bounds[found.null_count < rows].any()):
+        return None
+    low, high = _ends(list(found.min))[0], _ends(list(found.max))[1]
+    return Measured(min=low, max=high, null_count=int(found.null_count.sum()), nan_count=None)
 
 
 def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
@@ -65,7 +87,9 @@ def _is_short_text(values: pa.ChunkedArray, leaf: Leaf) -> bool:
 
 
 def joined(one: Mapping[int, Measured], other: Mapping[int, Measured]) -> dict[int, Measured]:
-    """Return the figures of the rows of both."""
+    """Return the figures of the rows of both; the first may be of none."""
+    if not one:
+        return dict(other)
     return {key: _joined(one[key], other[key]) for key in one}
 
 

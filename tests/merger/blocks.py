@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -69,6 +70,16 @@ class Lake:
         layout = Layout(schema_id=1, schema=schema, sort=None, options=TableOptions.from_mapping(options))
         self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout)
         self.slices: list[Slice] = []
+
+    def set_options(self, **options):
+        """Change options of the table."""
+        layout = replace(self.io.layout, options=self.io.options.updated(options))
+        self.io = replace(self.io, layout=layout)
+
+    def set_schema(self, schema):
+        """Change the schema; blocks keep theirs."""
+        self.schema = schema
+        self.io = replace(self.io, layout=replace(self.io.layout, schema=schema, schema_id=2))
 
     # -- blocks to merge
 

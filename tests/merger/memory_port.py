@@ -142,6 +142,10 @@ class MemoryReader:
     def stored_bytes(self) -> tuple[int, ...]:
         return self.group_bytes
 
+    @property
+    def copyable(self) -> frozenset[int]:
+        return frozenset(range(len(self.group_rows)))
+
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
         return key_table(self.rows(groups), sort, self.schema)
 
@@ -170,6 +174,10 @@ class MemoryBuilder:
 
     def add(self, rows: pa.Table) -> None:
         self.parts.append(rows)
+
+    def copy(self, block: Block, groups: Sequence[int]) -> None:
+        with self.io.open(block) as reader:
+            self.parts.append(reader.rows(groups))
 
     def finish(self) -> tuple[BlockRecord, ...]:
         table = pa.concat_tables(self.parts).combine_chunks()
