@@ -9,11 +9,13 @@ encoded before it and after it. Then no merged block has a smaller row group, un
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tblctl.merger.inputs import Part, Piece
+from tblctl.merger.shuffle import Portion
+from tblctl.tableformat.model.block import Block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +24,13 @@ class Copy:
 
     Attributes:
         part: its number.
+        block: which it is of.
         groups: the row groups.
         start, stop: where their rows are in the task's output.
     """
 
     part: int
+    block: Block
     groups: tuple[int, ...]
     start: int
     stop: int
@@ -38,7 +42,7 @@ class Copy:
 
 
 def plan_copies(
-    order: np.ndarray, parts: Sequence[Part], cuts: Sequence[int], *, group_rows: int, most_bytes: int
+    order: np.ndarray, parts: Sequence[Part | Portion], cuts: Sequence[int], *, group_rows: int, most_bytes: int
 ) -> tuple[Copy, ...]:
     """Return what is copied, in the order of the output. O(rows), 2 bytes a row for a moment.
 
@@ -51,48 +55,53 @@ def plan_copies(
     """
     least = (group_rows + 1) // 2
     found = [
-        (first, piece, number)
-        for first, piece, number in _pieces(parts)
+        (first, piece, number, part)
+        for first, piece, number, part in _pieces(parts)
         if piece.is_copyable and least <= piece.rows <= group_rows and piece.stored_bytes <= most_bytes
     ]
-    if not found:
-        return ()
-    firsts = np.array([first for first, _, _ in found])
-    rows = np.array([piece.rows for _, piece, _ in found])
-    starts = _positions(order, firsts)
-    # The rows of a part are in order: where the last one is as far from the first as in the part, nothing is between.
-    lasts = np.minimum(starts + rows, len(order)) - 1
     ends = np.cumsum(cuts)
-    fits = order[lasts] == firsts + rows - 1
-    fits &= np.searchsorted(ends, starts, side="right") == np.searchsorted(ends, lasts, side="right")
-    copies = [
-        Copy(part=found[place][2], groups=(found[place][1].group,), start=start, stop=start + found[place][1].rows)
-        for place in np.flatnonzero(fits).tolist()
-        for start in (int(starts[place]),)
-    ]
+    starts = _positions(order, np.array([first for first, *_ in found], dtype=order.dtype))
+    copies = []
+    for start, (first, piece, number, part) in zip(starts.tolist(), found, strict=True):
+        stop = start + piece.rows
+        in_one_block = stop <= ends[np.searchsorted(ends, start, side="right")]
+        if in_one_block and _counts_on(order[start:stop], first):
+            block = part.slice.block
+            copies.append(Copy(part=number, block=block, groups=(piece.group,), start=start, stop=stop))
     copies.sort(key=lambda copy: copy.start)
-    return tuple(_joined(_without_slivers(copies, cuts, least)))
+    return tuple(_without_slivers(copies, cuts, least))
 
 
-def _pieces(parts: Sequence[Part]) -> Iterator[tuple[int, Piece, int]]:
-    """Yield the pieces of all parts, each with the place of its first row, and its part's number."""
+def _pieces(parts: Sequence[Part | Portion]) -> Iterator[tuple[int, Piece, int, Part]]:
+    """Yield the row groups' pieces, each with the place of its first row, and its part with its number."""
     first = 0
     for number, part in enumerate(parts):
-        for piece in part.pieces:
-            yield first, piece, number
-            first += piece.rows
+        start = first
+        for piece in part.pieces if isinstance(part, Part) else ():
+            yield start, piece, number, part
+            start += piece.rows
+        first += part.rows
 
 
 def _positions(order: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return where in `order` some places are, given ascending."""
+    """Return where in `order` some places are, given ascending; 0 for one that is missing."""
     wanted = np.zeros(len(order), dtype=bool)
     wanted[places] = True
     found = np.flatnonzero(wanted[order])
-    return found[np.argsort(order[found])]
+    positions = np.zeros(len(places), dtype=np.int64)
+    positions[np.searchsorted(places, order[found])] = found
+    return positions
+
+
+def _counts_on(places: np.ndarray, first: int) -> bool:
+    """Tell whether some places are `first`, `first` + 1, and so on."""
+    last = first + len(places) - 1
+    is_likely = places[0] == first and places[-1] == last
+    return is_likely and bool((places == np.arange(first, last + 1, dtype=places.dtype)).all())
 
 
 def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) -> Iterator[Copy]:
-    """Yield the copies between which, in each block, no rows or at least `least` are left."""
+    """Yield the copies between which, in each block, no rows or at least `least` are left, joined where they can be."""
     stop = 0
     waiting = list(reversed(copies))
     for count in cuts:
@@ -107,17 +116,17 @@ def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) ->
             kept.append(copy)
         if kept and 0 < stop - kept[-1].stop < least:
             kept.pop()
-        yield from kept
+        yield from _joined(kept)
 
 
-def _joined(copies: Iterator[Copy]) -> Iterator[Copy]:
-    """Yield copies that follow each other in their part and in the output as one."""
+def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
+    """Yield copies of one block, those that follow each other in their part and in the output as one."""
     last: Copy | None = None
     for copy in copies:
         if last is None:
             last = copy
         elif (copy.part, copy.groups[0], copy.start) == (last.part, last.groups[-1] + 1, last.stop):
-            last = Copy(part=last.part, groups=last.groups + copy.groups, start=last.start, stop=copy.stop)
+            last = replace(last, groups=last.groups + copy.groups, stop=copy.stop)
         else:
             yield last
             last = copy
@@ -125,13 +134,27 @@ def _joined(copies: Iterator[Copy]) -> Iterator[Copy]:
         yield last
 
 
-def between(copies: Sequence[Copy], start: int, stop: int) -> Iterator[Copy | range]:
-    """Yield what of the output from `start` to `stop` is copied, and the stretches that are not, in order."""
+def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
+    """Yield what is copied of some places of the output, and the stretches that are not, in order."""
+    start = places.start
     for copy in copies:
-        if start <= copy.start < stop:
+        if copy.start in places:
             if start < copy.start:
                 yield range(start, copy.start)
             yield copy
             start = copy.stop
-    if start < stop:
-        yield range(start, stop)
+    if start < places.stop:
+        yield range(start, places.stop)
+
+
+def without_copied(
+    parts: Sequence[Part | Portion], copies: Sequence[Copy]
+) -> tuple[Part | Portion, ...]:
+    """Return the parts, told which of their row groups are copied and so never decoded."""
+    groups: dict[int, set[int]] = {}
+    for copy in copies:
+        groups.setdefault(copy.part, set()).update(copy.groups)
+    return tuple(
+        replace(part, copied=frozenset(groups.get(number, ()))) if isinstance(part, Part) else part
+        for number, part in enumerate(parts)
+    )

@@ -86,6 +86,7 @@ class Piece:
         stored_bytes: of the row group in the file.
         group: the row group.
         start, stop: the stretch of it that they are in.
+        is_copyable: it is the whole row group, and `BlockBuilder.copy` takes it.
     """
 
     row_bytes: float
@@ -93,6 +94,7 @@ class Piece:
     group: int
     start: int
     stop: int
+    is_copyable: bool = False
 
     @property
     def rows(self) -> int:
@@ -106,6 +108,7 @@ class Part:
 
     Attributes:
         pieces: the rows.
+        copied: row groups whose rows are copied, not decoded.
         group_bytes, stored_bytes: of the largest row group concerned, see `BlockReader`.
         overhead_bytes: what the open block itself takes.
     """
@@ -115,6 +118,12 @@ class Part:
     group_bytes: int
     stored_bytes: int
     overhead_bytes: int
+    copied: frozenset[int] = frozenset()
+
+    @property
+    def decoded(self) -> tuple[Piece, ...]:
+        """The pieces that are decoded."""
+        return tuple(piece for piece in self.pieces if piece.group not in self.copied)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -128,8 +137,8 @@ class Part:
 
     @property
     def row_bytes(self) -> float:
-        """About what one takes in memory."""
-        return self.bytes / self.rows
+        """About what one that is decoded takes in memory."""
+        return self.bytes / max(sum(piece.rows for piece in self.decoded), 1)
 
     @property
     def bytes_read(self) -> int:
@@ -138,8 +147,8 @@ class Part:
 
     @property
     def bytes(self) -> float:
-        """About what all take in memory."""
-        return sum(piece.rows * piece.row_bytes for piece in self.pieces)
+        """About what those that are decoded take in memory."""
+        return sum(piece.rows * piece.row_bytes for piece in self.decoded)
 
     @property
     def each_row_bytes(self) -> np.ndarray:
@@ -231,6 +240,7 @@ def _piece(reader: BlockReader, group: int, start: int, stop: int) -> Piece:
         group=group,
         start=start,
         stop=stop,
+        is_copyable=stop - start == reader.group_rows[group] and group in reader.copyable,
     )
 
 
@@ -350,14 +360,14 @@ class _Stream:
         yield whole
 
     def _whole(self, reader: BlockReader) -> pa.Table:
-        pieces = self.part.pieces
+        pieces = self.part.decoded
         if sum(reader.group_bytes[piece.group] for piece in pieces) > self.share:
             return pa.concat_tables(self._tables(reader)).combine_chunks()
         rows = reader.rows([piece.group for piece in pieces])
-        return _own(rows, pieces[0].start, pieces[0].start + self.part.rows)
+        return _own(rows, pieces[0].start, pieces[0].start + sum(piece.rows for piece in pieces))
 
     def _tables(self, reader: BlockReader) -> Tables:
-        pieces = self.part.pieces
+        pieces = self.part.decoded
         begun, held = self.ahead.begin(reader, pieces)  # pieces on their way or in memory, and their bytes
         try:
             for number, piece in enumerate(pieces):

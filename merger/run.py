@@ -21,14 +21,15 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tblctl.merger.copying import Copy, between, plan_copies, without_copied
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
-from tblctl.merger.verify import Fingerprint, require_equal, require_sorted
+from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import key_changes, key_table, sort_indices
-from tblctl.tableformat.model.cut import rows_back
+from tblctl.tableformat.model.cut import cut_rows, rows_back
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
@@ -37,6 +38,7 @@ THREADS = 2
 
 _READ_AHEAD_SHARE = 4
 _READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
+_COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
 
 
 def _window_bytes(memory_bytes: int) -> int:
@@ -96,31 +98,46 @@ def run_task(
     with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock, opens) as workers:
         if portions is None:
             portions = sort_blocks(io, [task], scratch, workers.map)[task.number]
-        order, cuts, parts = _ordered(io, task, portions, workers)
-        inputs = open_inputs(io, parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
+        plan = _planned(io, task, portions, workers)
+        inputs = open_inputs(io, plan.parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
             opened.callback(one.close)
-        records = _Merge(_Job(io, task, hooks), inputs, order, workers).run(cuts)
+        records = _Merge(_Job(io, task, hooks), plan, inputs, workers).run()
     return TaskResult(
         group=task.group,
         number=task.number,
         records=records,
         rows=task.rows,
-        bytes_read=sum(part.bytes_read for part in parts),
+        rows_copied=sum(copy.rows for copy in plan.copies),
+        bytes_read=sum(part.bytes_read for part in plan.parts),
         bytes_written=sum(record.size_bytes for record in records),
         wall_seconds=clock.wall(),
         cpu_seconds=clock.cpu(),
     )
 
 
-def _ordered(
-    io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: _Workers
-) -> tuple[np.ndarray, tuple[int, ...], list[Part | Portion]]:
-    """Return the places of all rows in key order, the rows of each block to write, and the parts to merge.
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """Where the rows of a task go.
 
-    Places are counted through the parts one after the other. Equal keys keep their order. The places take 4 bytes a
-    row, and 8 more while keys are sorted.
+    Attributes:
+        parts: to merge.
+        order: the places of all rows, counted through the parts one after the other, in key order; equal keys keep
+            their order. 4 bytes a row, and 8 more while keys are sorted.
+        cuts: the rows of each block to write.
+        copies: the row groups that are copied undecoded.
+        copied_ends: the keys of the first and the last row of each copy.
     """
+
+    parts: tuple[Part | Portion, ...]
+    order: np.ndarray
+    cuts: tuple[int, ...]
+    copies: tuple[Copy, ...]
+    copied_ends: tuple[pa.Table, ...]
+
+
+def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: _Workers) -> _Plan:
+    """Read the keys, and find out where every row goes."""
     streamed = [item for item in task.slices if item.is_ordered]
     found: list[tuple[pa.Table, Part | Portion]] = [
         *workers.read(lambda item: look_at(io, item, task.sort), streamed),
@@ -133,7 +150,18 @@ def _ordered(
         msg = f"task {task.group}.{task.number} has slices of {len(places)} rows for cuts of {task.rows}"
         raise InternalError(msg)
     order = places.astype(np.uint32) if len(places) < 1 << 32 else places
-    return order, _clean_cuts(task, keys, places), [part for _, part in found]
+    cuts = _clean_cuts(task, keys, places)
+    del places
+    parts = [part for _, part in found]
+    most_bytes = task.memory_bytes // _COPY_SHARE
+    copies = plan_copies(order, parts, cuts, group_rows=io.options.row_group_rows, most_bytes=most_bytes)
+    return _Plan(
+        parts=without_copied(parts, copies),
+        order=order,
+        cuts=cuts,
+        copies=copies,
+        copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
+    )
 
 
 def _clean_cuts(task: MergeTask, keys: pa.Table, places: np.ndarray) -> tuple[int, ...]:
@@ -156,36 +184,37 @@ class _Job:
 class _Merge:
     """The windows of one task, from inputs to builders."""
 
-    def __init__(self, job: _Job, inputs: Sequence[Input], order: np.ndarray, workers: _Workers) -> None:
+    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], workers: _Workers) -> None:
         self._io = job.io
         self._task = job.task
         self._hooks = job.hooks
+        self._plan = plan
         self._inputs = inputs
-        self._order = order
         self._workers = workers
+        self._ends = dict(zip((copy.start for copy in plan.copies), plan.copied_ends, strict=True))
         self._starts = np.cumsum([0] + [one.rows for one in inputs])
         self._row_bytes = np.concatenate([one.row_bytes for one in inputs])
         self._taken = np.zeros(len(inputs), dtype=np.int64)
         self._merged: list[Fingerprint] = []
         self._last: list[pa.Table] = []  # the key of the last row so far
 
-    def run(self, cuts: Sequence[int]) -> tuple[BlockRecord, ...]:
+    def run(self) -> tuple[BlockRecord, ...]:
         task = self._task
         builders: list[BlockBuilder] = []
         finished: list[Future[tuple[BlockRecord, ...]]] = []
         try:
             start = 0
-            for count in cuts:
+            for count in self._plan.cuts:
                 _raise_failures(finished)
                 builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
                 builders.append(builder)
                 line = _Line(self._workers)
-                for numbers, source in self._windows(start, start + count):
-                    rows = self._gathered(numbers, source)
-                    self._workers.write(line, functools.partial(builder.add, rows))
-                    del rows
+                for work in self._pieces(range(start, start + count)):
+                    self._workers.write(line, functools.partial(work, builder))
+                    del work
                 finished.append(line.submit(builder.finish))
                 start += count
+            self._require_all_taken()
             read = Fingerprint.total(part for one in self._inputs for part in one.read)
             require_equal(read, Fingerprint.total(self._merged), f"group {task.group}, task {task.number}")
             return tuple(record for future in finished for record in future.result())
@@ -197,29 +226,52 @@ class _Merge:
                 builder.discard()
             raise
 
-    def _windows(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the places of the rows of one block in windows, each with the numbers of the inputs they are of.
+    def _pieces(self, places: range) -> Iterator[Callable[[BlockBuilder], None]]:
+        """Yield what brings the rows of one block into its builder, piece by piece."""
+        for piece in between(self._plan.copies, places):
+            if isinstance(piece, Copy):
+                yield self._copied(piece)
+                continue
+            for numbers, groups in self._windows(piece):
+                rows = self._gathered(numbers)
+                yield functools.partial(_add, rows=rows, groups=groups)
+                del rows
+
+    def _copied(self, copy: Copy) -> Callable[[BlockBuilder], None]:
+        if self._hooks.cancelled():
+            raise Cancelled
+        self._taken[copy.part] += copy.rows
+        self._check_order(self._ends[copy.start])
+        self._hooks.advance(copy.rows)
+        return lambda builder: builder.copy(copy.block, copy.groups)
+
+    def _windows(self, places: range) -> Iterator[tuple[np.ndarray, tuple[int, ...]]]:
+        """Yield the places of rows that follow each other in a block in windows, each with the sizes of its row groups.
 
         Windows end where row groups do, if they hold one: then the file does not depend on the budget.
         """
-        numbers = self._order[start:stop]
-        source = np.searchsorted(self._starts, numbers, side="right") - 1
+        numbers = self._plan.order[places.start : places.stop]
         most = _window_bytes(self._task.memory_bytes)
         sizes = np.cumsum(self._row_bytes[numbers], dtype=np.float64)
+        groups = deque(cut_rows(len(numbers), self._io.options.row_group_rows))
         first = 0
         while first < len(numbers):
             done = sizes[first - 1] if first else 0.0
-            count = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
-            group = self._io.options.row_group_rows
-            if first + count < len(numbers) and count > group:
-                count -= count % group
-            yield numbers[first : first + count], source[first : first + count]
-            first += count
+            room = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
+            taken = []
+            while groups and sum(taken) + groups[0] <= room:
+                taken.append(groups.popleft())
+            if not taken:  # a part of a row group, which becomes several
+                groups[0] -= room
+                taken.append(room)
+            yield numbers[first : first + sum(taken)], tuple(taken)
+            first += sum(taken)
 
-    def _gathered(self, numbers: np.ndarray, source: np.ndarray) -> pa.Table:
+    def _gathered(self, numbers: np.ndarray) -> pa.Table:
         """Return the rows in these places, in this order; each input gives a stretch of its own."""
         if self._hooks.cancelled():
             raise Cancelled
+        source = np.searchsorted(self._starts, numbers, side="right") - 1
         counts = np.bincount(source, minlength=len(self._inputs))
         active = np.flatnonzero(counts).tolist()
         found = self._workers.read(lambda number: self._inputs[number].take(int(counts[number])), active)
@@ -247,16 +299,37 @@ class _Merge:
         columns = self._workers.map(gather, range(len(schema)))
         self._merged += [found for _, found in columns]
         rows = pa.Table.from_arrays([column.column(0) for column, _ in columns], schema=schema)
-        self._check_order(rows)
+        self._check_order(key_table(rows, self._task.sort, self._io.schema))
         self._hooks.advance(rows.num_rows)
         return rows
 
-    def _check_order(self, rows: pa.Table) -> None:
-        """Refuse rows that are not in order, or not behind those of the window before."""
+    def _require_all_taken(self) -> None:
+        """Refuse a merge that did not take every row of its inputs: what nothing asked for was never decoded either.
+
+        Raises:
+            VerificationError: it did not.
+        """
+        rows = np.diff(self._starts)
+        if (self._taken != rows).any():
+            msg = (
+                f"group {self._task.group}, task {self._task.number}: of {rows.tolist()} rows {self._taken.tolist()} were "
+                "merged. Nothing is committed. A bug of tblctl: please report it"
+            )
+            raise VerificationError(msg)
+
+    def _check_order(self, keys: pa.Table) -> None:
+        """Refuse rows that are not in order, or not behind those before them."""
         task = self._task
-        keys = key_table(rows, task.sort, self._io.schema)
         require_sorted([*self._last, keys], task.sort, f"group {task.group}, task {task.number}")
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
+
+
+def _add(builder: BlockBuilder, rows: pa.Table, groups: Sequence[int]) -> None:
+    """Append rows, cut into row groups of these sizes."""
+    start = 0
+    for count in groups:
+        builder.add(rows.slice(start, count))
+        start += count
 
 
 class _Workers:

@@ -73,12 +73,13 @@ class MergeTask:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A task that is done: its blocks are stored and verified, not committed."""
+    """A task that is done: its blocks are stored and verified, not committed. `rows_copied`: undecoded."""
 
     group: int
     number: int
     records: tuple[BlockRecord, ...]
     rows: int
+    rows_copied: int
     bytes_read: int
     bytes_written: int
     wall_seconds: float

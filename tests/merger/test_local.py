@@ -101,7 +101,7 @@ def test_tasks_begin_in_the_order_given_and_are_asked_for_when_there_is_room(her
 
 def result_of(task):
     return TaskResult(
-        group=task.group, number=task.number, records=(), rows=task.rows,
+        group=task.group, number=task.number, records=(), rows=task.rows, rows_copied=0,
         bytes_read=0, bytes_written=0, wall_seconds=0, cpu_seconds=0,
     )  # fmt: skip
 
