@@ -8,6 +8,7 @@ encoded before it and after it. Then no merged block has a smaller row group, un
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,12 @@ class Copy:
 
 
 def plan_copies(
-    order: np.ndarray, parts: Sequence[Part | Portion], cuts: Sequence[int], *, group_rows: int, most_bytes: int
+    order: np.ndarray,
+    parts: Sequence[Part | Portion],
+    cuts: Sequence[int],
+    *,
+    group_rows: int,
+    most_bytes: int,
 ) -> tuple[Copy, ...]:
     """Return what is copied, in the order of the output. O(rows), 2 bytes a row for a moment.
 
@@ -76,10 +82,10 @@ def _pieces(parts: Sequence[Part | Portion]) -> Iterator[tuple[int, Piece, int, 
     """Yield the row groups' pieces, each with the place of its first row, and its part with its number."""
     first = 0
     for number, part in enumerate(parts):
-        start = first
-        for piece in part.pieces if isinstance(part, Part) else ():
-            yield start, piece, number, part
-            start += piece.rows
+        if isinstance(part, Part):
+            starts = itertools.accumulate((piece.rows for piece in part.pieces), initial=first)
+            for start, piece in zip(starts, part.pieces, strict=False):
+                yield start, piece, number, part
         first += part.rows
 
 
@@ -147,9 +153,7 @@ def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
         yield range(start, places.stop)
 
 
-def without_copied(
-    parts: Sequence[Part | Portion], copies: Sequence[Copy]
-) -> tuple[Part | Portion, ...]:
+def without_copied(parts: Sequence[Part | Portion], copies: Sequence[Copy]) -> tuple[Part | Portion, ...]:
     """Return the parts, told which of their row groups are copied and so never decoded."""
     groups: dict[int, set[int]] = {}
     for copy in copies:

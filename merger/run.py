@@ -258,7 +258,7 @@ class _Merge:
         while first < len(numbers):
             done = sizes[first - 1] if first else 0.0
             room = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
-            taken = []
+            taken: list[int] = []
             while groups and sum(taken) + groups[0] <= room:
                 taken.append(groups.popleft())
             if not taken:  # a part of a row group, which becomes several
@@ -312,8 +312,8 @@ class _Merge:
         rows = np.diff(self._starts)
         if (self._taken != rows).any():
             msg = (
-                f"group {self._task.group}, task {self._task.number}: of {rows.tolist()} rows {self._taken.tolist()} were "
-                "merged. Nothing is committed. A bug of tblctl: please report it"
+                f"group {self._task.group}, task {self._task.number}: of {rows.tolist()} rows of its inputs "
+                f"{self._taken.tolist()} were merged. Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg)
 

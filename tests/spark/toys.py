@@ -49,7 +49,10 @@ def _make_result() -> TaskFunction:
     def result(io: Any, what: MergeTask, **more: Any) -> TaskResult:  # nested: reaches workers by value
         from tblctl.merger.task import TaskResult
 
-        figures = dict(records=(), rows_copied=0, bytes_read=0, bytes_written=0, wall_seconds=0.0, cpu_seconds=0.0) | more
+        figures = (
+            dict(records=(), rows_copied=0, bytes_read=0, bytes_written=0, wall_seconds=0.0, cpu_seconds=0.0)
+            | more
+        )
         return TaskResult(group=what.group, number=what.number, rows=what.rows, **figures)
 
     return result
