@@ -101,7 +101,7 @@ def test_small_slices_are_read_whole_and_nothing_is_spilled(spy):
         expected = canonical(here.expected())
         spy.whole.clear()
         assert canonical(here.rows_of(here.run(here.split()))) == expected
-        assert (spy.whole[:2], spy.pieces) == ([100, 200], [])
+        assert (spy.whole[:2], spy.pieces) == ([100, 150], []), "the row group that nothing reaches is copied"
         assert (spy.spilled, spy.open) == ([], 0)
 
 
@@ -178,7 +178,7 @@ def test_only_row_groups_that_a_slice_touches_are_read(spy):
         assert [(item.start, item.stop) for item in tasks[1].slices] == [(250, 500)]
         spy.whole.clear()
         here.run([tasks[1]])
-        assert spy.whole == [300], "groups 2, 3 and 4 of 10"
+        assert spy.whole == [100], "group 2 of 10; 3 and 4 are copied"
 
 
 def test_a_block_that_lies_about_its_order_is_named_and_nothing_is_stored(spy):
