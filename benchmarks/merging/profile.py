@@ -18,7 +18,7 @@ STAGES = (
     ("plan", "tblctl.recluster", "_plan"),
     ("find the cuts between tasks", "tblctl.merger.round", "split_group"),
     ("read and check keys", "tblctl.merger.run", "look_at"),
-    ("sort keys", "tblctl.merger.run", "_ordered"),
+    ("sort keys", "tblctl.merger.run", "_planned"),
     ("read rows", "tblctl.merger.inputs", "Input.take"),
     ("verify", "tblctl.merger.verify", "Fingerprint.of"),
     ("statistics and encode", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.add"),
