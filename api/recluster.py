@@ -30,7 +30,7 @@ from tblctl.results import Outcome
 from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
-from tblctl.selector.policies import DEFAULT_POLICY, policy_named
+from tblctl.selector.policies import DEFAULT_POLICY, policy_named, require_fit
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     EngineError,
@@ -111,6 +111,7 @@ class Request:
             msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
             raise InvalidOptionError(msg)
         found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
+        require_fit(policy or DEFAULT_POLICY, found)
         if final and found.include_unclustered is None:
             found = dataclasses.replace(found, include_unclustered=True)
         return cls(
@@ -131,7 +132,7 @@ def make_plan(version: Version, request: Request) -> Plan:
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: of the condition.
     """
-    return _plan(version, _view(version, request.condition), request)
+    return plan_view(version, _view(version, request.condition), request)
 
 
 def _view(version: Version, condition: Condition) -> View:
@@ -144,7 +145,8 @@ def _view(version: Version, condition: Condition) -> View:
     return View.of(version, version.sort, condition(version.schema))
 
 
-def _plan(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
+def plan_view(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
+    """Return what the policy decides for all blocks of a version but those that `failed`, given by their paths."""
     context = Context(
         table_id=version.table_id,
         snapshot=version.sequence,
@@ -191,9 +193,7 @@ def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome
     except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
         LOG.warning("%s, but not reclustered: %s", written, error)
     except BaseException as error:
-        note = f"{written}; what was interrupted is the round of reclustering after it"
-        LOG.warning(note)
-        error.add_note(note)
+        error.add_note(f"{written}; what was interrupted is the round of reclustering after it")
         raise
     return None
 
@@ -234,7 +234,8 @@ class _Loop:
         while fruitless <= _MOST_FRUITLESS:
             plan, outcome = self._round(given)
             if outcome is None:
-                self.note = self.note if self.rounds else plan.note
+                notes = (self.note, plan.note if plan.is_limited or not self.rounds else "")
+                self.note = "; ".join(note for note in notes if note)
                 break
             self.rounds.append(outcome)
             self._note_failures(plan, outcome)
@@ -259,7 +260,7 @@ class _Loop:
         view = _view(version, self.request.condition)
         before = self.after = self.followed.begin(version.sequence, view)
         self.before = self.before or before
-        plan = given or _plan(version, view, self.request, self.failed)
+        plan = given or plan_view(version, view, self.request, self.failed)
         if not plan.groups:
             return plan, None
         engine = self.engine(plan)

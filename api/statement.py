@@ -7,6 +7,7 @@ OPTIMIZE is FINAL, as the RFC's first form had it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
     Resolve = Callable[[str], str | None]
 
 
+_LOCATION = re.compile(r"[\w./:~@%+=-]+")
+"""What a location may consist of to need no quotes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Statement:
     """One statement.
 
     Attributes:
-        parts: of the table's name, without quotes: the identifiers of its path, or one string literal.
-        is_location: the name is a string literal, which is a location whatever names mean.
+        parts: of the table's name, without quotes: the identifiers of its path, or one location.
+        is_location: the name is a string literal, or has slashes and no quotes: a location whatever names mean.
         if_exists: no table of that name is no error.
         final: until the table is well clustered, not one round only.
         where: the condition's text, verbatim; None for all blocks.
@@ -47,6 +52,11 @@ class Statement:
         """The path as text; a part that holds a dot or a quote is quoted, so that no two paths are the same text."""
         return ".".join(_quoted(part) if "." in part or '"' in part else part for part in self.parts)
 
+    @property
+    def location(self) -> str:
+        """Where the table is if the name is its location."""
+        return ".".join(self.parts)
+
 
 def parse_statement(text: str) -> Statement:
     """Return what a statement says. The condition is not read: only the table knows its columns.
@@ -62,7 +72,9 @@ def parse_statement(text: str) -> Statement:
     words.need("TABLE")
     if_exists = words.take("IF", "EXISTS")
     parts, is_location = words.name()
-    words.need("RECLUSTER")
+    words.need(
+        "RECLUSTER", or_else=None if words.apart else "RECLUSTER, or single quotes around the whole name"
+    )
     final = words.take("FINAL") or optimize
     where, position = words.condition()
     return Statement(
@@ -87,7 +99,7 @@ def execute(
     Args:
         text: the statement.
         resolve: returns the location of a name such as `lake.lineitem` (see `Statement.name`), None where there is no
-            such table. Without it the name is the location. One in single quotes always is.
+            such table. Without it the name is the location. One in single quotes, or with slashes, always is.
         storage_options: what the fsspec filesystem takes.
         options: as of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every,
             progress.
@@ -120,7 +132,7 @@ def execute(
 
 def _location(statement: Statement, resolve: Resolve | None) -> str:
     if resolve is None or statement.is_location:
-        return ".".join(statement.parts)
+        return statement.location
     try:
         location = resolve(statement.name)
     except LookupError:  # a mapping's own method may be what resolves
@@ -156,8 +168,16 @@ class _Words:
         if not self.take(word):
             self._refuse(or_else or word)
 
+    @property
+    def apart(self) -> bool:
+        """Whether there is a blank, or the end, before the next token."""
+        following = self.tokens[self.taken : self.taken + 1]
+        return not following or following[0].start > self.tokens[self.taken - 1].end + 1
+
     def name(self) -> tuple[tuple[str, ...], bool]:
-        """Take the parts of the table's name; also tell whether it is a string literal."""
+        """Take the parts of the table's name; also tell whether it is a location."""
+        if location := self._bare_location():
+            return (location,), True
         if self._next_is(TokenType.STRING) and self.tokens[self.taken].text:
             self.taken += 1
             return (self.tokens[self.taken - 1].text,), True
@@ -179,13 +199,31 @@ class _Words:
         start = self.tokens[self.taken].start
         return self.reader.text[start : self.tokens[-1].end + 1], start
 
+    def _bare_location(self) -> str:
+        """Take tokens that nothing parts, if they make up a location without quotes, which has slashes; "" if not."""
+        end = self.taken
+        while end < len(self.tokens) and not self._is_quoted(self.tokens[end]):
+            if end > self.taken and self.tokens[end].start != self.tokens[end - 1].end + 1:
+                break
+            end += 1
+        if end == self.taken:
+            return ""
+        text = self.reader.text[self.tokens[self.taken].start : self.tokens[end - 1].end + 1]
+        if "/" not in text or not _LOCATION.fullmatch(text):
+            return ""
+        self.taken = end
+        return text
+
+    def _is_quoted(self, token: Token) -> bool:
+        return token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+
     def _identifier(self) -> str:
         token = self.tokens[self.taken] if self.taken < len(self.tokens) else None
         if token is None or not (
             (token.token_type is TokenType.IDENTIFIER and token.text) or self._word(token).isidentifier()
         ):
             self._refuse(
-                "a table's name: a.b, \"a.b\", or a location in single quotes such as 'lake/lineitem'"
+                "a table's name such as a.b, or a location such as lake/lineitem (in single quotes: 'my lake/lineitem')"
             )
         self.taken += 1
         return token.text

@@ -5,7 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SUBJECTS = ("append", "scan", "metadata", "startup", "metrics", "index", "merge", "e2e", "memory", "requests")
+SUBJECTS = (
+    "append",
+    "scan",
+    "metadata",
+    "startup",
+    "metrics",
+    "index",
+    "planning",
+    "merge",
+    "e2e",
+    "memory",
+    "requests",
+)
 
 
 def main() -> int:

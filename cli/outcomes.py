@@ -89,6 +89,15 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         click.echo(f"\n{render.printable(outcome.note)}")
 
 
+def print_missing(location: str, *, as_json: bool) -> None:
+    """Say that there is no table, which was no error."""
+    note = f"no table at {location}: nothing to recluster"
+    if as_json:
+        render.print_json({"location": location, "note": note})
+    else:
+        click.echo(note)
+
+
 def recluster_line(outcome: tblctl.Outcome) -> str:
     """Return the one line that tells how far a recluster came."""
     fates = (outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)

@@ -8,7 +8,8 @@ import numpy as np
 
 from tblctl.selector.blocks import Context, Integers, Mask, joined
 from tblctl.selector.draft import MOST_LEVEL, Draft, finished, too_high
-from tblctl.selector.plan import Group, Plan, Rejection
+from tblctl.selector.options import DEFAULT_GROUP_BYTES
+from tblctl.selector.plan import LIMITS, Group, Plan, Rejection
 from tblctl.selector.predict import Forecast, forecast
 
 
@@ -88,6 +89,24 @@ def left_out(context: Context, *, include_unclustered: bool) -> list[Rejection]:
     return found
 
 
+def _how_far(context: Context, rejected: Sequence[Rejection]) -> str:
+    """Return which limits to raise, and, where that says enough, to what: two blocks of average size."""
+    blocks = context.blocks
+    typical = {
+        "max_group_bytes": (blocks.decoded_bytes, "two blocks of average size take {} bytes of memory"),
+        "max_bytes": (blocks.size_bytes, "two blocks of average size are {} bytes of files"),
+        "max_blocks": (np.ones(1), "a group is {} blocks at least"),
+    }
+    found = []
+    for rule in LIMITS:
+        if any(item.rule == rule for item in rejected):
+            limit = getattr(context.options, rule) or DEFAULT_GROUP_BYTES
+            sizes, text = typical[rule]
+            two = round(2 * float(sizes.mean()))
+            found.append(f"Raise {rule}, now {limit}" + (f": {text.format(two)}" if two > limit else ""))
+    return "; ".join(found)
+
+
 def _note(context: Context, drafts: Sequence[Draft], rejected: Sequence[Rejection]) -> str:
     """Return one sentence: what is to be done, or why nothing is."""
     if drafts:
@@ -100,6 +119,8 @@ def _note(context: Context, drafts: Sequence[Draft], rejected: Sequence[Rejectio
         item.why if item.level is not None else f"{item.blocks} blocks: {item.why}" for item in rejected
     )
     measured = any(item.rule == "well_clustered" for item in rejected)
+    if any(item.rule in LIMITS for item in rejected):
+        return f"nothing to do within the limits: {reasons}. {_how_far(context, rejected)}"
     hint = (
         " (selection depth: blocks that share one key at their ends only do not overlap)" if measured else ""
     )

@@ -12,6 +12,9 @@ from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 PLAN_VERSION = 1
 """Version of the JSON form; a plan of another version is refused."""
 
+LIMITS = ("max_group_bytes", "max_bytes", "max_blocks")
+"""Rules of rejections, and options, that a caller can raise."""
+
 _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
 
 
@@ -130,6 +133,11 @@ class Plan:
         paths = [path for group in self.groups for path in group.blocks]
         if len(set(paths)) < len(paths):
             raise ValueError("a block is named twice")
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is nothing to do because limits leave no room for what there would be."""
+        return not self.groups and any(item.rule in LIMITS for item in self.rejected)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -9,10 +9,10 @@ import click
 
 import tblctl
 from tblctl import errors
-from tblctl.cli import params, plans, render
+from tblctl.cli import params, plans
 from tblctl.cli.command import command
 from tblctl.cli.engines import EngineChoice, engine_options
-from tblctl.cli.outcomes import RECLUSTER_JSON, print_recluster
+from tblctl.cli.outcomes import RECLUSTER_JSON, print_missing, print_recluster
 from tblctl.cli.progress import progress
 
 LIMITS = (
@@ -151,12 +151,3 @@ def read_plan(file: IO[str]) -> tblctl.Plan:
     except ValueError as error:
         raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
     return tblctl.Plan.from_json(value)
-
-
-def print_missing(location: str, *, as_json: bool) -> None:
-    """Say that there is no table, which was no error."""
-    note = f"no table at {location}: nothing to recluster"
-    if as_json:
-        render.print_json({"location": location, "note": note})
-    else:
-        click.echo(note)

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import render
 from tblctl.cli.command import command
 from tblctl.cli.engines import EngineChoice, engine_options
-from tblctl.cli.outcomes import RECLUSTER_JSON, print_recluster
+from tblctl.cli.outcomes import RECLUSTER_JSON, print_missing, print_recluster
 from tblctl.cli.progress import progress
 
 
@@ -21,7 +20,7 @@ from tblctl.cli.progress import progress
     tblctl sql "OPTIMIZE TABLE '/data/lineitem' RECLUSTER\"""",
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
-    where IF EXISTS finds no table an object: note""",
+    where IF EXISTS finds no table an object: location, note""",
 )
 @click.argument("statement")
 @engine_options
@@ -29,17 +28,13 @@ def sql(*, statement: str, storage_options: dict[str, Any], as_json: bool, **wor
     """Recluster by an SQL statement.
 
     STATEMENT is ALTER TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition]; OPTIMIZE instead of ALTER is FINAL.
-    The name is a location; quote one that is no plain word: 's3://bucket/table'.
+    The name is a location, such as lake/lineitem; quote one with blanks or odd characters: 'my lake/lineitem'.
     """
     engine = EngineChoice.of(words).arguments()
     parsed = tblctl.parse_statement(statement)
     with progress("reclustering") as report:
         outcome = tblctl.execute(statement, storage_options=storage_options, progress=report, **engine)
-    if outcome is not None:
-        print_recluster(outcome, as_json=as_json)
-        return
-    note = f"no table at {parsed.name}: nothing to recluster"
-    if as_json:
-        render.print_json({"note": note})
+    if outcome is None:
+        print_missing(parsed.location, as_json=as_json)
     else:
-        click.echo(note)
+        print_recluster(outcome, as_json=as_json)

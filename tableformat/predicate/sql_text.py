@@ -19,6 +19,7 @@ _EXCERPT = 60  # characters of the text shown on each side of the caret
 
 class _Tokenizer(Tokenizer):
     COMMANDS = set()  # noqa: RUF012 (sqlglot's own turn the rest of a text that begins with SHOW or CALL into a string)
+    IDENTIFIERS = ['"', "`"]  # noqa: RUF012
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
 
 
@@ -41,10 +42,8 @@ class SqlText:
             tokens.pop()
         for token in tokens:
             if token.token_type in (TokenType.UNKNOWN, TokenType.SEMICOLON):
-                hint = {"`": "quote names with double quotes", ";": "one statement is expected"}.get(
-                    token.text
-                )
-                self.refuse(f"unexpected {token.text!r}" + (f"; {hint}" if hint else ""), token.start)
+                hint = "; one statement is expected" if token.text == ";" else ""
+                self.refuse(f"unexpected {token.text!r}{hint}", token.start)
         return tokens
 
     def refuse(self, problem: str, position: int | None, *, cause: Exception | None = None) -> NoReturn:
@@ -117,7 +116,7 @@ class SqlText:
 def _token_error(text: str) -> tuple[int, str]:
     """Return where and why tokenizing fails: a quote or comment that is never closed, or a bad hexadecimal string."""
     opened, index = 0, 0
-    closers = {"'": "'", '"': '"', "/*": "*/"}
+    closers = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
     while index < len(text):
         opener = "/*" if text.startswith("/*", index) else text[index]
         if text.startswith("--", index):

@@ -47,6 +47,7 @@ def test_every_form_of_the_rfc_is_read_in_any_case(
         ('"a.b".c', ("a.b", "c"), '"a.b".c'),
         ('a."b.c"', ("a", "b.c"), 'a."b.c"'),
         ('"a""b"', ('a"b',), '"a""b"'),
+        ("`a.b`.`c``d`", ("a.b", "c`d"), '"a.b".c`d'),
         ("größe", ("größe",), "größe"),
         (
             "order.final.recluster.where",
@@ -101,14 +102,21 @@ def test_the_condition_is_passed_on_verbatim_with_its_place(condition: str) -> N
         ("SELECT 1", "SELECT", "not 'SELECT'"),
         ("SHOW TABLES", "SHOW", "expected ALTER TABLE ... RECLUSTER"),
         ("ALTER t RECLUSTER", "t RECLUSTER", "expected TABLE, not 't'"),
-        ("ALTER TABLE", "", "expected a table's name: a.b"),
+        ("ALTER TABLE", "", "expected a table's name such as a.b"),
         ("ALTER TABLE '' RECLUSTER", "''", "expected a table's name"),
         ('ALTER TABLE "" RECLUSTER', '""', "expected a table's name"),
         ("ALTER TABLE 12 RECLUSTER", "12", "expected a table's name"),
         ("ALTER TABLE a. RECLUSTER x", "x", "expected RECLUSTER"),
         ("ALTER TABLE IF NOT EXISTS t RECLUSTER", "NOT", "expected RECLUSTER, not 'NOT'"),
-        ("ALTER TABLE lake/t RECLUSTER", "/t", "expected RECLUSTER, not '/'"),
-        ("ALTER TABLE `t` RECLUSTER", "`t`", "quote names with double quotes"),
+        ("ALTER TABLE lake /t RECLUSTER", "/t", "expected RECLUSTER, not '/'"),
+        (
+            "ALTER TABLE my-t RECLUSTER",
+            "-t",
+            "expected RECLUSTER, or single quotes around the whole name, not '-'",
+        ),
+        ("ALTER TABLE lake/(t) RECLUSTER", "/(t)", "or single quotes around the whole name, not '/'"),
+        ("ALTER TABLE lake/'t' RECLUSTER", "'t'", "or single quotes around the whole name, not"),
+        ("ALTER TABLE `t RECLUSTER", "`t", "` is never closed"),
         ("ALTER TABLE 't RECLUSTER", "'t", "' is never closed"),
         ("ALTER TABLE t", "", "expected RECLUSTER, and it ends"),
         ("ALTER TABLE t DROP COLUMN c", "DROP", "expected RECLUSTER, not 'DROP'"),
@@ -134,9 +142,24 @@ def test_what_is_wrong_is_named_with_its_place_and_what_was_expected(
     assert pickle.loads(pickle.dumps(caught.value)).details == caught.value.details
 
 
-def test_a_location_without_quotes_is_told_to_quote_it() -> None:
-    with pytest.raises(InvalidStatementError, match="single quotes such as 'lake/lineitem'"):
-        parse_statement("ALTER TABLE /data/t RECLUSTER")
+@pytest.mark.parametrize(
+    "location",
+    [
+        "lake/lineitem",
+        "/data/t",
+        "./t",
+        "../final/where",
+        "s3://b-1/x.y/day=2020-01-01/1e5",
+        "file:///a~b/0x12/%20+@",
+    ],
+)
+def test_a_location_of_ordinary_characters_needs_no_quotes(location: str) -> None:
+    for text in (
+        f"ALTER TABLE {location} RECLUSTER",
+        f"OPTIMIZE TABLE\n{location}\tRECLUSTER FINAL WHERE a/b = 1;",
+    ):
+        found = parse_statement(text)
+        assert (found.parts, found.is_location, found.location) == ((location,), True, location)
 
 
 class Recorded:

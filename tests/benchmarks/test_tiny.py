@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUBJECTS = ["append", "scan", "metadata", "startup", "metrics", "index", "merge", "e2e", "memory", "requests"]
+SUBJECTS = [
+    "append",
+    "scan",
+    "metadata",
+    "startup",
+    "metrics",
+    "index",
+    "planning",
+    "merge",
+    "e2e",
+    "memory",
+    "requests",
+]
 
 
 SLOW = {"merge"}  # starts Spark, and a process for every contender

@@ -185,10 +185,26 @@ def test_a_small_level_is_merged_as_far_as_its_group_may_go():
     assert {name: item.blocks for name, item in rules(plan).items()} == {"max_group_bytes": 1}
 
 
-def test_a_budget_for_less_than_two_blocks_selects_nothing():
-    plan = table_of((0, 9), (1, 8)).plan(max_blocks=1)
+@pytest.mark.parametrize("policy", ["levels", "full"])
+@pytest.mark.parametrize(
+    ("limits", "advice"),
+    [
+        ({"max_blocks": 1}, "Raise max_blocks, now 1: a group is 2 blocks at least"),
+        ({"max_bytes": 7}, "Raise max_bytes, now 7: two blocks of average size are 8 bytes of files"),
+        (
+            {"max_group_bytes": 9},
+            "Raise max_group_bytes, now 9: two blocks of average size take 64 bytes of memory",
+        ),
+    ],
+)
+def test_a_limit_that_leaves_no_room_for_two_blocks_is_named_with_how_far_to_raise_it(policy, limits, advice):
+    table = table_of((0, 9), (1, 8))
+    plan = table.plan(policy, **limits)
     assert not plan.groups
-    assert "max_blocks" in plan.note
+    assert plan.is_limited
+    assert plan.note.startswith("nothing to do within the limits: ")
+    assert plan.note.endswith(advice)
+    assert not table.plan(policy).is_limited
 
 
 def test_only_blocks_that_where_allows_are_selected_and_measured():
