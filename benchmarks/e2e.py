@@ -4,18 +4,23 @@ Batches come in the order of the file (l_orderkey), so that each spans nearly al
 as possible, with the key ascending, descending, or at random. Depths are of closed intervals, as `info` has them:
 neighbours that share a date make 2.
 
+Then the depth that plans predict, against what is measured once they are carried out, for keys of several kinds.
+
     python -m benchmarks.e2e --scale 0.1 --orders sorted,reversed
+    python -m benchmarks.e2e --orders ""              only what is predicted
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,6 +30,7 @@ from tblctl.tableformat.model.scan_report import ScanReport
 
 KEY = "l_shipdate"
 APPENDS = 60
+Integers = npt.NDArray[np.int64]
 WEEK = f"{KEY} between '1995-03-01' and '1995-03-07'"
 
 
@@ -56,7 +62,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(report: Report, tiny: bool, *, scale: str, orders: str, block_rows: int | None) -> None:
     scale, appends = ("0.01", 12) if tiny else (scale, APPENDS)
-    chosen = orders.split(",")
+    chosen = orders.split(",") if orders else []
     if unknown := sorted(set(chosen) - set(ORDERS)):
         msg = f"unknown orders {', '.join(unknown)}; there are {', '.join(ORDERS)}"
         raise SystemExit(msg)
@@ -70,6 +76,7 @@ def measure(report: Report, tiny: bool, *, scale: str, orders: str, block_rows: 
         report.begin(f"order of arrival: {name}")
         with scratch() as folder:
             one_life(report, folder / "table", batches(ORDERS[name](rows), appends), block_rows)
+    compare_predictions(report, "0.01" if tiny else "0.1", appends)
 
 
 def read(path: Path) -> pa.Table:
@@ -93,6 +100,7 @@ def one_life(report: Report, place: Path, parts: Sequence[pa.Table], block_rows:
         table.append(part)
     appended = time.perf_counter()
     before, week_before = table.info(), one_week(place)
+    predicted = table.plan().predicted.average_depth_after
     paused = time.perf_counter()
     outcome = table.recluster(final=True)
     ended = time.perf_counter()
@@ -103,6 +111,7 @@ def one_life(report: Report, place: Path, parts: Sequence[pa.Table], block_rows:
     report.figure(f"recluster, {outcome.rounds} rounds", recluster_seconds, "s")
     report.figure("together", append_seconds + recluster_seconds, "s")
     report.figure("rows rewritten / rows ingested", outcome.rows / after.rows, "x")
+    report.line(f"  {'predicted depth':<44} {predicted.low:9.3f} {predicted.high:9.3f}")
     report.line(f"  {'before and after':<44}")
     for title, was, is_now, unit in (
         ("blocks", before.total_block_count, after.total_block_count, ""),
@@ -137,6 +146,73 @@ def one_week(place: Path) -> ScanReport:
 
 def _mib(report: ScanReport) -> float:
     return sum(sum(block.column_bytes.values()) for block in report.blocks) / 2**20
+
+
+# -- what plans predict -----------------------------------------------------------------------------------------------
+
+
+def _unique(chance: np.random.Generator, rows: int) -> Integers:
+    return chance.permutation(rows)
+
+
+def _repeated(chance: np.random.Generator, rows: int) -> Integers:
+    return chance.integers(0, 250, rows)
+
+
+def _zipf(chance: np.random.Generator, rows: int) -> Integers:
+    return chance.zipf(1.3, rows)
+
+
+def _late(chance: np.random.Generator, rows: int) -> Integers:
+    """Milliseconds of events, one every ten, that arrive about a minute late, some much later."""
+    return np.arange(rows) * 10 - chance.exponential(60_000, rows).astype(np.int64)
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int], Integers]] = {
+    "uniform, unique": _unique,
+    "repeated: 250 keys": _repeated,
+    "Zipf": _zipf,
+    "correlated with time": _late,
+}
+
+
+def compare_predictions(report: Report, scale: str, appends: int) -> None:
+    """Write for each kind of key the range that the first plan predicts of the average depth, and what came of it.
+
+    As many rows in blocks as large as `make demo` has them at this scale.
+    """
+    demo = read(lineitem(scale))
+    block_rows = round(200_000 * float(scale))
+    report.begin(
+        f"average depth, predicted by the first plan and measured after it: {demo.num_rows:,} rows in {appends} "
+        f"appends, blocks of at most {block_rows:,} rows"
+    )
+    report.line(
+        f"  {'key':<26} {'low':>8} {'high':>8} {'middle':>8} {'expected':>8} {'measured':>8} {'error':>8}"
+    )
+    tables = {f"lineitem by {KEY}": (KEY, demo)}
+    for name, keys in KINDS.items():
+        numbers = np.arange(demo.num_rows)
+        data = {"k": keys(np.random.default_rng(seed=0), demo.num_rows), "n": numbers}
+        tables[name] = ("k", pa.table(data))
+    errors = []
+    for name, (key, rows) in tables.items():
+        with scratch() as folder:
+            table = tblctl.create(
+                folder / "t", rows.schema, cluster_by=key, options={"block_rows": block_rows}
+            )
+            for part in batches(rows, appends):
+                table.append(part)
+            plan = table.plan()
+            table.recluster(plan)
+            after, measured = plan.predicted.average_depth_after, table.info().average_depth
+        middle = (after.low + after.high) / 2
+        errors.append(abs(middle - measured) / measured)
+        figures = (after.low, after.high, middle, after.expected, measured)
+        report.line(f"  {name:<26} {' '.join(f'{figure:8.4f}' for figure in figures)} {errors[-1]:8.1%}")
+        if not after.low <= measured <= after.high:
+            report.missed.append(f"the range of {name}")
+    report.figure("median error of the middle", 100 * statistics.median(errors), "%", most=10)
 
 
 if __name__ == "__main__":
