@@ -33,6 +33,7 @@ def write(location: str, rows: pa.Table) -> int | None:
     table.overwrite(rows, where="a >= 7")
     table.picture("before.svg")
     assert_type(table.info(worst=3).worst, tuple[tblctl.DeepRange, ...])
+    assert_type(table.compare("loaded", 9, where="a > 1"), tuple[tblctl.MeasuredVersion, ...])
     assert_type(table.depth_history(limit=5), tuple[tblctl.DepthPoint, ...])
     assert_type(table.suggest(["a > 5"]), tblctl.Suggestion)
     assert_type(tblctl.survey(tblctl.find_tables("/data")), tuple[tblctl.SurveyedTable, ...])
