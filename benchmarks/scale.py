@@ -143,6 +143,7 @@ def measure(report: Report, tiny: bool) -> None:
             write_driven(report, driven)
             report.begin(f"{title}: executors and requests, from the rates")
             write_model(report, int(size * share), rates)
+            write_commits(report, int(size * share), driven)
 
 
 def sample_table(place: Path) -> tblctl.Table:
@@ -365,6 +366,18 @@ def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
         report.figure("    executors cost", EXECUTORS * seconds / 3600 * EXECUTOR_DOLLARS_AN_HOUR, "dollars")
     gets = rates.requests_a_gib["GET"] * slots * rates.core_bytes_a_second / 2**30
     report.figure("GET requests a second", gets, f"of {PREFIX_GETS_A_SECOND:,} for one prefix")
+
+
+def write_commits(report: Report, size_bytes: int, found: Driven) -> None:
+    """Write what the commits of one pass over everything come to, `MANY_GROUPS` groups in each, or one a round."""
+    groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
+    commits = math.ceil(groups / max(found.many.groups, 1))
+    report.line(f"  commits of everything, {found.many.groups} groups in each: {commits}")
+    report.figure("    seconds of the driver, local disk", commits * found.many.seconds, "s")
+    report.figure("    metadata written", commits * found.many.written_bytes / 2**30, "GiB")
+    blocks = min(groups, MOST_GROUPS) * DEFAULT_GROUP_BYTES / TableOptions().block_bytes
+    held = blocks * found.many.results_bytes / max(found.many.blocks, 1)
+    report.figure("  with one a round the driver holds results of", held / 2**30, "GiB, pickled")
 
 
 if __name__ == "__main__":
