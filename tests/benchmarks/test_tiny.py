@@ -21,6 +21,7 @@ SUBJECTS = [
     "e2e",
     "memory",
     "requests",
+    "scale",
 ]
 
 
