@@ -158,7 +158,7 @@ class BlockFile:
         return fetched.size_bytes
 
     @contextmanager
-    def _in_memory(self, groups: Sequence[int], projection: Projection) -> Iterator[None]:
+    def in_memory(self, groups: Sequence[int], projection: Projection) -> Iterator[None]:
         """Have the bytes of some row groups in memory, all of them fetched at once; then let go of them."""
         if self._ranges is None:
             yield
@@ -211,7 +211,7 @@ class BlockFile:
             if not projection.file_columns:
                 rows = sum(self.metadata.row_group(group).num_rows for group in groups)
                 return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
-            with self._in_memory(groups, projection):
+            with self.in_memory(groups, projection):
                 raw = self._file.read_row_groups(
                     list(groups), columns=projection.file_columns, use_threads=use_threads
                 )
@@ -228,7 +228,7 @@ class BlockFile:
                 yield projection.apply(pa.table({"": pa.nulls(size)}).select([]), row_count=size)
             return
         try:
-            with self._in_memory([group], projection):
+            with self.in_memory([group], projection):
                 for batch in self._file.iter_batches(
                     most_rows, [group], columns=projection.file_columns, use_threads=False
                 ):

@@ -141,7 +141,8 @@ class NativeBlockReader:
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
         """Append some row groups to a block as they are stored."""
         size = sum(self.group_bytes[group] for group in groups)
-        encoder.copy(self._file, groups, keys=self.keys(groups, sort), decoded_bytes=size)
+        with self._file.in_memory(groups, self._every):
+            encoder.copy(self._file, groups, keys=self.keys(groups, sort), decoded_bytes=size)
 
 
 class NativeBlockBuilder:
@@ -175,7 +176,8 @@ class NativeBlockBuilder:
             msg = f"row groups of {block.path} were to be copied into a block in no order"
             raise InternalError(msg)
         with self._io.open(block) as reader:
-            for group in groups:
+            for number, group in enumerate(groups):
+                reader.will_need(groups[number : number + 2])
                 room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
                 if self._open and reader.group_bytes[group] > room:
                     self._store(self._open)

@@ -86,6 +86,27 @@ def test_a_merge_through_a_network_that_fails_now_and_then_ends_right(proxy, tab
     assert keys(table) == EVERY_KEY
 
 
+def test_row_groups_that_are_copied_take_one_request_each(proxy, proxied):
+    first = pa.table({"k": range(60_000), "v": [row * row * 2654435761 % 2**62 for row in range(60_000)]})
+    second = first.set_column(0, "k", pa.array(range(59_000, 119_000)))
+    table = tblctl.create(
+        proxied.url,
+        first.schema,
+        cluster_by="k",
+        options={"row_group_rows": 10_000, "block_rows": 60_000},
+        storage_options=proxied.storage_options,
+    )
+    table.append(first)
+    table.append(second)
+    proxy.clear()
+    assert table.recluster(policy="full").blocks_in == 2
+    assert len(reads(proxy)) <= 2 * (2 + 6) + 4, (
+        "ends and keys; row groups, copied or not; those around the cut"
+    )
+    proxy.clear()
+    assert sorted(keys(table)) == sorted([*range(60_000), *range(59_000, 119_000)])
+
+
 def test_a_block_that_may_not_be_read_is_asked_for_once(proxy, table):
     victim = table.files()[0].path
     proxy.on("GET", victim, action="reply", status=403, code="AccessDenied", times=1000)
