@@ -50,7 +50,10 @@ CONTENDERS = {
     "duckdb": Entry("DuckDB: ORDER BY + COPY", "duckdb", "peers:DuckDB"),
     "polars": Entry("Polars: sort + sink_parquet", "polars", "peers:Polars"),
     "delta-rs": Entry("delta-rs: optimize.z_order", "delta-rs", "peers:DeltaRs"),
-    "databend": Entry("Databend: RECLUSTER FINAL", "databend", "peers:Databend"),
+    "databend": Entry("Databend: RECLUSTER FINAL, Parquet", "databend", "peers:Databend"),
+    "databend-native": Entry(
+        "Databend: RECLUSTER FINAL, its own format", "databend-native", "peers:DatabendNative", ordered=False
+    ),
     "iceberg-sort": Entry("Iceberg: rewrite_data_files, sort", "iceberg", "iceberg:Sort"),
     "iceberg-zorder": Entry("Iceberg: the same, zorder", "iceberg", "iceberg:ZOrder", ordered=False),
     "iceberg-binpack": Entry("Iceberg: the same, binpack", "iceberg", "iceberg:BinPack", ordered=False),
@@ -65,7 +68,8 @@ LIMITS = (  # which takes how many times as long as which: at least, at most
     ("spark", "floor", None, 1.6),
     ("spark-own", "spark", 3.0, None),
     ("delta-rs", "local", 2.0, None),
-    ("databend", "local", 5.0, None),
+    ("databend", "local", None, None),
+    ("databend-native", "local", 5.0, None),
     ("duckdb", "local", None, None),
     ("polars", "local", None, None),
     ("iceberg-sort", "local", 3.0, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,20 +82,23 @@ class DeltaRs:
 
 
 class Databend:
-    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file.
+    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file; Parquet and zstd, as ours.
 
     Every run begins at the snapshot before the first one. Compaction after inserts is off: it would merge the blocks
-    beforehand.
+    beforehand. One round made 9 blocks of average depth 2 of the 61 (`clustering_information`), whatever the format.
     """
 
-    def __init__(self, job: Job, folder: Path) -> None:  # noqa: ARG002 (it keeps things in the current folder)
+    format = "COMPRESSION = 'zstd' STORAGE_FORMAT = 'parquet'"
+
+    def __init__(self, job: Job, folder: Path) -> None:
         from databend import SessionContext
 
+        self._folder = folder  # what it keeps is in the current one
         self._context = SessionContext()
         self._sql("SET enable_compact_after_write = 0")
         self._sql(
             f"CREATE TABLE lineitem ({', '.join(_databend_columns(job.files[0]))}) CLUSTER BY ({KEY}) "
-            f"ROW_PER_BLOCK = {job.block_rows} COMPRESSION = 'zstd' STORAGE_FORMAT = 'parquet'"
+            f"ROW_PER_BLOCK = {job.block_rows} {self.format}"
         )
         for file in job.files:
             self._sql(f"COPY INTO lineitem FROM 'fs://{file}' FILE_FORMAT = (TYPE = parquet)")
@@ -122,6 +126,31 @@ class Databend:
     def _rows(self, text: str) -> list[tuple]:
         batches = self._context.sql(text).to_py_arrow()
         return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+class DatabendNative(Databend):
+    """The same in the format that it uses on local disks if nobody says otherwise: its own `native`, with lz4.
+
+    That is what DESIGN's 40.7 s were measured with. It takes about twice the processor time of Parquet (34 to 56 s
+    against 13 to 17 s on a busy machine). On object stores its default is Parquet.
+    """
+
+    format = ""
+
+    def output(self) -> list[str]:
+        """Return the rows as Parquet, which nothing else would read; their order is not kept, so its depth is told."""
+        ((depth,),) = self._rows("SELECT average_depth FROM clustering_information('default', 'lineitem')")
+        if depth > _SORTED_DEPTH:
+            msg = f"Databend left an average depth of {depth}"
+            raise AssertionError(msg)
+        exported = self._folder / "exported"
+        shutil.rmtree(exported, ignore_errors=True)
+        exported.mkdir()
+        self._sql(f"COPY INTO 'fs://{exported}/' FROM lineitem FILE_FORMAT = (TYPE = parquet)")
+        return [str(path) for path in exported.rglob("*.parquet")]
+
+
+_SORTED_DEPTH = 3  # on average; blocks share the key where they meet
 
 
 def _databend_columns(file: str) -> Sequence[str]:
