@@ -208,14 +208,15 @@ class _Work:
     """The blocks to merge, group by group.
 
     Each group has an axis of its own: number x size is added to its ranks, so that one sort or search serves all
-    groups, and their rows are numbered through. `same_key_rows`, one a group: no key has more of its rows; -1 if that
-    is not known.
+    groups, and their rows are numbered through. `order` is that by `low` and that by `high`. `same_key_rows`, one a
+    group: no key has more of its rows; -1 if that is not known.
     """
 
     blocks: Integers
     group: Integers
     low: Integers
     high: Integers
+    order: tuple[Integers, Integers]
     rows: Integers
     decoded_bytes: Integers
     same_key_rows: Integers
@@ -228,18 +229,28 @@ class _Work:
         low, high = axis.low[chosen] + group * axis.size, axis.high[chosen] + group * axis.size
         rows, same = blocks.row_count[chosen], blocks.same_key_rows[chosen]
         begins = np.flatnonzero(np.diff(group, prepend=-1))
-        most = np.maximum.reduceat(_Weights.of(low, high, same).meeting(low, low), begins)
+        order = _orders(low, high)
+        begun = low[order[0]]  # group by group too; places in sorted arrays are found fastest in their order
+        most = np.maximum.reduceat(_Weights.of(low, high, same, order).meeting(begun, begun), begins)
         known = np.minimum.reduceat(same, begins) > 0
         return cls(
             blocks=chosen,
             group=group,
             low=low,
             high=high,
+            order=order,
             rows=rows,
             decoded_bytes=blocks.decoded_bytes[chosen],
             same_key_rows=np.where(known, np.minimum(most, np.add.reduceat(rows, begins)), -1),
             size=axis.size,
         )
+
+    @property
+    def hulls(self) -> tuple[Integers, Integers]:
+        """What each group spans, on the axis of the table."""
+        begins = np.flatnonzero(np.diff(self.group, prepend=-1))
+        shift = self.group[begins] * self.size
+        return np.minimum.reduceat(self.low, begins) - shift, np.maximum.reduceat(self.high, begins) - shift
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -280,7 +291,10 @@ def expected_cuts(rows: Integers, most: Integers, counts: Integers, evenly: Mask
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Weights:
-    """Weights that lie on closed intervals: those that begin by a point, less those that end before another."""
+    """Weights that lie on closed intervals: those that begin by a point, less those that end before another.
+
+    `order` is that by low and that by high, for those who have them.
+    """
 
     low: Integers
     high: Integers
@@ -288,8 +302,10 @@ class _Weights:
     by_high: Integers
 
     @classmethod
-    def of(cls, low: Integers, high: Integers, weight: Integers) -> _Weights:
-        begin, end = np.argsort(low, kind="stable"), np.argsort(high, kind="stable")
+    def of(
+        cls, low: Integers, high: Integers, weight: Integers, order: tuple[Integers, Integers] | None = None
+    ) -> _Weights:
+        begin, end = order or _orders(low, high)
         return cls(
             low=low[begin],
             high=high[end],
@@ -303,6 +319,10 @@ class _Weights:
         ended = self.by_high[np.searchsorted(self.high, low)]
         found: Integers = begun - ended
         return found
+
+
+def _orders(low: Integers, high: Integers) -> tuple[Integers, Integers]:
+    return np.argsort(low, kind="stable"), np.argsort(high, kind="stable")
 
 
 def most_extra(rows: Integers, decoded_bytes: Integers, counts: Integers, options: TableOptions) -> Integers:
@@ -324,21 +344,21 @@ def _tiles(work: _Work, options: TableOptions) -> _Tiles:
     first = np.diff(group, prepend=-1) > 0
     slack = np.where(first, 0, cut_slack(np.roll(size, 1), size, most[group]))
     slack_after = np.append(slack[1:], 0)
-    by_low, by_high = np.argsort(work.low, kind="stable"), np.argsort(work.high, kind="stable")
+    by_low, by_high = work.order
     rows_by_low, rows_by_high = np.cumsum(work.rows[by_low]), np.cumsum(work.rows[by_high])
     own_axis = group * work.size
 
     def least_key(position: Integers) -> Integers:
-        found: Integers = work.low[by_low][np.searchsorted(rows_by_low, position, side="right")] - own_axis
+        found: Integers = work.low[by_low[np.searchsorted(rows_by_low, position, side="right")]] - own_axis
         return found
 
     def most_key(position: Integers) -> Integers:
-        found: Integers = work.high[by_high][np.searchsorted(rows_by_high, position, side="right")] - own_axis
+        found: Integers = work.high[by_high[np.searchsorted(rows_by_high, position, side="right")]] - own_axis
         return found
 
     extra = most_extra(rows, decoded, counts, options)
     outer_low, outer_high = least_key(cut - slack), most_key(end - 1)
-    there = _Weights.of(work.low, work.high, work.decoded_bytes).meeting(
+    there = _Weights.of(work.low, work.high, work.decoded_bytes, work.order).meeting(
         outer_low + own_axis, outer_high + own_axis
     )
     same = np.where(work.same_key_rows < 0, rows, work.same_key_rows)[group]
@@ -391,10 +411,7 @@ class _Rest:
     def of(cls, axis: _Axis, stay: Integers, work: _Work, overlap_and_depth: Integers) -> _Rest:
         """Return the blocks `stay`, given what they have now. O(n) for n blocks and ranks."""
         low, high = axis.low[stay], axis.high[stay]
-        begins = np.flatnonzero(np.diff(work.group, prepend=-1))
-        shift = work.group[begins] * work.size
-        spans = np.minimum.reduceat(work.low, begins) - shift, np.maximum.reduceat(work.high, begins) - shift
-        changing = _meet(low, high, *spans, size=axis.size)
+        changing = _meet(low, high, *work.hulls, size=axis.size)
         near = _meet(low, high, low[changing], high[changing], size=axis.size) & ~changing
         overlap, depth = overlap_and_depth[:, stay[~changing]]
         return cls(
@@ -531,18 +548,10 @@ def _guess(rest: _Rest, work: _Work, tiles: _Tiles, rows_of_a_key: float) -> tup
     begins = _places(work, tiles.cut) - tiles.group * work.size
     first = np.concatenate(([True], tiles.group[1:] != tiles.group[:-1]))
     last = np.concatenate((first[1:], [True]))
-    groups = tiles.group[first]
-    hull_low = (
-        np.minimum.reduceat(work.low, np.flatnonzero(np.diff(work.group, prepend=-1))) - groups * work.size
-    )
-    hull_high = (
-        np.maximum.reduceat(work.high, np.flatnonzero(np.diff(work.group, prepend=-1))) - groups * work.size
-    )
+    hull_low, hull_high = work.hulls
     at_rank = begins == np.floor(begins)
     inner = np.unique(begins[~first & ~at_rank])
-    shift = 2 * np.searchsorted(
-        inner, np.arange(work.size)
-    )  # two places before the next rank for every cut between
+    shift = 2 * np.searchsorted(inner, np.arange(work.size))  # two places before a rank for each cut
     number = np.searchsorted(inner, begins)
     floor = np.floor(begins).astype(np.int64)
     left = np.where(at_rank, floor + shift[floor], floor + 1 + 2 * number)  # where the output before ends
@@ -558,11 +567,21 @@ def _guess(rest: _Rest, work: _Work, tiles: _Tiles, rows_of_a_key: float) -> tup
     return rest.sums(overlap, depth), depth[rest.changing :]
 
 
+def _ends(low: Integers, high: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the ranks where intervals begin or end, ascending, and the numbers of each one's own among them."""
+    if (span := int(high.max()) + 1) >= _DENSE_SPAN * low.size:
+        points, places = np.unique(np.concatenate((low, high)), return_inverse=True)
+        return points, places[: low.size], places[low.size :]
+    used = np.zeros(span, np.bool_)
+    used[low] = used[high] = True
+    number = np.cumsum(used) - 1
+    return np.flatnonzero(used), number[low], number[high]
+
+
 def _places(work: _Work, positions: Integers) -> Floats:
     """Return where on the axis of all groups the rows of some positions are expected, a block's rows spread evenly."""
     spread = work.high > work.low
-    points, place = np.unique(np.concatenate((work.low, work.high)), return_inverse=True)
-    from_point, to_point = place[: work.low.size], place[work.low.size :]
+    points, from_point, to_point = _ends(work.low, work.high)
     rate = work.rows / np.maximum(work.high - work.low, 1) * spread
     rates = np.cumsum(
         np.bincount(from_point, rate, minlength=points.size)
@@ -571,9 +590,7 @@ def _places(work: _Work, positions: Integers) -> Floats:
     several = np.bincount(from_point[spread], minlength=points.size) - np.bincount(
         to_point[spread], minlength=points.size
     )
-    rates = np.where(
-        np.cumsum(several) > 0, rates, 0.0
-    )  # what rounding leaves between groups would add up there
+    rates = np.where(np.cumsum(several) > 0, rates, 0.0)  # or what rounding leaves would add up there
     jumps = np.bincount(from_point, work.rows * ~spread, minlength=points.size)
     until = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(points)))) + np.cumsum(jumps) - jumps
     reached = np.stack((until, until + jumps), axis=1).ravel()
