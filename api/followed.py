@@ -8,7 +8,7 @@ known ones and numbered between its neighbours. Once a gap is used up, everythin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +79,8 @@ class Followed:
     def keep(self) -> None:
         """Note that what was asked last was committed; what is asked next comes after it."""
         assert self._asked is not None, "something was asked"
-        self._kept, self._asked = self._asked, None
+        bounds = tuple(replace(record, columns={}) for record in self._asked.added)
+        self._kept, self._asked = replace(self._asked, added=bounds), None
         self._commits += 1
 
     def end(self, committed: int | None) -> None:

@@ -260,6 +260,7 @@ class _Round(Generic[VersionT]):
                 work.require_complete(self._version.sort)
             else:
                 self._discard([work])
+                work.release()
         self._told.task(item)
         waited = self._port.env.elapsed() - self._since_seconds
         if self._commit_every.is_due(groups=len(self._ready()), seconds=waited):
@@ -288,6 +289,7 @@ class _Round(Generic[VersionT]):
                 work.is_told = True
             for work in ready:
                 work.status = COMMITTED
+                work.release()
             if self._committed:
                 self._committed(self._last)
 
@@ -300,7 +302,10 @@ class _Round(Generic[VersionT]):
             if work.group.number in reasons or not reasons:
                 work.end(CONFLICTED, reasons.get(work.group.number, str(error)))
         self._refuse_conflicts()
-        self._discard(work for work in ready if work.status == CONFLICTED)
+        lost = [work for work in ready if work.status == CONFLICTED]
+        self._discard(lost)
+        for work in lost:
+            work.release()
 
     def _refuse_conflicts(self) -> None:
         lost = [work for work in self._works.values() if work.status == CONFLICTED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from tblctl.merger.round import RoundOutcome, merge_round
 from tblctl.merger.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.model.record import BlockRecord
 
 from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
 
@@ -278,3 +280,23 @@ def test_whoever_is_told_of_a_commit_may_end_the_round(pairs: Subject) -> None:
         )
     assert levels(pairs) == [1, 1, 0, 0, 0, 0, 0, 0]
     assert listed(pairs) <= pairs.stored()
+
+
+@pytest.mark.parametrize("pairs", ["native"], indirect=True)
+def test_a_round_holds_the_records_of_no_more_blocks_than_wait_for_a_commit(pairs: Subject) -> None:
+    alive: list[weakref.ref[BlockRecord]] = []
+    held: list[int] = []
+
+    class Watching(OneByOne):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            def watch(item: Any) -> None:
+                alive.extend(weakref.ref(record) for record in item.records)
+                done(item)
+
+            super().run(io, tasks, watch, **rest)
+
+    engine = Watching()
+    engine.between = lambda _done: held.append(sum(item() is not None for item in alive))
+    run(pairs, engine=engine)
+    assert len(alive) == 8
+    assert max(held) <= 4, "those of one group, and of the one before, which loops still name"
