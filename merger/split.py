@@ -8,10 +8,12 @@ decide.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Lock
 
 import numpy as np
@@ -88,12 +90,13 @@ def split_group(
     key_bytes = decoded / rows  # at most, where that is known to be enough
     if len(sizes) > 1 and (tasks > 1 or decoded + ORDER_BYTES * rows > share):
         key_bytes = _key_bytes(io, slices, output.sort)
-    firsts = _shared_out(len(sizes), max(tasks, math.ceil(rows * (key_bytes + ORDER_BYTES) / share)))
+    most_held = share / (key_bytes + ORDER_BYTES)  # rows of a task
+    count = max(tasks, math.ceil(rows / most_held))
     planned = list(itertools.accumulate(sizes, initial=0))
-    between = [(planned[first], slack[first - 1]) for first in firsts[1:]]
     with Scratch() as scratch:
-        kept = _Keys(io, slices, output.sort, scratch, most_bytes=share)
-        ends = _Cutter(kept, key_bytes).positions(between) if between else []
+        cutter = _Cutter(_Keys(io, slices, output.sort, scratch, most_bytes=share), key_bytes)
+        firsts = _firsts(cutter, planned, tasks, count, most_held)
+        ends = cutter.positions([(planned[first], slack[first - 1]) for first in firsts[1:]])
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
     found = []
     for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
@@ -131,10 +134,32 @@ def _with_small_ones_sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
     ]
 
 
-def _shared_out(blocks: int, tasks: int) -> list[int]:
-    """Return the first block of each of `tasks` stretches of about equally many, of one each if there are fewer."""
+def _firsts(cutter: _Cutter, planned: Sequence[int], tasks: int, count: int, most_held: float) -> list[int]:
+    """Return the first block of each task, given the ranks between blocks, and that there are `count` tasks or more.
+
+    A block counts by its part of the bytes, so that `tasks` take equally long, or by its part of the rows that a task
+    can hold, if that is more.
+    """
+    sizes = np.diff(planned).tolist()
+    if not 1 < count < len(sizes):
+        return _shared_out(sizes, count)
+    weights = cutter.weights(planned)
+    even = max(sum(weights), 1) / tasks
+    loads = [max(weight / even, size / most_held) for weight, size in zip(weights, sizes, strict=True)]
+    return _shared_out(loads, max(count, math.ceil(0.95 * sum(loads))))  # 5 % more is no task of its own
+
+
+def _shared_out(loads: Sequence[float], tasks: int) -> list[int]:
+    """Return the first block of each of `tasks` stretches of about equal load, of one each if there are fewer."""
+    blocks, before = len(loads), list(itertools.accumulate(loads, initial=0.0))
     count = min(tasks, blocks)
-    return [blocks * number // count for number in range(count)]
+    firsts = [0]
+    for number in range(1, count):
+        fewest, most = firsts[-1] + 1, blocks - count + number  # a block for each task
+        even = before[-1] * number / count
+        place = bisect.bisect_left(before, even, fewest, most)
+        firsts.append(min(range(max(fewest, place - 1), place + 1), key=lambda at: abs(before[at] - even)))
+    return firsts
 
 
 def _key_bytes(io: BlockIO, slices: Sequence[Slice], sort: Sort) -> float:
@@ -182,6 +207,16 @@ class _Keys:
             self._kept[place] = self._scratch.write(keys.slice(start, _PIECE_ROWS) for start in starts)
         return keys
 
+    def sizes(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers of rows of a block, and the bytes of so many: by row group, where they are in key order."""
+        item = self.slices[place]
+        rows: Sequence[int] = (item.block.row_count,)
+        sizes: Sequence[int] = (item.block.decoded_bytes,)
+        if item.is_ordered:
+            with self._io.open(item.block) as reader:
+                rows, sizes = reader.group_rows, reader.group_bytes
+        return np.cumsum([0, *rows]), np.cumsum([0, *sizes])
+
     def part(self, place: int, low: int, high: int) -> pa.Table:
         """Return the keys `low` to `high` of a slice that was read."""
         kept = self._kept.get(place)
@@ -203,9 +238,19 @@ class _Cutter:
 
     def positions(self, cuts: Sequence[tuple[int, int]]) -> list[np.ndarray]:
         """Return how many rows of each block are before each of some cuts, given as planned rank and slack."""
-        brackets = self._brackets()
-        return [self._exact(rank, slack, brackets) for rank, slack in cuts]
+        return [self._exact(rank, slack, self._brackets) for rank, slack in cuts]
 
+    def weights(self, ranks: Sequence[int]) -> list[int]:
+        """Return about how many bytes in memory the rows between each two ranks take, the first and last included."""
+        between = [np.mean(self._brackets.of(rank), axis=0) for rank in ranks[1:-1]]
+        slices = self.keys.slices
+        places = np.array([[item.start for item in slices], *between, [item.stop for item in slices]])
+        sizes = in_parallel(self.keys.sizes, range(len(slices)), threads=self.keys.threads)
+        before = sum(np.interp(places[:, place], *size) for place, size in enumerate(sizes))
+        found: list[int] = np.diff(before).astype(np.int64).tolist()
+        return found
+
+    @cached_property
     def _brackets(self) -> _Brackets:
         slices = self.keys.slices
         rows = sum(item.stop for item in slices)

@@ -219,3 +219,49 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
         )
         assert len(tasks) == (12 if is_kept_in_memory else 30)
         assert_exact(here, tasks, 10)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_tasks_share_the_bytes_where_rows_differ_in_width_with_the_key(ordered):
+    schema = "k: int64, s: string"
+    with lake(schema, "k", block_rows=100, row_group_rows=50) as here:
+        for start in range(4):
+            keys = [start + 4 * number for number in range(400)]
+            texts = [f"{key:04}" * (1 if key < 800 else 100) for key in keys]  # none twice: no dictionary
+            data = pa.table({"k": keys, "s": texts}, schema=here.schema.logical)
+            (here.add if ordered else here.unordered)(data)
+        tasks = here.split(tasks=4)
+        assert [task.rows for task in tasks] == ([1000, 200, 200, 200] if ordered else [400] * 4)
+        assert sum(len(task.cuts) for task in tasks) == 16
+        narrow = here.split(tasks=4, memory_bytes=split.KEY_SHARE * 450 * 32)  # holds the keys of 450 rows
+        assert max(task.rows for task in narrow) <= 500
+
+
+@pytest.mark.parametrize(
+    ("weights", "tasks", "firsts"),
+    [
+        ([1], 4, [0]),
+        ([1] * 8, 1, [0]),
+        ([1] * 8, 4, [0, 2, 4, 6]),
+        ([1] * 8, 20, list(range(8))),
+        ([9, 1, 1, 1], 3, [0, 1, 2]),
+        ([1, 1, 1, 9], 3, [0, 2, 3]),
+        ([1, 1, 1, 1, 8, 8, 8, 8], 4, [0, 5, 6, 7]),
+        ([0, 0, 0], 2, [0, 1]),
+    ],
+)
+def test_every_task_gets_blocks_and_about_as_many_bytes(weights, tasks, firsts):
+    assert split._shared_out(weights, tasks) == firsts
+
+
+@given(weights=st.lists(st.integers(0, 1000), min_size=1, max_size=40), tasks=st.integers(1, 20))
+def test_no_task_has_more_than_its_share_and_a_block(weights, tasks):
+    firsts = split._shared_out(weights, tasks)
+    count = min(tasks, len(weights))
+    assert firsts[0] == 0
+    assert firsts == sorted(set(firsts))
+    assert len(firsts) == count
+    shares = [
+        sum(weights[start:stop]) for start, stop in zip(firsts, [*firsts[1:], len(weights)], strict=True)
+    ]
+    assert max(shares) <= sum(weights) / count + 2 * max(weights)
