@@ -102,7 +102,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
+def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
     """Run a Spark Connect server as a process of its own, which logs into `folder`, and give its address."""
     import pyspark
 
@@ -118,7 +118,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         str(home / "bin" / "spark-submit"),
         "--class",
         "org.apache.spark.sql.connect.service.SparkConnectServer",
-        *("--name", "tblctl tests", "--master", "local[2]"),
+        *("--name", "tblctl tests", "--master", master),
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
     ]
     variables = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
