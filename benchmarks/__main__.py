@@ -16,6 +16,7 @@ SUBJECTS = (
     "merge",
     "e2e",
     "memory",
+    "copy",
     "requests",
     "scale",
 )

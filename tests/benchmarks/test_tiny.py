@@ -20,6 +20,7 @@ SUBJECTS = [
     "merge",
     "e2e",
     "memory",
+    "copy",
     "requests",
     "scale",
 ]

@@ -55,7 +55,7 @@ class Done:
 def group(number: int, status: str, error: str | None = None) -> tblctl.GroupOutcome:
     return tblctl.GroupOutcome(
         round=1, number=number, status=status, why="deepest range", error=error, blocks_in=7, blocks_out=7, rows=100,
-        bytes_read=0, bytes_written=0, task_seconds=0.0, cpu_seconds=0.0,
+        rows_copied=0, bytes_read=0, bytes_written=0, task_seconds=0.0, cpu_seconds=0.0,
     )  # fmt: skip
 
 

@@ -23,6 +23,21 @@ def test_defaults_are_those_of_the_format():
     }
 
 
+def test_a_profile_sets_several_options_but_not_those_given_beside_it():
+    small = TableOptions.from_mapping({"write.profile": "small", "row_group_rows": 9})
+    assert (small.compression, small.compression_level, small.row_group_rows) == ("zstd", 9, 9)
+    assert (
+        TableOptions.from_mapping({"compression_level": 5, "write.profile": "small"}).compression_level == 5
+    )
+    fast = small.updated({"write.profile": "fast"})
+    assert (fast.compression, fast.compression_level, fast.row_group_rows) == ("snappy", None, 9)
+    assert "write.profile" not in fast.to_json(), "what it set is kept, so that it means the same for ever"
+    with pytest.raises(InvalidOptionError, match=r"write\.profile: expected fast or small, got 'tiny'"):
+        small.updated({"write.profile": "tiny"})
+    with pytest.raises(InvalidOptionError, match=r"did you mean write\.profile\?"):
+        small.updated({"write.profil": "fast"})
+
+
 def test_recluster_auto_is_true_or_false():
     assert TableOptions.from_mapping({"recluster.auto": "TRUE"}).recluster_auto is True
     assert TableOptions.from_mapping({"recluster.auto": False}).recluster_auto is False
@@ -113,7 +128,7 @@ def test_every_codec_is_one_that_pyarrow_writes(tmp_path):
 
 
 def test_every_option_is_documented_with_its_default():
-    assert set(OPTION_DOCS) == set(TableOptions().to_json())
+    assert set(OPTION_DOCS) == {*TableOptions().to_json(), "write.profile"}
     assert all(doc.endswith(")") for doc in OPTION_DOCS.values())
 
 

@@ -1,0 +1,164 @@
+"""Merge of blocks that overlap their neighbours by a tenth of their range, with and without copying; and profiles.
+
+TPC-H lineitem as it arrives by time: sorted by the key and cut into full blocks, but for the rows around each cut,
+which go to either side. The floor is decode + encode of the same files on two processes; ours is timed from plan to
+commit, verification and the flush to disk included. All have their turns in every round; ratios are of one round, then
+the median of them. What was written is checked after every run.
+
+    python -m benchmarks.copy --rounds 3 --blocks 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shutil
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import tblctl
+from benchmarks.common import Pairs, Report, Timed, in_turn, lineitem, main, scratch, timed
+from benchmarks.merging.contender import KEY, Check, Job
+from benchmarks.merging.ours import Floor, Local
+from tblctl.tableformat.model.options import PROFILES
+
+SHARE = 0.1
+MOST_OF_FLOOR = 0.4
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
+    parser.add_argument("--blocks", type=int, default=8, help="that the input is cut into")
+    parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not")
+
+
+def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int) -> None:
+    scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
+    row_group_rows = 512 if tiny else tblctl.TableOptions().row_group_rows
+    with scratch() as folder:
+        job = make_job(folder / "input", scale, blocks, row_group_rows)
+        check = Check(job)
+        rows = sum(pq.read_metadata(file).num_rows for file in job.files)
+        report.line(
+            f"{rows:,} rows of lineitem in {blocks} blocks, neighbours share {SHARE:.0%} of their range of "
+            f"{KEY}, zstd 1, row groups of {row_group_rows:,} rows; {rounds} rounds"
+        )
+        floor = Floor(job, place(folder, "floor"))
+        copying, decoding = (Local(job, place(folder, name)) for name in ("copying", "decoding"))
+        none = mock.patch("tblctl.merger.run.plan_copies", return_value=())
+        seconds = in_turn(
+            [
+                checked(floor, check, "the floor", ordered=False),
+                checked(copying, check, "ours"),
+                checked(decoding, check, "ours without copying", none),
+            ],
+            runs=rounds,
+        )
+        report.begin("merge")
+        titles = ("floor: decode + encode, two processes", "tblctl", "tblctl, without copying row groups")
+        for title, found in zip(titles, seconds, strict=True):
+            report.seconds(title, found)
+        report.figure(
+            "tblctl / floor", Pairs(ours=seconds[1], baseline=seconds[0]).cost, "x", most=MOST_OF_FLOOR
+        )
+        report.figure("without copying / floor", Pairs(ours=seconds[2], baseline=seconds[0]).cost, "x")
+        report.figure("with copying / without", Pairs(ours=seconds[1], baseline=seconds[2]).cost, "x")
+        report.figure("rows that were copied", 100 * share_copied(copying), "%")
+        sizes = [
+            sum(Path(file).stat().st_size for file in one.output()) / 2**20 for one in (copying, decoding)
+        ]
+        report.figure("bytes of the output", sizes[0], "MiB")
+        report.figure("bytes of the output, without copying", sizes[1], "MiB")
+        compare_profiles(report, job, folder, rounds)
+
+
+def compare_profiles(report: Report, job: Job, folder: Path, rounds: int) -> None:
+    """Write what the profiles of `write.profile` cost an append and a scan, on one block."""
+    report.begin("profiles: one block")
+    profiles: dict[str, dict[str, str]] = {
+        "as by default": {},
+        **{name: {"write.profile": name} for name in PROFILES},
+    }
+    made: dict[str, tblctl.Table] = {}
+
+    def append(name: str) -> None:
+        path = folder / f"profile {name}"
+        shutil.rmtree(path, ignore_errors=True)
+        options = {"row_group_rows": job.row_group_rows, **profiles[name]}
+        made[name] = tblctl.create(path, tblctl.read_schema(job.files[0]), cluster_by=KEY, options=options)
+        made[name].append(job.files[0])
+
+    appends = in_turn([timed(functools.partial(append, name)) for name in profiles], runs=rounds)
+    scans = in_turn([timed(made[name].scan().to_arrow) for name in profiles], runs=rounds)
+    for name, written, read in zip(profiles, appends, scans, strict=True):
+        report.seconds(f"append, {name}", written)
+        report.seconds(f"scan, {name}", read)
+        report.figure(f"bytes, {name}", made[name].snapshot.bytes / 2**20, "MiB")
+
+
+def place(folder: Path, name: str) -> Path:
+    made = folder / name
+    made.mkdir()
+    return made
+
+
+def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int) -> Job:
+    """Cut lineitem into blocks by the key; rows around a cut go to either side by chance."""
+    folder.mkdir()
+    source = lineitem(scale)
+    schema = pq.read_schema(source)
+    plain = [item.with_type(pa.string()) if pa.types.is_string_view(item.type) else item for item in schema]
+    rows = pq.read_table(source, schema=pa.schema(plain)).sort_by(KEY).combine_chunks()
+    size = -(-rows.num_rows // blocks)
+    chance = np.random.default_rng(7).uniform(-SHARE / 2, SHARE / 2, rows.num_rows)
+    number = np.clip(np.floor(np.arange(rows.num_rows) / size + chance), 0, blocks - 1)
+    files = []
+    for block in range(blocks):
+        files.append(str(folder / f"{block:04}.parquet"))
+        pq.write_table(
+            rows.filter(pa.array(number == block)),
+            files[-1],
+            compression="zstd",
+            compression_level=1,
+            row_group_size=row_group_rows,
+        )
+    return Job(
+        files=tuple(files),
+        block_rows=size + size // 20,  # a block may have a few more than the others
+        output_files=blocks,
+        row_group_rows=row_group_rows,
+        is_sorted=True,
+    )
+
+
+def checked(
+    contender: Floor | Local,
+    check: Check,
+    title: str,
+    around: AbstractContextManager[object] | None = None,
+    *,
+    ordered: bool = True,
+) -> Timed:
+    def run() -> float:
+        contender.reset()
+        with around or nullcontext():
+            seconds = timed(contender.run)()
+        check.require_equal(title, list(contender.output()), ordered=ordered)
+        return seconds
+
+    return run
+
+
+def share_copied(local: Local) -> float:
+    """Return how many of all rows the last run copied."""
+    (group,) = local.outcome.groups
+    return group.rows_copied / group.rows
+
+
+if __name__ == "__main__":
+    main("copy", measure, options)
