@@ -215,6 +215,7 @@ class CuttingProxy:
         if rule is not None and action == "reply":
             xml = f"<?xml version='1.0'?><Error><Code>{rule.code}</Code><Message>injected</Message></Error>".encode()
             status_line = f"HTTP/1.1 {rule.status} Injected\r\nContent-Type: application/xml\r\n"
+            xml = b"" if method == "HEAD" else xml
             self._record(method, path, headers, action, rule.status, len(body), len(xml))
             client.connection.sendall(f"{status_line}Content-Length: {len(xml)}\r\n\r\n".encode() + xml)
             return True

@@ -246,6 +246,46 @@ def test_errors_that_pass_are_not_seen_by_the_caller(proxy, proxied, operation):
     assert [e.action for e in proxy.exchanges[:3]].count("forward") <= 1
 
 
+@pytest.mark.parametrize("operation", EVERY_CALL)
+def test_an_error_that_does_not_pass_is_not_repeated(proxy, proxied, operation):
+    storage = proxied.storage()
+    proxy.on(action="reply", status=403, code="AccessDenied", times=1000)
+    with pytest.raises(AccessDeniedError):
+        calls_of(storage)[operation]()
+    asked = {"read_many": 2, "create": 2}  # two objects; the proof of the server, and its removal
+    assert len(proxy.exchanges) == asked.get(operation, 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "reply", "status": 503, "times": 2},
+        {"action": "reply", "status": 500, "code": "InternalError", "times": 2},
+        {"action": "drop", "times": 2},
+        {"action": "reset", "times": 2},
+        {"action": "cut reply", "times": 2},
+        {"action": "hang"},
+    ],
+    ids=lambda fault: f"{fault['action']} {fault.get('status', '')}".strip(),
+)
+def test_a_range_that_is_fetched_ahead_is_asked_for_again_after_errors_that_pass(proxy, proxied, fault):
+    storage = proxied.storage(config_kwargs={"read_timeout": 1})
+    storage.write("a", b"x" * 1_000)
+    proxy.clear()
+    proxy.on("GET", "/a", **fault)
+    with storage.open_input("a", size_bytes=1_000) as file, file.ranges.begin([(0, 10), (500, 600)]):
+        assert file.read_at(100, 500) == b"x" * 100
+    assert len(proxy.exchanges) == 1 + fault.get("times", 1)
+
+
+def test_a_range_that_may_not_be_read_is_asked_for_once(proxy, proxied):
+    proxy.on("GET", "/a", action="reply", status=403, code="AccessDenied", times=1000)
+    file = proxied.storage().open_input("a", size_bytes=1_000)
+    with file.ranges.begin([(0, 10)]), pytest.raises(PermissionError):
+        file.read_at(10, 0)
+    assert len(proxy.exchanges) == 1
+
+
 def test_a_read_whose_body_was_cut_is_repeated(proxy, proxied):
     storage = proxied.storage()
     storage.write("a", b"x" * 100_000)
