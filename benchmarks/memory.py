@@ -1,4 +1,4 @@
-"""Peak memory of a merge task against its budget, for inputs of one size and of ten times that (on Linux).
+"""Peak memory of a merge task against its budget, for inputs of all shapes, of one size and ten times that (on Linux).
 
 A fresh process opens the table, runs a small merge so that all code is loaded, notes its resident memory, and runs the
 tasks that all blocks come to as one group, one after the other. Peaks are the kernel's (`VmHWM`), so they also have
@@ -15,13 +15,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import tblctl
-from benchmarks.common import Report, lineitem, main, resident_mib, scratch
+from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
+from benchmarks.merging.shapes import SHAPES, make_shape
 from benchmarks.merging.tasks import merge_tasks
 from tblctl.merger.run import run_task
 
 KEY = "l_shipdate"
 BUDGETS_MIB = (64, 128, 256, 512, 1024)
 CONSTANT_MIB = 128  # a task may take so much more than its budget, whatever the size of budget and input
+SHAPE_BUDGETS_MIB = (256, 512, 1024)
+SHAPE_BYTES = 3 << 29
 THREADS = {"one thread, as on Spark": 1, "two threads, as in-process": 2}
 
 
@@ -51,12 +54,68 @@ def measure(report: Report, tiny: bool) -> None:
                         most=CONSTANT_MIB,
                     )
                     report.figure("  most that Arrow held", found.arrow_mib, "MiB")
+        measure_shapes(report, folder, small, tiny=tiny)
 
 
-def make_table(place: Path, source: Path, block_rows: int) -> tblctl.Table:
-    """Make a table of sorted blocks that all span nearly all keys."""
+def measure_shapes(report: Report, folder: Path, small: tblctl.Table, *, tiny: bool) -> None:
+    """Write the peaks of tables unlike lineitem, and of lineitem in another order; draw them."""
+    tables = {
+        "lineitem, not sorted": make_table(
+            folder / "not sorted", lineitem("0.01" if tiny else "1"), 100_000, key=None
+        )
+    }
+    tables["lineitem, not sorted"].set_cluster_key(KEY)
+    for shape in SHAPES:
+        for is_sorted in (False,) if tiny else (True, False):
+            title = shape if is_sorted else f"{shape}, not sorted"
+            tables[title] = make_shape(
+                folder / title, shape, SHAPE_BYTES >> (9 if tiny else 0), is_sorted=is_sorted
+            )
+    points: Points = {}
+    for title, table in tables.items():
+        report.begin(f"{title}: {table.snapshot.rows:,} rows in {table.snapshot.blocks} blocks, two threads")
+        for budget in SHAPE_BUDGETS_MIB[:1] if tiny else SHAPE_BUDGETS_MIB:
+            found = peak(table.location, small.location, budget, 2)
+            points.setdefault(title, []).append((budget, found.peak_mib))
+            report.figure(
+                f"over a budget of {budget} MiB, {found.tasks} tasks",
+                found.peak_mib - budget,
+                "MiB",
+                most=CONSTANT_MIB,
+            )
+            report.figure("  most that Arrow held", found.arrow_mib, "MiB")
+    draw(points, (folder if tiny else RESULTS) / "memory.svg")
+    report.line("\nas a picture: memory.svg")
+
+
+Points = dict[str, list[tuple[int, float]]]
+"""Peaks by table: the budget and the peak, MiB."""
+
+
+def draw(points: Points, path: Path) -> None:
+    """Write the peaks over the budgets as a picture, with what a task may take."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for title, found in points.items():
+        axes.plot(*zip(*found, strict=True), "--" if "not sorted" in title else "-", marker=".", label=title)
+    budgets = SHAPE_BUDGETS_MIB
+    axes.plot(budgets, [budget + CONSTANT_MIB for budget in budgets], "k:", label="what a task may take")
+    axes.set_xlabel("budget, MiB")
+    axes.set_ylabel("peak resident size above that at rest, MiB")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize="small")
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "memory"}):  # the same every time
+        figure.savefig(path, metadata={"Date": None})
+
+
+def make_table(place: Path, source: Path, block_rows: int, *, key: str | None = KEY) -> tblctl.Table:
+    """Make a table of blocks that all span nearly all keys, each sorted by `key` if there is one."""
     options = {"block_rows": block_rows, "sort_scope": "block"}
-    table = tblctl.create(place, tblctl.read_schema(source), cluster_by=KEY, options=options)
+    table = tblctl.create(place, tblctl.read_schema(source), cluster_by=key, options=options)
     table.append(source)
     table.set_options({"block_rows": 1_000_000})
     return table

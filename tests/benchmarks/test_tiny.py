@@ -21,6 +21,7 @@ SUBJECTS = [
     "e2e",
     "memory",
     "copy",
+    "group",
     "requests",
     "scale",
 ]
@@ -41,6 +42,16 @@ def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{subject}: made by")
     assert {path: path.stat().st_mtime_ns for path in results.glob("*")} == before
+
+
+def test_blocks_in_another_order_are_merged_as_the_floor_does():
+    words = ["--tiny", "--unsorted", "--contenders", "floor,local"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.merge", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not sorted by l_shipdate" in done.stdout
+    assert "local / floor" in done.stdout
 
 
 @pytest.mark.slow
