@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from tblctl.merger.scratch import Pieces, Scratch
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.merger.verify import Fingerprint, require_equal
+from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.keys import key_table, sort_indices
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -223,7 +225,9 @@ def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
         VerificationError: the portions are not what was read.
     """
     if task.decoded_bytes <= task.sort_bytes:
-        rows = pa.concat_tables([_rows(io, block) for block in task.blocks]).combine_chunks()
+        read = in_parallel(partial(_rows, io), task.blocks, threads=io.opens)
+        rows = pa.concat_tables(read).combine_chunks()
+        del read
         order = sort_indices(key_table(rows, task.sort, io.schema), task.sort).to_numpy()
         yield from _portioned(task, 0, rows, order, np.arange(len(order)))
         return
