@@ -201,7 +201,7 @@ def test_row_group_statistics_bound_the_rows_of_every_type():
         (address,) = select_blocks(storage, head, None).addresses()
         rows = table.scan().to_arrow()
         with BlockFile(storage, address) as file:
-            statistics = RowGroupStatistics(file)
+            statistics = RowGroupStatistics(file, range(file.metadata.num_row_groups))
             assert statistics.row_count.tolist() == [4] * 6
             for leaf in head.schema.leaves:
                 found = statistics.column(leaf)
