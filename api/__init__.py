@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tblctl import errors
+    from tblctl import errors, spark
     from tblctl.depths import DepthPoint
     from tblctl.info import MeasuredVersion
     from tblctl.merger.spark_session import open_session as spark_session
@@ -90,7 +90,9 @@ _HOMES = {  # module, or module:name where it has another name there
     "type_from_text": "tblctl.tableformat.model.types",
     "type_to_text": "tblctl.tableformat.model.types",
     "Progress": "tblctl.tableformat.progress",
+    "spark": "tblctl.spark",
 }
+_MODULES = {"errors", "spark"}
 
 __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "create",
@@ -135,6 +137,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "type_from_text",
     "type_to_text",
     "Progress",
+    "spark",
     "errors",
 ]
 
@@ -148,7 +151,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     module_name, _, own_name = home.partition(":")
     module = importlib.import_module(module_name)
-    value = module if name == "errors" else getattr(module, own_name or name)
+    value = module if name in _MODULES else getattr(module, own_name or name)
     globals()[name] = value
     return value
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.native.alter import key_terms
+from tblctl.tableformat.native.commit import Published
 
 if TYPE_CHECKING:
     from tblctl.merger.work import GroupOutcome
@@ -275,3 +277,22 @@ class CheckReport:
 def _plain(value: Any) -> dict[str, Any]:
     names = value.__dataclass_fields__
     return {name: value_for_people(getattr(value, name)) for name in names}
+
+
+def write_outcome(
+    operation: str, env: Environment, started: float, published: Published | None, nothing: str
+) -> WriteOutcome:
+    """Return what a write did, given what it published: None for nothing, for the reason `nothing`."""
+    summary = published.snapshot.summary if published else None
+    return WriteOutcome(
+        operation=operation,
+        snapshot=published.snapshot.sequence if published else None,
+        rows_added=summary.rows_added if summary else 0,
+        rows_removed=summary.rows_removed if summary else 0,
+        blocks_added=summary.blocks_added if summary else 0,
+        blocks_removed=summary.blocks_removed if summary else 0,
+        bytes_added=summary.bytes_added if summary else 0,
+        seconds=env.elapsed() - started,
+        attempts=published.attempts if published else 0,
+        note=None if published else f"{nothing}: nothing was committed",
+    )

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, sequence_of
-from tblctl.results import BlockInfo, CheckReport, GcOutcome, Outcome, SnapshotInfo, WriteOutcome
+from tblctl.results import (
+    BlockInfo,
+    CheckReport,
+    GcOutcome,
+    Outcome,
+    SnapshotInfo,
+    WriteOutcome,
+    write_outcome,
+)
 from tblctl.scan import Scan
-from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.model.options import parse_duration
@@ -21,7 +28,6 @@ from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.model.types import type_from_text
 from tblctl.tableformat.native import alter
-from tblctl.tableformat.native.commit import Published
 from tblctl.tableformat.native.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.progress import Progress
@@ -131,8 +137,9 @@ class Table:
 
         Args:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
-                (Polars, pandas, DuckDB); a path of a Parquet or Arrow file, or several.
-            memory_bytes: budget for rows held at a time; None for the table's option.
+                (Polars, pandas, DuckDB); a path of a Parquet or Arrow file, or several; a DataFrame of Spark's, whose
+                session writes it.
+            memory_bytes: budget for rows held at a time, by each task of Spark's; None for the table's option.
             recluster: then carry out one round, as the table's option `recluster.auto` has it after every write. Its
                 failure is a warning in the log, and no error: the rows are in the table.
             progress: is called with (done, total or None, unit).
@@ -205,8 +212,12 @@ class Table:
     ) -> WriteOutcome:
         native = self._live()
         started = native.env.elapsed()
-        source = None
-        if data is not None or operation in {"append", "overwrite"}:
+        source = part = None
+        if type(data).__module__.startswith("pyspark.sql."):
+            from tblctl.spark.frames import write_frame
+
+            part = write_frame(data, native, memory_bytes)
+        elif data is not None or operation in {"append", "overwrite"}:
             from tblctl.tableformat.native.source import open_source
 
             source = open_source(data, native.storage.elsewhere)
@@ -217,6 +228,7 @@ class Table:
         published = native.write(
             operation,
             source=source,
+            part=part,
             condition=None if where is None else lambda head: _condition(where, head.schema),
             everything=where is None and operation in {"update", "overwrite"},
             assign=assign,
@@ -224,7 +236,7 @@ class Table:
             detail={} if where is None else {"where": str(where)[:_SHOWN_WHERE]},
             progress=progress,
         )
-        outcome = _outcome(operation, native.env, started, published, nothing)
+        outcome = write_outcome(operation, native.env, started, published, nothing)
         head = published and published.snapshot
         if head and (recluster or (head.options.recluster_auto and head.sort)):
             from tblctl.recluster import round_after_write
@@ -277,7 +289,7 @@ class Table:
     def _change(self, operation: str, change: Callable[[Snapshot], Snapshot]) -> WriteOutcome:
         native = self._live()
         started = native.env.elapsed()
-        return _outcome(operation, native.env, started, native.change(change), "")
+        return write_outcome(operation, native.env, started, native.change(change), "")
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -402,6 +414,12 @@ class Table:
         text = None if where is None else str(where)
         write_picture(make_picture(shown, columns, _condition(where, last.schema), history, where=text), path)
 
+    def to_spark(self, session: Any) -> Any:
+        """Return this version as a DataFrame of a Spark session's, classic or Connect; see `tblctl.spark`."""
+        from tblctl.spark.frames import read_frame
+
+        return read_frame(session, self._native, self._pinned.sequence if self._pinned else None)
+
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""
         from tblctl.tableformat.native.dataset import to_dataset
@@ -509,7 +527,7 @@ class Table:
         native = self._live()
         started = native.env.elapsed()
         sequence = sequence_of(native, native.head(), to)
-        return _outcome("rollback", native.env, started, native.roll_back(sequence), "")
+        return write_outcome("rollback", native.env, started, native.roll_back(sequence), "")
 
     def tag(self, name: str, at: AsOf = None) -> WriteOutcome:
         """Name a version (the newest for None), so that gc keeps it. A tag that exists moves."""
@@ -578,21 +596,3 @@ def _condition(where: Any, schema: Schema) -> Any:
     from tblctl.tableformat.predicate.sql import parse_where
 
     return parse_where(where, schema)
-
-
-def _outcome(
-    operation: str, env: Environment, started: float, published: Published | None, nothing: str
-) -> WriteOutcome:
-    summary = published.snapshot.summary if published else None
-    return WriteOutcome(
-        operation=operation,
-        snapshot=published.snapshot.sequence if published else None,
-        rows_added=summary.rows_added if summary else 0,
-        rows_removed=summary.rows_removed if summary else 0,
-        blocks_added=summary.blocks_added if summary else 0,
-        blocks_removed=summary.blocks_removed if summary else 0,
-        bytes_added=summary.bytes_added if summary else 0,
-        seconds=env.elapsed() - started,
-        attempts=published.attempts if published else 0,
-        note=None if published else f"{nothing}: nothing was committed",
-    )

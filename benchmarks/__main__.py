@@ -20,6 +20,7 @@ SUBJECTS = (
     "group",
     "requests",
     "scale",
+    "spark_source",
 )
 
 

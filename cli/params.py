@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -89,35 +88,13 @@ def read_settings(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str
 
 
 def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Read `--storage-option` words into what fsspec takes.
+    """Read `--storage-option` words into what fsspec takes."""
+    from tblctl.storage_text import read_storage_options as read
 
-    `a.b=c` nests, `true` and `false` are booleans, and what starts with `{` or `[` is JSON. Everything else stays
-    text: a secret may well be made of digits only.
-    """
-    options: dict[str, Any] = {}
-    for key, text in read_pairs(pairs, option="--storage-option").items():
-        *outer, last = key.split(".")
-        target = options
-        for name in outer:
-            target = target.setdefault(name, {})
-            if not isinstance(target, dict):
-                raise click.UsageError(
-                    f"--storage-option: {key!r} nests into {name!r}, which has a value of its own"
-                )
-        target[last] = read_storage_value(key, text)
-    return options
-
-
-def read_storage_value(key: str, text: str) -> Any:
-    """Return the value that one storage option's text stands for."""
-    if text in {"true", "false"}:
-        return text == "true"
-    if text.startswith(("{", "[")):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise click.UsageError(f"--storage-option: the value of {key!r} is not JSON: {error}") from error
-    return text
+    try:
+        return read(read_pairs(pairs, option="--storage-option"))
+    except tblctl.errors.InvalidOptionError as error:
+        raise click.UsageError(f"--storage-option: {error}") from error
 
 
 def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | str | None:

@@ -21,8 +21,10 @@ from pathlib import Path
 from tblctl.tableformat import formats
 from tblctl.tableformat.errors import EngineError
 
-PACKAGES = ("tblctl.merger", "tblctl.selector", *formats.PACKAGES)
-"""What tasks import, besides `tblctl` itself."""
+PACKAGES = ("tblctl.merger", "tblctl.selector", "tblctl.spark", *formats.PACKAGES)
+"""What tasks and the processes beside Spark's driver import, besides `MODULES` of `tblctl` itself."""
+
+MODULES = ("__init__.py", "as_of.py", "storage_text.py")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources give equal bytes
 
@@ -58,10 +60,11 @@ def zip_content() -> bytes:
 
 
 def _sources() -> dict[str, bytes]:
-    sources = {"tblctl/__init__.py": importlib.resources.files("tblctl").joinpath("__init__.py").read_bytes()}
-    for package in PACKAGES:
-        folder = package.replace(".", "/")
-        for item in importlib.resources.files(package).iterdir():
+    package = importlib.resources.files("tblctl")
+    sources = {f"tblctl/{name}": package.joinpath(name).read_bytes() for name in MODULES}
+    for name in PACKAGES:
+        folder = name.replace(".", "/")
+        for item in importlib.resources.files(name).iterdir():
             if item.name.endswith(".py"):
                 sources[f"{folder}/{item.name}"] = item.read_bytes()
     return sources

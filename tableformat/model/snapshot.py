@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,6 +75,14 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch of a stream, which is committed once only: `number` rises within the stream."""
+
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tombstone:
     """What gc leaves of an expired snapshot, under the same name, so that the name is never free again."""
 
@@ -103,6 +112,7 @@ class Snapshot:
         retained_from: gc may have removed snapshots below it, but for tagged ones.
         summary: what the commit did.
         min_writer_version: a writer of a lower format version must not commit: it would drop what it does not know.
+        streams: by stream, the number of its batch that was committed last.
     """
 
     sequence: int
@@ -119,6 +129,7 @@ class Snapshot:
     retained_from: int
     summary: Summary
     min_writer_version: int = 1
+    streams: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:
@@ -152,6 +163,14 @@ class Snapshot:
     def data_bytes(self) -> int:
         """Bytes of the table's blocks."""
         return sum(segment.data_bytes for segment in self.segments)
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Tell whether the batch, or a later one of its stream, was committed."""
+        return batch.number <= self.streams.get(batch.stream, -1)
+
+    def with_batch(self, batch: Batch) -> Snapshot:
+        """Return the snapshot as the commit of the batch."""
+        return dataclasses.replace(self, streams={**self.streams, batch.stream: batch.number})
 
     def is_retained(self, sequence: int) -> bool:
         """Tell whether gc must leave the snapshot `sequence` readable, as of this head."""

@@ -33,7 +33,7 @@ from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import Fetched, Range, RangedInput, RangeFile
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
+    from tblctl.tableformat.predicate.nodes import Condition
 
 
 _CODECS = {"none": "UNCOMPRESSED"}
@@ -195,7 +195,7 @@ class BlockFile:
             place += parquet_columns(kind)
         return found
 
-    def row_groups(self, condition: BooleanExpression | None, schema: Schema) -> list[int]:
+    def row_groups(self, condition: Condition | None, schema: Schema) -> list[int]:
         """Return the row groups that may hold rows satisfying the condition."""
         every = list(range(self.metadata.num_row_groups))
         if condition is None or len(every) <= 1:

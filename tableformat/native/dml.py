@@ -7,6 +7,7 @@ that still fit are used again.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +24,17 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot, Tombstone
+from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Batch, Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.head import load_version, summaries_since
+from tblctl.tableformat.native.parts import Part, check_part
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import read_segment, segment_table
-from tblctl.tableformat.native.write import BlockWriter
+from tblctl.tableformat.native.write import BlockWriter, discard
 from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Projection
@@ -62,6 +64,8 @@ class Write:
         everything: it removes all rows, whatever `select` says.
         assign: new values by column name, scalars of the read types, given a schema; None to remove the rows.
         rows: fresh rows to add; None for none.
+        part: fresh rows to add that tasks elsewhere wrote; None for none. The operation decides what becomes of them.
+        batch: of a stream, committed only once; None for no stream.
         memory_bytes: budget; None for the table's own.
         detail: for the summary.
     """
@@ -71,21 +75,25 @@ class Write:
     everything: bool = False
     assign: Callable[[Schema], Mapping[str, pa.Scalar]] | None = None
     rows: Rows | None = None
+    part: Part | None = None
+    batch: Batch | None = None
     memory_bytes: int | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
     progress: Progress | None = None
 
 
 def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) -> Published | None:
-    """Carry out one operation; None if there was nothing to change.
+    """Carry out one operation; None if there was nothing to change, or its batch was committed before.
 
     Raises:
-        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times.
+        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times; its part no longer fits.
         TableNotFoundError: the table was dropped meanwhile.
     """
     planner = _Planner(storage, env, write)
     fate = Fate()
     try:
+        if write.part is not None:
+            check_part(storage, write.part, head)
         published = _plan_and_publish(storage, env, planner, head, fate)
     except Exception:
         if not fate.maybe_published:
@@ -107,7 +115,8 @@ def _plan_and_publish(
             return None
         applier = EditApplier(storage, env, edit, head)
         try:
-            published = publish(storage, env, rollbacks.guard(applier.propose), head, fate)
+            propose = _once(rollbacks.guard(applier.propose), planner.batch)
+            published = publish(storage, env, propose, head, fate)
         except BlocksReplacedError as lost:
             newest = reload_head(storage, head)
             rollbacks.happened(newest)
@@ -122,9 +131,21 @@ def _plan_and_publish(
             wait(env, replans)
             head = newest
             continue
-        planner.note_published(edit)
+        planner.note_published(edit)  # of a batch that was committed before too: perhaps by these very blocks
         applier.discard_unused()
         return published
+
+
+def _once(propose: Propose, batch: Batch | None) -> Propose:
+    """Return `propose` for a batch: it wants nothing of a head that has the batch."""
+
+    def proposed(head: Snapshot) -> Draft | None:
+        draft = None if batch and head.has_batch(batch) else propose(head)
+        if draft is None or batch is None:
+            return draft
+        return dataclasses.replace(draft, snapshot=draft.snapshot.with_batch(batch))
+
+    return proposed
 
 
 class _Rollbacks:
@@ -231,9 +252,11 @@ class _Planner:
         self._storage = storage
         self._env = env
         self._write = write
-        self._fresh: list[BlockRecord] | None = None
-        self.fresh_schema_id: int | None = None
+        part = write.part
+        self._fresh: list[BlockRecord] | None = None if part is None else [*part.records]
+        self.fresh_schema_id: int | None = None if part is None else part.schema_id
         self._writers: list[BlockWriter] = []
+        self._part_paths = [] if part is None else part.paths
         self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
         self._published: frozenset[str] = frozenset()
 
@@ -257,6 +280,11 @@ class _Planner:
         )
 
     @property
+    def batch(self) -> Batch | None:
+        """The batch of a stream that is to be committed once."""
+        return self._write.batch
+
+    @property
     def reads_rows(self) -> bool:
         """Whether the plan depends on the rows in the table, as an append's does not."""
         return self._write.everything or self._write.select is not None
@@ -268,9 +296,8 @@ class _Planner:
 
     def discard_unpublished(self) -> None:
         """Delete the blocks that were written for nothing. Only once the outcome is known."""
-        for writer in self._writers:
-            writer.paths = [path for path in writer.paths if path not in self._published]
-            writer.discard()
+        written = [*self._part_paths, *(path for writer in self._writers for path in writer.paths)]
+        discard(self._storage, [path for path in written if path not in self._published])
 
     def _writer(self, layout: Layout) -> BlockWriter:
         writer = BlockWriter(self._storage, self._env, layout)
@@ -280,9 +307,9 @@ class _Planner:
     def _fresh_records(self, layout: Layout) -> list[BlockRecord]:
         """Return the fresh rows as blocks, written once: a later schema or key reads them as well."""
         write = self._write
-        if write.rows is None:
-            return []
         if self._fresh is None:
+            if write.rows is None:
+                return []
             budget = write.memory_bytes or layout.options.memory_bytes
             stream = write.rows(layout.schema)
             self.fresh_schema_id = layout.schema_id

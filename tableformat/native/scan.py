@@ -29,6 +29,8 @@ from tblctl.tableformat.storage import Storage
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.tableformat.predicate.nodes import Condition
+
 _WINDOW_BYTES = 256 << 20
 """Decoded bytes of the blocks that a streaming scan reads at once."""
 
@@ -76,7 +78,7 @@ class Selection:
 def select_blocks(
     storage: Storage,
     snapshot: Snapshot,
-    condition: BooleanExpression | None,
+    condition: Condition | None,
     columns: Sequence[str] = _SCAN_COLUMNS,
 ) -> Selection:
     """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None).
@@ -101,7 +103,7 @@ def select_blocks(
 
 
 def _match_all(
-    storage: Storage, snapshot: Snapshot, condition: BooleanExpression, columns: Sequence[str]
+    storage: Storage, snapshot: Snapshot, condition: Condition, columns: Sequence[str]
 ) -> tuple[BlockMetadata, np.ndarray]:
     """Return the metadata of the segments that may hold matching rows, and the outcome of every block in them."""
     from tblctl.tableformat.predicate.match import (
@@ -118,7 +120,7 @@ def _match_all(
     return metadata, match(condition, metadata, schema).outcome
 
 
-def condition_columns(condition: BooleanExpression | None, schema: Schema) -> tuple[str, ...]:
+def condition_columns(condition: Condition | None, schema: Schema) -> tuple[str, ...]:
     """Return the names of the leaves that a condition looks at."""
     if condition is None:
         return ()
@@ -127,7 +129,7 @@ def condition_columns(condition: BooleanExpression | None, schema: Schema) -> tu
     return needed_columns(condition, schema)
 
 
-def rows_satisfying(table: pa.Table, condition: BooleanExpression, schema: Schema) -> pa.BooleanArray:
+def rows_satisfying(table: pa.Table, condition: Condition, schema: Schema) -> pa.BooleanArray:
     """Return for every row whether the condition is true, false or NULL; nested leaves are columns named `a.b`."""
     from tblctl.tableformat.predicate.rows import filter_table
 
@@ -206,22 +208,11 @@ class Scanner:
                     break
             complete = True
         except CorruptTableError as error:
-            self._blame_expiry(error)
+            blame_expiry(self._storage, self.snapshot.sequence, error)
             raise
         finally:
             if tally and self._on_scan:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
-
-    def _blame_expiry(self, error: CorruptTableError) -> None:
-        """Raise that the snapshot has expired, if objects of it are missing for that reason."""
-        sequence = self.snapshot.sequence
-        version = load_version(self._storage, sequence)
-        if isinstance(version, Tombstone):
-            msg = (
-                f"snapshot {sequence} of {self._storage.url} expired while it was read: gc removed it. Read a newer "
-                "one, or tag snapshots that are read for longer than gc's --older-than"
-            )
-            raise SnapshotNotFoundError(msg, sequence=sequence) from error
 
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window.
@@ -297,6 +288,16 @@ class Scanner:
             seconds=seconds,
             blocks=tuple(tally.blocks),
         )
+
+
+def blame_expiry(storage: Storage, sequence: int, error: CorruptTableError) -> None:
+    """Raise that a snapshot has expired while it was read, if objects of it are missing for that reason."""
+    if isinstance(load_version(storage, sequence), Tombstone):
+        msg = (
+            f"snapshot {sequence} of {storage.url} expired while it was read: gc removed it. Read a newer one, or tag "
+            "snapshots that are read for longer than gc's --older-than"
+        )
+        raise SnapshotNotFoundError(msg, sequence=sequence) from error
 
 
 @dataclass(frozen=True, kw_only=True)

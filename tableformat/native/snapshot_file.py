@@ -45,6 +45,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "retained_from": snapshot.retained_from,
         "segments": [_encode_segment(segment) for segment in snapshot.segments],
     }
+    if snapshot.streams:
+        document["streams"] = dict(snapshot.streams)
     return _dump(document)
 
 
@@ -195,7 +197,7 @@ def _decode_head(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
     key_id = document["cluster_key_id"]
-    segments = document["segments"]
+    segments, streams = document["segments"], document.get("streams", {})
     if not isinstance(segments, list):
         msg = "segments is not a list"
         raise TypeError(msg)
@@ -212,6 +214,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         segments=tuple(_decode_segment(item) for item in segments),
         tags={str(tag): _count(document["tags"], tag, least=1) for tag in document["tags"]},
         retained_from=_count(document, "retained_from", least=1),
+        streams={str(name): _count(streams, name) for name in streams},
     )
     _check_snapshot(snapshot)
     return snapshot

@@ -5,13 +5,12 @@ Instances hold no state but a remembered head, which only saves requests; thread
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     InternalError,
@@ -24,7 +23,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import Snapshot, Summary, Tombstone
+from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native import alter
 from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
 from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
@@ -36,6 +35,7 @@ from tblctl.tableformat.storage import Storage
 if TYPE_CHECKING:
     from tblctl.tableformat.native.check import Checked
     from tblctl.tableformat.native.gc import Garbage
+    from tblctl.tableformat.native.parts import Part
     from tblctl.tableformat.native.source import Source
 
 Condition = Callable[[Snapshot], Any]
@@ -134,6 +134,8 @@ class NativeTable:
         operation: str,
         *,
         source: Source | None = None,
+        part: Part | None = None,
+        batch: Batch | None = None,
         condition: Condition | None = None,
         everything: bool = False,
         assign: Mapping[str, Any] | None = None,
@@ -141,9 +143,9 @@ class NativeTable:
         detail: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Published | None:
-        """Add the rows of `source`; remove, or with `assign` change, those that satisfy the condition; commit once.
+        """Add the rows of `source` or `part`; remove, or with `assign` change, those that satisfy the condition.
 
-        Returns None if that changes nothing: nothing was committed then.
+        All in one commit. Returns None if that changes nothing, or `batch` was committed before.
         """
         from tblctl.tableformat.native.dml import Write, run_write
 
@@ -162,7 +164,9 @@ class NativeTable:
             select=condition,
             everything=everything,
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
-            rows=None if source is None else lambda schema: _conformed(source, schema),
+            rows=None if source is None else lambda schema: _rows_of(source, schema),
+            part=part,
+            batch=batch,
             memory_bytes=memory_bytes,
             detail=detail or {},
             progress=progress,
@@ -226,12 +230,10 @@ class NativeTable:
         return check_table(self.storage, self.head(), deep=deep, progress=progress)
 
 
-def _conformed(source: Source, schema: Schema) -> Iterator[pa.Table]:
-    """Yield the rows of `source` as the table's; several batches are cast at once."""
-    conformer = Conformer.plan(source.schema, schema)
-    batches = source.read()
-    while group := list(itertools.islice(batches, 2 * cpu_threads())):
-        yield from in_parallel(conformer.apply, group, threads=cpu_threads())
+def _rows_of(source: Source, schema: Schema) -> Iterator[pa.Table]:
+    from tblctl.tableformat.native.write import conformed
+
+    return conformed(source.read(), Conformer.plan(source.schema, schema))
 
 
 def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scalar]:

@@ -6,9 +6,10 @@ and then the blocks under way, each at most 1.5 times its decoded size (its sort
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from tblctl.tableformat.native.encode import BlockEncoder, Layout
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
@@ -136,10 +138,22 @@ class BlockWriter:
 
     def discard(self) -> None:
         """Delete what was written, as far as possible. Only if it is certain that nothing of it was published."""
-        try:
-            self._storage.delete(self.paths)
-        except TblctlError as error:
-            LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
+        discard(self._storage, self.paths)
+
+
+def discard(storage: Storage, paths: Sequence[str]) -> None:
+    """Delete blocks, as far as possible. Only if it is certain that none of them was published."""
+    try:
+        storage.delete(paths)
+    except TblctlError as error:
+        LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
+
+
+def conformed(tables: Iterable[pa.Table], conformer: Conformer) -> Iterator[pa.Table]:
+    """Yield incoming rows as the table's; several tables are cast at once."""
+    rest = iter(tables)
+    while group := list(itertools.islice(rest, 2 * cpu_threads())):
+        yield from in_parallel(conformer.apply, group, threads=cpu_threads())
 
 
 def _slices(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:

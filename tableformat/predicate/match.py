@@ -23,7 +23,7 @@ import pyarrow.types as pat
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, BlockStatistics, Bound, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
-from tblctl.tableformat.predicate.resolve import (
+from tblctl.tableformat.predicate.nodes import (
     AllOf,
     AnyOf,
     Constant,
@@ -31,7 +31,7 @@ from tblctl.tableformat.predicate.resolve import (
     Node,
     Operator,
     Test,
-    resolve,
+    node_of,
     tests_of,
 )
 
@@ -77,7 +77,7 @@ def match(expression: Any, statistics: BlockStatistics, schema: Schema) -> Match
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    node = resolve(expression, schema)
+    node = node_of(expression, schema)
     outcome = _outcomes(_sets(node, statistics), statistics)
     return Match(outcome=outcome, _node=node, _statistics=statistics)
 

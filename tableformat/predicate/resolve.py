@@ -1,9 +1,8 @@
 """Turn a boolean expression into tests on columns, with three-valued logic kept exact.
 
 PyIceberg's expression classes are the one expression type of the project. Its own rewriting is not used:
-`~(x > 5)` there is `x <= 5`, which differs for NaN. A resolved expression is a tree of and, or, not over a
-handful of tests; every test is NULL where its column is NULL (except IS NULL), and "not equal", "not in" and the
-like are their positive test negated.
+`~(x > 5)` there is `x <= 5`, which differs for NaN. A resolved expression is a tree of nodes.py, in which "not equal",
+"not in" and the like are their positive test negated.
 
 Comparisons are exact on the column's own grid (see literals.py): what no value equals becomes "false when not
 null".
@@ -11,90 +10,20 @@ null".
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.types as pat
 from pyiceberg import expressions as ice
 from pyiceberg.expressions import literals as ice_literals
 
 from tblctl.tableformat.errors import InvalidPredicateError, UnknownColumnError
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.types import is_any_binary, is_any_string, statistic_type, type_to_text
 from tblctl.tableformat.predicate import literals
+from tblctl.tableformat.predicate.leaf_tests import comparison_test, in_test, prefix_test, unary_test
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
+from tblctl.tableformat.predicate.nodes import AllOf, AnyOf, Constant, Negation, Node, Operator, Test
 
 DEPTH_LIMIT = 150  # of AND, OR, NOT inside each other, a chain of one kind counting once
-_SHOWN_VALUES = 5
 
-
-class Operator(enum.Enum):
-    """What a test asks of one value; all but NULL and NEVER are NULL for a null.
-
-    NaN is neither less than, nor greater than, nor equal to anything.
-    """
-
-    LESS = "<"
-    LESS_EQUAL = "<="
-    GREATER = ">"
-    GREATER_EQUAL = ">="
-    EQUAL = "="
-    IN = "IN"
-    PREFIX = "LIKE"
-    NULL = "IS NULL"
-    NAN = "IS NAN"
-    FALSE = "FALSE"  # false for every value: what a comparison that no value can meet becomes
-    NEVER = "NEVER"  # NULL for every row: any comparison of a column of type null
-
-
-@dataclass(frozen=True, kw_only=True)
-class Test:
-    """One predicate on one column; `negated` swaps true and false.
-
-    `value` is a scalar of the column's statistic type (for PREFIX: the prefix as binary), `values` holds ascending
-    distinct values of it, for IN.
-    """
-
-    leaf: Leaf
-    operator: Operator
-    text: str
-    negated: bool = False
-    value: pa.Scalar | None = None
-    values: pa.Array | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constant:
-    """TRUE or FALSE."""
-
-    value: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllOf:
-    """AND of at least two."""
-
-    children: tuple[Node, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnyOf:
-    """OR of at least two."""
-
-    children: tuple[Node, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Negation:
-    """NOT."""
-
-    child: Node
-
-
-Node: TypeAlias = "Test | Constant | AllOf | AnyOf | Negation"
 
 _COMPARISONS: dict[Any, Operator] = {
     ice.LessThan: Operator.LESS,
@@ -113,13 +42,6 @@ _UNARY: dict[Any, Operator] = {
     ice.NotNaN: Operator.NAN,
 }
 _NEGATIVE = (ice.NotEqualTo, ice.NotStartsWith, ice.NotIn, ice.NotNull, ice.NotNaN)
-# off the grid, with `floor` the greatest value below the literal: x < literal and x <= literal are x <= floor
-_OFF_GRID = {
-    Operator.LESS: Operator.LESS_EQUAL,
-    Operator.LESS_EQUAL: Operator.LESS_EQUAL,
-    Operator.GREATER: Operator.GREATER,
-    Operator.GREATER_EQUAL: Operator.GREATER,
-}
 
 
 def resolve(expression: Any, schema: Schema) -> Node:
@@ -130,17 +52,6 @@ def resolve(expression: Any, schema: Schema) -> Node:
             its column, or more than 150 levels of AND, OR and NOT inside each other.
     """
     return _resolve(expression, schema, 0)
-
-
-def tests_of(node: Node) -> Iterator[Test]:
-    """Yield the tests in the order in which they were written."""
-    if isinstance(node, Test):
-        yield node
-    elif isinstance(node, AllOf | AnyOf):
-        for child in node.children:
-            yield from tests_of(child)
-    elif isinstance(node, Negation):
-        yield from tests_of(node.child)
 
 
 def _resolve(expression: Any, schema: Schema, depth: int) -> Node:
@@ -199,13 +110,13 @@ def test_of(expression: Any, leaf: Leaf) -> Test:
     """
     kind, negated = type(expression), isinstance(expression, _NEGATIVE)
     if kind in _UNARY:
-        return _unary(_UNARY[kind], leaf, negated=negated)
+        return unary_test(_UNARY[kind], leaf, negated=negated)
     if kind in (ice.In, ice.NotIn):
-        return _in(leaf, [operand_of(each) for each in expression.literals], negated=negated)
+        return in_test(leaf, [operand_of(each) for each in expression.literals], negated=negated)
     operand = operand_of(expression.literal)
     if _COMPARISONS[kind] is Operator.PREFIX:
-        return _prefix(leaf, operand, negated=negated)
-    return _comparison(_COMPARISONS[kind], leaf, operand, negated=negated)
+        return prefix_test(leaf, operand, negated=negated)
+    return comparison_test(_COMPARISONS[kind], leaf, operand, negated=negated)
 
 
 def operand_of(literal: ice_literals.Literal[Any]) -> Operand:
@@ -225,67 +136,3 @@ def operand_of(literal: ice_literals.Literal[Any]) -> Operand:
             msg = f"{type(literal).__name__} is not a value"
             raise LiteralError(msg)
     return literals.from_python(literal.value)
-
-
-def _unary(operator: Operator, leaf: Leaf, *, negated: bool) -> Test:
-    no = "NOT " if negated else ""
-    text = f"{leaf.name} IS {no}{'NULL' if operator is Operator.NULL else 'NAN'}"
-    if operator is Operator.NAN:
-        if pat.is_null(leaf.type):
-            operator = Operator.NEVER
-        elif not pat.is_floating(statistic_type(leaf.type)):
-            operator = Operator.FALSE
-    return Test(leaf=leaf, operator=operator, negated=negated, text=text)
-
-
-def _comparison(operator: Operator, leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
-    text = f"{leaf.name} {'!=' if negated else operator.value} {operand.text:.60}"
-    if pat.is_null(leaf.type):
-        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
-    place = literals.place(operand, leaf)
-    if not place.exact:
-        if place.floor is None:  # every value is greater; no float type comes here, so NaN is no concern
-            above = operator in (Operator.GREATER, Operator.GREATER_EQUAL)
-            return Test(leaf=leaf, operator=Operator.FALSE, negated=negated or above, text=text)
-        if operator is Operator.EQUAL:
-            return Test(leaf=leaf, operator=Operator.FALSE, negated=negated, text=text)
-        operator = _OFF_GRID[operator]
-    assert place.floor is not None
-    value = literals.scalar_of(place.floor, statistic_type(leaf.type))
-    return Test(leaf=leaf, operator=operator, negated=negated, value=value, text=text)
-
-
-def _in(leaf: Leaf, operands: list[Operand], *, negated: bool) -> Test:
-    operands = sorted(operands, key=lambda operand: operand.text)
-    shown = ", ".join(operand.text[:60] for operand in operands[:_SHOWN_VALUES])
-    more = f", ... {len(operands)} values" if len(operands) > _SHOWN_VALUES else ""
-    text = f"{leaf.name} {'NOT IN' if negated else 'IN'} ({shown}{more})"
-    if pat.is_null(leaf.type):
-        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
-    places = [literals.place(operand, leaf) for operand in operands]
-    carriers: list[Any] = sorted({place.floor for place in places if place.exact})
-    if not carriers:
-        return Test(leaf=leaf, operator=Operator.FALSE, negated=negated, text=text)
-    kind = statistic_type(leaf.type)
-    values = literals.array_of(carriers, kind)
-    return Test(leaf=leaf, operator=Operator.IN, negated=negated, values=values, text=text)
-
-
-def _prefix(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
-    shown = operand.text[1:-1] if operand.kind == "text" else operand.text
-    text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{shown:.60}%'"
-    kind = statistic_type(leaf.type)
-    if pat.is_null(kind):
-        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
-    wanted = "text" if is_any_string(kind) else "bytes"
-    if not (is_any_string(kind) or is_any_binary(kind) or pat.is_fixed_size_binary(kind)):
-        msg = f"column {leaf.name} of type {type_to_text(leaf.type)} has no prefixes; only strings have"
-        raise LiteralError(msg)
-    if operand.kind != wanted:
-        column = f"column {leaf.name} of type {type_to_text(leaf.type)}"
-        msg = f"a prefix of {column} must be {wanted}, not {operand.text:.60}"
-        raise LiteralError(msg)
-    prefix = operand.value if isinstance(operand.value, bytes) else str(operand.value).encode()
-    return Test(
-        leaf=leaf, operator=Operator.PREFIX, negated=negated, value=pa.scalar(prefix, pa.binary()), text=text
-    )

@@ -16,7 +16,7 @@ import pyarrow.types as pat
 
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.types import statistic_type
-from tblctl.tableformat.predicate.resolve import (
+from tblctl.tableformat.predicate.nodes import (
     AllOf,
     AnyOf,
     Constant,
@@ -24,7 +24,7 @@ from tblctl.tableformat.predicate.resolve import (
     Node,
     Operator,
     Test,
-    resolve,
+    node_of,
     tests_of,
 )
 
@@ -41,12 +41,12 @@ def row_filter(expression: Any, schema: Schema) -> pc.Expression:
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    return _evaluate(resolve(expression, schema), _Source(lambda leaf: pc.field(leaf.name), pc.scalar))
+    return _evaluate(node_of(expression, schema), _Source(lambda leaf: pc.field(leaf.name), pc.scalar))
 
 
 def needed_columns(expression: Any, schema: Schema) -> tuple[str, ...]:
     """Return the dotted names of the leaves that the condition tests, each once, in the order written."""
-    return tuple(dict.fromkeys(test.leaf.name for test in tests_of(resolve(expression, schema))))
+    return tuple(dict.fromkeys(test.leaf.name for test in tests_of(node_of(expression, schema))))
 
 
 def filter_table(table: pa.Table, expression: Any, schema: Schema) -> pa.BooleanArray:
@@ -56,7 +56,7 @@ def filter_table(table: pa.Table, expression: Any, schema: Schema) -> pa.Boolean
         InvalidPredicateError: see `resolve`.
     """
     source = _Source(lambda leaf: table.column(leaf.name), lambda scalar: scalar)
-    result = _evaluate(resolve(expression, schema), source)
+    result = _evaluate(node_of(expression, schema), source)
     if isinstance(result, pa.Scalar):
         return pa.repeat(result, table.num_rows)
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result

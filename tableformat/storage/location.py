@@ -95,8 +95,13 @@ def _secrets(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
     for name, value in items:
         if isinstance(value, Mapping):
             yield from _secrets(value.items())
-        elif isinstance(value, str) and len(value) >= _MIN_SECRET_CHARS and _SECRET_OPTION.search(str(name)):
+        elif isinstance(value, str) and len(value) >= _MIN_SECRET_CHARS and is_secret_option(str(name)):
             yield value
+
+
+def is_secret_option(name: str) -> bool:
+    """Tell whether a storage option's value may be a secret, by its name."""
+    return _SECRET_OPTION.search(name) is not None
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:

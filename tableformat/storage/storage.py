@@ -58,9 +58,9 @@ class Storage:
         """Whether the objects are files of this machine."""
         return self._location.kind == "local"
 
-    def elsewhere(self, url: str) -> Storage:
-        """Return the storage at another place, reached with the same options."""
-        return Storage(url, self._options)
+    def elsewhere(self, url: str, more: Mapping[str, Any] | None = None) -> Storage:
+        """Return the storage at another place, reached with the same options; `more` win over them."""
+        return Storage(url, {**self._options, **(more or {})})
 
     def read(self, name: str) -> bytes:
         """Return the whole object.

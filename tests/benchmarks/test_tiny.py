@@ -24,10 +24,11 @@ SUBJECTS = [
     "group",
     "requests",
     "scale",
+    "spark_source",
 ]
 
 
-SLOW = {"merge"}  # starts Spark, and a process for every contender
+SLOW = {"merge", "spark_source"}  # start Spark
 
 
 @pytest.mark.parametrize(

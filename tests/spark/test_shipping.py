@@ -27,7 +27,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_package_that_tasks_may_import_is_listed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    layers = ("tblctl.merger", "tblctl.selector", "tblctl.tableformat")
+    layers = ("tblctl.merger", "tblctl.selector", "tblctl.spark", "tblctl.tableformat")
     assert sorted(shipping.PACKAGES) == sorted(
         name for name in settings["packages"] if name.startswith(layers)
     )

@@ -1,0 +1,80 @@
+"""Frames of Spark's and a handle of a table: `Table.append`, `Table.overwrite` and `Table.to_spark` come here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tblctl.merger import spark_workers
+from tblctl.spark.options import require_shared
+from tblctl.spark.sessions import name_for
+from tblctl.tableformat.errors import EngineError, InputError
+from tblctl.tableformat.native.parts import Part, joined
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.native.write import discard
+
+
+def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Part:
+    """Write a frame's rows as blocks, on the session that it belongs to; nothing is committed.
+
+    Raises:
+        SchemaMismatchError, InvalidDataError: the rows do not fit the table. What tasks wrote is deleted.
+        InvalidOptionError: the table is in memory.
+        EngineError: the session does not work, or gave up the job. Blocks of it may be left for gc.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from tblctl.spark.source import part_writer
+
+    require_shared(table.storage.url)
+    writer = part_writer(table, to_arrow_schema(frame.schema), memory_bytes)
+    spark_workers.prepare(frame.sparkSession)
+    try:
+        rows = frame.mapInArrow(_mapper(pickle.dumps(writer)), "outcome binary").collect()
+    except Exception as error:
+        reason = spark_workers.reason(error)
+        raise EngineError(f"Spark did not write the rows ({reason}); nothing was committed") from error
+    outcomes = [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)
+    parts = [outcome for outcome in outcomes if isinstance(outcome, Part)]
+    for outcome in outcomes:
+        if isinstance(outcome, InputError):
+            discard(table.storage, [path for part in parts for path in part.paths])
+            raise outcome
+    return joined([writer.nothing(), *parts])
+
+
+def read_frame(session: Any, table: NativeTable, as_of: int | None) -> Any:
+    """Return the table as a frame of a session's; nothing is read yet.
+
+    Raises:
+        InvalidOptionError: the table is in memory.
+        EngineError: see `tblctl.spark.register`.
+    """
+    require_shared(table.storage.url)
+    reader = session.read.format(name_for(session, table.storage))
+    if as_of is not None:
+        reader = reader.option("as_of", as_of)
+    return reader.load(table.storage.url)
+
+
+def _mapper(writer: bytes) -> Callable[[Any], Any]:
+    """Return what Spark applies to a partition: batches of rows in, one outcome out."""
+
+    def tblctl_append(
+        batches: Iterator[Any],
+    ) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
+        import pickle
+
+        import pyarrow as pa
+
+        from tblctl.spark.writing import write_batches
+        from tblctl.tableformat.errors import InputError
+
+        try:
+            outcome: Any = write_batches(pickle.loads(writer), batches)  # noqa: S301
+        except InputError as error:  # another attempt would fail the same way
+            outcome = error
+        yield pa.record_batch({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
+
+    return tblctl_append

@@ -1,0 +1,108 @@
+"""What a reader or writer of Spark's is told through options. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tblctl.storage_text import read_storage_options
+from tblctl.tableformat.errors import InvalidOptionError, TblctlError
+from tblctl.tableformat.model.options import parse_size
+from tblctl.tableformat.storage.location import is_secret_option
+
+_STORAGE = "storage."
+_OWN = ("path", "as_of", "columns", "where", "memory_bytes")
+_SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
+"""What Spark adds of its own, by lower-case name."""
+
+_LOCAL = re.compile(r"file:/+")  # as Spark writes it
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Options of one reader or writer.
+
+    Attributes:
+        location: of the table.
+        as_of: a sequence, tag or time as text; None for the newest version.
+        columns: the columns wanted, in their order; None for all.
+        where: a condition in SQL on the rows wanted; None for all.
+        memory_bytes: budget of one writing task; None for the table's.
+        storage: what fsspec takes beside what was registered; no secrets.
+    """
+
+    location: str
+    as_of: str | None
+    columns: tuple[str, ...] | None
+    where: str | None
+    memory_bytes: int | None
+    storage: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Return the options as they are meant.
+
+        Raises:
+            InvalidOptionError: lists every problem; shows no value of a storage option.
+        """
+        names = {name.lower(): name for name in options}
+        problems = [
+            f"there is no option {name!r}: expected one of {', '.join(_OWN)}, storage.NAME"
+            for name in sorted(names)
+            if name not in _OWN and name not in _SPARKS and not name.startswith(_STORAGE)
+        ]
+        problems += [
+            f"option {name!r} may hold a secret, and Spark shows options in its plans and UI: give it to "
+            "tblctl.spark.register(spark, storage_options={...})"
+            for name in sorted(names)
+            if name.startswith(_STORAGE) and is_secret_option(name.removeprefix(_STORAGE))
+        ]
+        columns = _columns(options.get("columns"))
+        if columns == ():
+            problems.append('option columns names none: expected names such as "a,b"')
+        if not options.get("path"):
+            problems.append(
+                "there is no path: name the table's location in load(...), save(...), start(...) or OPTIONS (path "
+                "'...'); INSERT INTO reaches it through a temporary view, not through CREATE TABLE"
+            )
+        storage: dict[str, Any] = {}
+        memory_bytes = None
+        given = {
+            name.removeprefix(_STORAGE): options[names[name]] for name in names if name.startswith(_STORAGE)
+        }
+        try:
+            storage = read_storage_options(given)
+            memory_bytes = parse_size(options["memory_bytes"]) if "memory_bytes" in options else None
+        except TblctlError as error:
+            problems.append(str(error))
+        if problems:
+            raise InvalidOptionError("; ".join(problems))
+        location = _LOCAL.sub("/", options["path"], count=1)
+        require_shared(location)
+        return cls(
+            location=location,
+            as_of=options.get("as_of"),
+            columns=columns,
+            where=options.get("where"),
+            memory_bytes=memory_bytes,
+            storage=storage,
+        )
+
+
+def require_shared(location: str) -> None:
+    """Raise if a table is where Spark's workers cannot see it.
+
+    Raises:
+        InvalidOptionError: it is in memory.
+    """
+    if location.startswith("memory:"):
+        raise InvalidOptionError(
+            f"{location} is in the memory of one process, where Spark's workers cannot see it: put the table on a "
+            "disk that all of them share, or on S3"
+        )
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())

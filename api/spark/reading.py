@@ -1,0 +1,132 @@
+"""Reading for Spark: partitions are shares of the blocks, rows come as Arrow record batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from tblctl.spark.filters import condition_of
+from tblctl.spark.types import cast_columns, spark_schema
+from tblctl.tableformat.errors import SchemaMismatchError, UnknownColumnError
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.scan import select_blocks
+from tblctl.tableformat.native.shares import ShareReader, cut_shares
+from tblctl.tableformat.predicate.nodes import AllOf, Node
+from tblctl.tableformat.storage import Storage
+
+_SHARE_BYTES = 512 << 20
+"""Decoded bytes of a partition at most, where blocks allow: about what Spark's 128 MiB of a Parquet file hold."""
+
+_BATCH_ROWS = 65_536
+_BATCH_BYTES = 16 << 20
+
+
+class TableReader(DataSourceReader):
+    """Reads one snapshot.
+
+    Args:
+        storage: of the table.
+        snapshot: to be read.
+        names: of the columns wanted.
+        condition: which rows have to be read; None for all.
+        parallelism: how many tasks run at once.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        snapshot: Snapshot,
+        names: Sequence[str],
+        condition: Node | None = None,
+        *,
+        parallelism: int,
+    ) -> None:
+        self._snapshot = snapshot
+        self._parallelism = parallelism
+        self._shares = ShareReader(
+            storage=storage,
+            sequence=snapshot.sequence,
+            schema=snapshot.schema,
+            columns=tuple(names),
+            condition=condition,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_shares": self._shares}  # what tasks need
+
+    def partitions(self) -> Sequence[InputPartition]:
+        selection = select_blocks(self._shares.storage, self._snapshot, self._shares.condition)
+        shares = cut_shares(selection, least=self._parallelism, most_bytes=_SHARE_BYTES)
+        return [InputPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a share; none of no partition, which Spark asks for where no block is left."""
+        if partition is None:
+            return
+        target = column_schema(self._shares.schema, self._shares.columns)
+        for table in self._shares.tables(partition.value):
+            yield from _batches(cast_columns(table, target))
+
+
+class FilteringReader(TableReader):
+    """A reader that Spark offers the filters of its query, before it asks for partitions."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
+        """Take the filters that are conditions of the table; return the others."""
+        found = [condition_of(item, self._snapshot.schema) for item in filters]
+        nodes = [node for node in (self._shares.condition, *found) if node is not None]
+        if nodes:
+            condition = AllOf(children=tuple(nodes)) if len(nodes) > 1 else nodes[0]
+            self._shares = dataclasses.replace(self._shares, condition=condition)
+        return [item for item, node in zip(filters, found, strict=True) if node is None]
+
+
+def column_schema(schema: Schema, names: Sequence[str] | None) -> pa.Schema:
+    """Return how Spark takes some columns of a table, all for None.
+
+    Raises:
+        UnknownColumnError: the table has no such column.
+        UnsupportedTypeError: Spark has no such type; lists every column.
+    """
+    unknown = [name for name in names or () if name not in schema.names]
+    if unknown:
+        msg = f"there is no column {unknown[0]!r}: expected some of {', '.join(schema.names)}"
+        raise UnknownColumnError(msg, column=unknown[0])
+    known = schema.read_schema
+    wanted = schema.names if names is None else names
+    return spark_schema(pa.schema([known.field(name) for name in wanted]))
+
+
+def frame_schema(schema: pa.Schema) -> StructType:
+    """Return a schema of `column_schema` as Spark's."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def require_same(wanted: StructType, schema: Schema) -> None:
+    """Raise unless the table has the columns that a reader was promised, in the types promised.
+
+    Raises:
+        SchemaMismatchError: the user said so, or the table was altered since; lists every difference.
+    """
+    found = frame_schema(column_schema(schema, wanted.names))
+    differences = tuple(
+        f"{mine.name}: {mine.dataType.simpleString()}, the table has {theirs.dataType.simpleString()}"
+        for mine, theirs in zip(wanted, found, strict=True)
+        if mine.dataType.simpleString() != theirs.dataType.simpleString()
+    )
+    if differences:
+        msg = "the table has other types than the schema to read it with: " + "; ".join(differences)
+        raise SchemaMismatchError(msg, differences=differences)
+
+
+def _batches(table: pa.Table) -> Iterator[Any]:
+    if table.num_rows:
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+        yield from table.combine_chunks().to_batches(max_chunksize=rows)

@@ -1,0 +1,88 @@
+"""The data source in a session: which name stands for which storage options."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tblctl.merger import spark_workers
+from tblctl.tableformat.errors import EngineError
+from tblctl.tableformat.storage import Storage
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+_FILTERS_MIXED_UP = (4, 1)  # surely; later versions are asked, see probe.py
+_LEAST_VERSION = (4, 1)
+_LOCK = threading.RLock()
+_CAN_PUSH: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_NAMES: WeakKeyDictionary[Any, dict[bytes, str]] = WeakKeyDictionary()
+
+
+def register_source(session: Any, name: str, storage: Storage) -> None:
+    """Register the source under a name; it reaches tables with the options of `storage`.
+
+    Raises:
+        EngineError: see `tblctl.spark.register`.
+    """
+    from tblctl.spark.source import source_class
+
+    version = spark_version(session)
+    spark_workers.prepare(session)
+    parallelism = spark_workers.parallelism(session)
+    try:
+        pushdown = version > _FILTERS_MIXED_UP and can_push_filters(session)
+        source = source_class(name, storage, parallelism=parallelism, pushdown=pushdown)
+        session.dataSource.register(source)
+    except Exception as error:
+        reason = spark_workers.reason(error)
+        raise EngineError(f"the Spark session does not take the data source {name} ({reason})") from error
+
+
+def name_for(session: Any, storage: Storage) -> str:
+    """Return a name of the source in a session that reaches `storage`'s tables; registered when first asked for.
+
+    A handle of a table has its own storage options, which must neither be shown nor replace those of "tblctl".
+    """
+    key = pickle.dumps(storage.elsewhere("/"))
+    with _LOCK:
+        names = _NAMES.setdefault(session, {})
+        if key not in names:
+            name = f"tblctl_{len(names) + 1}"
+            register_source(session, name, storage)
+            names[key] = name
+        return names[key]
+
+
+def can_push_filters(session: Any) -> bool:
+    """Tell whether filters may be taken in a session, and let Spark offer them if so."""
+    from tblctl.spark.probe import keeps_filters_apart
+
+    with _LOCK:
+        if session not in _CAN_PUSH:
+            before = session.conf.get(PUSHDOWN)
+            session.conf.set(PUSHDOWN, "true")
+            _CAN_PUSH[session] = keeps_filters_apart(session)
+            if not _CAN_PUSH[session]:
+                session.conf.set(PUSHDOWN, before)
+        return _CAN_PUSH[session]
+
+
+def spark_version(session: Any) -> tuple[int, ...]:
+    """Return major and minor version of a session's Spark, if it has what the source needs.
+
+    Raises:
+        EngineError: it is too old, or the session does not work.
+    """
+    try:
+        version = str(session.version)
+    except Exception as error:
+        reason = spark_workers.reason(error)
+        raise EngineError(f"the Spark session does not work ({reason}): start a new one") from error
+    found = tuple(int(part) for part in version.split(".")[:2])
+    if found < _LEAST_VERSION:
+        raise EngineError(
+            f"this is Spark {version}; tblctl's data source needs 4.1 or newer, merges need 4.0"
+        )
+    return found

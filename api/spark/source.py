@@ -1,0 +1,147 @@
+"""The data source as Spark asks for it: each call runs in a fresh Python process beside Spark's driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tblctl.as_of import sequence_of
+from tblctl.spark.options import SourceOptions
+from tblctl.spark.reading import FilteringReader, TableReader, column_schema, frame_schema, require_same
+from tblctl.spark.types import returned_schema
+from tblctl.spark.writing import StreamWriter, TableWriter
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.errors import EngineError, InvalidOptionError
+from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.head import load_readable
+from tblctl.tableformat.native.parts import PartWriter
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.predicate.nodes import Node, node_of
+from tblctl.tableformat.projection import Conformer
+from tblctl.tableformat.storage import Storage
+
+
+class TableSource(DataSource):
+    """One table, as the options of a reader or writer name it; `source_class` gives it a name and a storage."""
+
+    storage: Storage
+    parallelism: int
+    pushdown: bool
+    _sequence: int | None = None
+
+    def schema(self) -> StructType:
+        """Return the table's columns, and remember its version: whatever is asked of one `load` is asked of that."""
+        options = self._options()
+        snapshot = self._snapshot(options)
+        condition_in(options.where, snapshot.schema)
+        self._sequence = snapshot.sequence
+        return frame_schema(column_schema(snapshot.schema, options.columns))
+
+    def reader(self, schema: StructType) -> TableReader:
+        options = self._options()
+        snapshot = self._snapshot(options)
+        require_same(schema, snapshot.schema)
+        kind = FilteringReader if self.pushdown else TableReader
+        return kind(
+            self._table(options).storage,
+            snapshot,
+            schema.names,
+            condition_in(options.where, snapshot.schema),
+            parallelism=self.parallelism,
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
+        return TableWriter(self._part_writer(schema), everything=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 (Spark's name)
+        return StreamWriter(self._part_writer(schema), everything=overwrite)
+
+    def _part_writer(self, schema: StructType) -> PartWriter:
+        options = self._options()
+        if any(item is not None for item in (options.as_of, options.columns, options.where)):
+            raise InvalidOptionError(
+                "options as_of, columns and where say what is read: leave them out to write"
+            )
+        table = self._table(options)
+        return part_writer(table, to_arrow_schema(schema), options.memory_bytes)
+
+    def _options(self) -> SourceOptions:
+        return SourceOptions.of(self.options)
+
+    def _table(self, options: SourceOptions) -> NativeTable:
+        return NativeTable(self.storage.elsewhere(options.location, options.storage), SYSTEM)
+
+    def _snapshot(self, options: SourceOptions) -> Snapshot:
+        table = self._table(options)
+        head = table.head()
+        if self._sequence is not None:
+            return load_readable(table.storage, head, self._sequence)
+        if options.as_of is None:
+            return head
+        return load_readable(table.storage, head, sequence_of(table, head, options.as_of))
+
+
+def condition_in(where: str | None, schema: Schema) -> Node | None:
+    """Return a condition in SQL, resolved; None for None.
+
+    Raises:
+        InvalidPredicateError: it is none for the table.
+        EngineError: the Python beside Spark's driver lacks what reads SQL.
+    """
+    if where is None:
+        return None
+    try:
+        from tblctl.tableformat.predicate.sql import parse_where
+    except ImportError as error:
+        msg = (
+            f"option where needs sqlglot and pyiceberg in the Python beside Spark's driver ({error}): install them "
+            "there, or leave the condition to Spark"
+        )
+        raise EngineError(msg) from error
+    return node_of(parse_where(where, schema), schema)
+
+
+def part_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -> PartWriter:
+    """Return what tasks write rows of a schema with.
+
+    Raises:
+        SchemaMismatchError: the rows do not fit the table; lists every difference.
+    """
+    head = table.head()
+    require_fit(head.schema, data)
+    return PartWriter.of(table.storage, table.env, head, memory_bytes=memory_bytes)
+
+
+def require_fit(schema: Schema, data: pa.Schema) -> None:
+    """Raise unless rows of Spark's may be appended, as far as their types tell.
+
+    Raises:
+        SchemaMismatchError: lists every difference.
+    """
+    Conformer.plan(returned_schema(schema.logical, data), schema)
+
+
+def source_class(name: str, storage: Storage, *, parallelism: int, pushdown: bool) -> type[TableSource]:
+    """Return the class that a session registers under a name; `pushdown`: Spark offers it the filters of queries.
+
+    It is made here, so that it travels by value, with the storage's options in it: Spark pickles it and shows none of
+    it.
+    """
+
+    def own_name(_cls: Any) -> str:
+        return name
+
+    members = {
+        "name": classmethod(own_name),
+        "storage": storage,
+        "parallelism": parallelism,
+        "pushdown": pushdown,
+    }
+    made = type("RegisteredSource", (TableSource,), members)
+    made.__module__ = "__main__"  # importable nowhere
+    return made

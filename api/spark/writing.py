@@ -1,0 +1,123 @@
+"""Writing for Spark: tasks write sorted blocks, the driver commits those of the attempts that Spark took, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from tblctl.spark.types import cast_columns, returned_schema
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.model.snapshot import Batch
+from tblctl.tableformat.native.parts import Part, PartWriter, joined
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.native.write import discard
+
+_ROWS_AT_ONCE = 65_536
+_BYTES_AT_ONCE = 16 << 20
+_QUERY = "sql.streaming.queryId"  # Spark's property of the tasks of a streaming query; lives as long as its checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartMessage(WriterCommitMessage):
+    """What a task that has written tells the driver: metadata of its blocks, no rows.
+
+    `query` is the streaming query's id; None for a batch write.
+    """
+
+    part: Part
+    query: str | None = None
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Writes a frame. `everything`: the rows that the table has at the commit give way to the frame's."""
+
+    def __init__(self, writer: PartWriter, *, everything: bool) -> None:
+        self._writer = writer
+        self._everything = everything
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
+        return PartMessage(part=write_batches(self._writer, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        part = joined([self._writer.nothing(), *(message.part for message in _parts(messages))])
+        publish(self._writer, part, everything=self._everything)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        discard_parts(self._writer, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query, each committed once whatever Spark replays."""
+
+    def __init__(self, writer: PartWriter, *, everything: bool) -> None:
+        self._writer = writer
+        self._everything = everything
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = context and context.getLocalProperty(_QUERY)
+        if not query:
+            raise InternalError(f"a task of a streaming query has no property {_QUERY}: is this Spark 4.1?")
+        return PartMessage(part=write_batches(self._writer, iterator), query=query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        found = _parts(messages)
+        batch = Batch(stream=str(found[0].query), number=batchId)
+        part = joined([message.part for message in found])
+        publish(self._writer, part, everything=self._everything, batch=batch)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        discard_parts(self._writer, messages)
+
+
+def write_batches(writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> Part:
+    """Write what a task is given as its part."""
+    first = next(batches, None)
+    if first is None:
+        return writer.nothing()
+    target = returned_schema(writer.layout.schema.logical, first.schema)
+    return writer.write(target, (cast_columns(table, target) for table in _gathered(first, batches)))
+
+
+def _gathered(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows in larger tables: Spark's batches have 10,000 rows, for which each step would cost too much."""
+    waiting, rows, size = [first], first.num_rows, first.nbytes
+    for batch in batches:
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    yield pa.Table.from_batches(waiting)
+
+
+def publish(writer: PartWriter, part: Part, *, everything: bool, batch: Batch | None = None) -> None:
+    """Commit a part. What is certainly not published is deleted where that fails."""
+    NativeTable(writer.storage, writer.env).write(
+        "overwrite" if everything else "append",
+        part=part,
+        everything=everything,
+        batch=batch,
+        detail={} if batch is None else {"stream": batch.stream, "batch": batch.number},
+    )
+
+
+def discard_parts(writer: PartWriter, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Delete what the tasks of a failed job wrote.
+
+    With a message of every task there may have been a commit, whose outcome nobody knows here; it deleted what it
+    could.
+    """
+    if None in messages:
+        paths = [path for message in _parts(messages) for path in message.part.paths]
+        discard(writer.storage, paths)
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[PartMessage]:
+    return [message for message in messages if isinstance(message, PartMessage)]

@@ -1,0 +1,103 @@
+"""One test on one column: an operator and literals, placed on the column's own grid. Imports no PyIceberg."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tblctl.tableformat.model.schema import Leaf
+from tblctl.tableformat.model.types import is_any_binary, is_any_string, statistic_type, type_to_text
+from tblctl.tableformat.predicate import literals
+from tblctl.tableformat.predicate.literals import LiteralError, Operand
+from tblctl.tableformat.predicate.nodes import Operator, Test
+
+_SHOWN_VALUES = 5
+# off the grid, with `floor` the greatest value below the literal: x < literal and x <= literal are x <= floor
+_OFF_GRID = {
+    Operator.LESS: Operator.LESS_EQUAL,
+    Operator.LESS_EQUAL: Operator.LESS_EQUAL,
+    Operator.GREATER: Operator.GREATER,
+    Operator.GREATER_EQUAL: Operator.GREATER,
+}
+
+
+def unary_test(operator: Operator, leaf: Leaf, *, negated: bool) -> Test:
+    """Return IS NULL or IS NAN; NaN has no meaning for other types than floats, so nothing is one."""
+    no = "NOT " if negated else ""
+    text = f"{leaf.name} IS {no}{'NULL' if operator is Operator.NULL else 'NAN'}"
+    if operator is Operator.NAN:
+        if pat.is_null(leaf.type):
+            operator = Operator.NEVER
+        elif not pat.is_floating(statistic_type(leaf.type)):
+            operator = Operator.FALSE
+    return Test(leaf=leaf, operator=operator, negated=negated, text=text)
+
+
+def comparison_test(operator: Operator, leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
+    """Return a comparison with one literal.
+
+    Raises:
+        LiteralError: it cannot be compared with the column.
+    """
+    text = f"{leaf.name} {'!=' if negated else operator.value} {operand.text:.60}"
+    if pat.is_null(leaf.type):
+        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
+    place = literals.place(operand, leaf)
+    if not place.exact:
+        if place.floor is None:  # every value is greater; no float type comes here, so NaN is no concern
+            above = operator in (Operator.GREATER, Operator.GREATER_EQUAL)
+            return Test(leaf=leaf, operator=Operator.FALSE, negated=negated or above, text=text)
+        if operator is Operator.EQUAL:
+            return Test(leaf=leaf, operator=Operator.FALSE, negated=negated, text=text)
+        operator = _OFF_GRID[operator]
+    assert place.floor is not None
+    value = literals.scalar_of(place.floor, statistic_type(leaf.type))
+    return Test(leaf=leaf, operator=operator, negated=negated, value=value, text=text)
+
+
+def in_test(leaf: Leaf, operands: list[Operand], *, negated: bool) -> Test:
+    """Return whether the value is one of some literals.
+
+    Raises:
+        LiteralError: one cannot be compared with the column.
+    """
+    operands = sorted(operands, key=lambda operand: operand.text)
+    shown = ", ".join(operand.text[:60] for operand in operands[:_SHOWN_VALUES])
+    more = f", ... {len(operands)} values" if len(operands) > _SHOWN_VALUES else ""
+    text = f"{leaf.name} {'NOT IN' if negated else 'IN'} ({shown}{more})"
+    if pat.is_null(leaf.type):
+        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
+    places = [literals.place(operand, leaf) for operand in operands]
+    carriers: list[Any] = sorted({place.floor for place in places if place.exact})
+    if not carriers:
+        return Test(leaf=leaf, operator=Operator.FALSE, negated=negated, text=text)
+    kind = statistic_type(leaf.type)
+    values = literals.array_of(carriers, kind)
+    return Test(leaf=leaf, operator=Operator.IN, negated=negated, values=values, text=text)
+
+
+def prefix_test(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
+    """Return whether the text or bytes begin with a literal.
+
+    Raises:
+        LiteralError: it is of another kind, or the column has no prefixes.
+    """
+    shown = operand.text[1:-1] if operand.kind == "text" else operand.text
+    text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{shown:.60}%'"
+    kind = statistic_type(leaf.type)
+    if pat.is_null(kind):
+        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
+    wanted = "text" if is_any_string(kind) else "bytes"
+    if not (is_any_string(kind) or is_any_binary(kind) or pat.is_fixed_size_binary(kind)):
+        msg = f"column {leaf.name} of type {type_to_text(leaf.type)} has no prefixes; only strings have"
+        raise LiteralError(msg)
+    if operand.kind != wanted:
+        column = f"column {leaf.name} of type {type_to_text(leaf.type)}"
+        msg = f"a prefix of {column} must be {wanted}, not {operand.text:.60}"
+        raise LiteralError(msg)
+    prefix = operand.value if isinstance(operand.value, bytes) else str(operand.value).encode()
+    return Test(
+        leaf=leaf, operator=Operator.PREFIX, negated=negated, value=pa.scalar(prefix, pa.binary()), text=text
+    )

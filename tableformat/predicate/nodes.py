@@ -1,0 +1,110 @@
+"""Conditions as trees of tests on columns: what `resolve` makes of an expression, and all that matching needs.
+
+A tree of and, or, not over a handful of tests; every test is NULL where its column is NULL (except IS NULL). Trees
+pickle, and nothing here imports PyIceberg: what runs elsewhere is sent the tree instead of the expression.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from tblctl.tableformat.model.schema import Leaf, Schema
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+
+class Operator(enum.Enum):
+    """What a test asks of one value; all but NULL and NEVER are NULL for a null.
+
+    NaN is neither less than, nor greater than, nor equal to anything.
+    """
+
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+    EQUAL = "="
+    IN = "IN"
+    PREFIX = "LIKE"
+    NULL = "IS NULL"
+    NAN = "IS NAN"
+    FALSE = "FALSE"  # false for every value: what a comparison that no value can meet becomes
+    NEVER = "NEVER"  # NULL for every row: any comparison of a column of type null
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """One predicate on one column; `negated` swaps true and false.
+
+    `value` is a scalar of the column's statistic type (for PREFIX: the prefix as binary), `values` holds ascending
+    distinct values of it, for IN.
+    """
+
+    leaf: Leaf
+    operator: Operator
+    text: str
+    negated: bool = False
+    value: pa.Scalar | None = None
+    values: pa.Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """TRUE or FALSE."""
+
+    value: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllOf:
+    """AND of at least two."""
+
+    children: tuple[Node, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyOf:
+    """OR of at least two."""
+
+    children: tuple[Node, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Negation:
+    """NOT."""
+
+    child: Node
+
+
+Node: TypeAlias = "Test | Constant | AllOf | AnyOf | Negation"
+Condition: TypeAlias = "BooleanExpression | Node"
+
+
+def node_of(condition: Any, schema: Schema) -> Node:
+    """Return the tree of a condition: of an expression for the columns of `schema`, or itself if it is one already.
+
+    Raises:
+        InvalidPredicateError: see `resolve`.
+    """
+    if isinstance(condition, Test | Constant | AllOf | AnyOf | Negation):
+        return condition
+    from tblctl.tableformat.predicate.resolve import resolve
+
+    return resolve(condition, schema)
+
+
+def tests_of(node: Node) -> Iterator[Test]:
+    """Yield the tests in the order in which they were written."""
+    if isinstance(node, Test):
+        yield node
+    elif isinstance(node, AllOf | AnyOf):
+        for child in node.children:
+            yield from tests_of(child)
+    elif isinstance(node, Negation):
+        yield from tests_of(node.child)
