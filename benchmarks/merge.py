@@ -68,7 +68,7 @@ LIMITS = (  # which takes how many times as long as which: at least, at most
     ("spark", "floor", None, 1.6),
     ("spark-own", "spark", 3.0, None),
     ("delta-rs", "local", 2.0, None),
-    ("databend", "local", None, None),
+    ("databend", "local", 5.0, None),
     ("databend-native", "local", 5.0, None),
     ("duckdb", "local", None, None),
     ("polars", "local", None, None),

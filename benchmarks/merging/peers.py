@@ -129,10 +129,9 @@ class Databend:
 
 
 class DatabendNative(Databend):
-    """The same in the format that it uses on local disks if nobody says otherwise: its own `native`, with lz4.
+    """The same with the format that it takes on a local disk if nobody says otherwise, which is not Parquet.
 
-    That is what DESIGN's 40.7 s were measured with. It takes about twice the processor time of Parquet (34 to 56 s
-    against 13 to 17 s on a busy machine). On object stores its default is Parquet.
+    It takes about twice the processor time (34 to 56 s against 13 to 17 s on a busy machine).
     """
 
     format = ""
