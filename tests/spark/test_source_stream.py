@@ -90,7 +90,7 @@ def test_a_query_that_dies_between_commit_and_checkpoint_goes_on_where_it_was(st
     obstacle = stream.checkpoint / "commits" / "1"
     obstacle.mkdir()  # Spark cannot note that batch 1 is done
     stream.feed(2)
-    stream.run(fails="")
+    stream.run(fails="terminated with exception")
     assert stream.ids == [1, 2]
     for path in sorted((stream.checkpoint / "commits").glob("*1*")):
         path.rmdir() if path.is_dir() else path.unlink()
