@@ -11,7 +11,12 @@ from pathlib import Path
 import tblctl
 
 TEXT_LIMIT_SECONDS = 60
-NEED_EXTRAS = {"tblctl.drawing", "tblctl.picture_page"}  # imported only where matplotlib is installed
+NEED_EXTRAS = {
+    *("tblctl.drawing", "tblctl.picture_page"),  # imported only where matplotlib is installed
+    *(
+        f"tblctl.spark.{name}" for name in ("filters", "probe", "reading", "source", "writing")
+    ),  # where pyspark is
+}
 
 
 def main() -> None:
