@@ -30,7 +30,7 @@ from tblctl.results import Outcome
 from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
-from tblctl.selector.policies import DEFAULT_POLICY, policy_named, require_fit
+from tblctl.selector.policies import DEFAULT_POLICY, policy_named
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     EngineError,
@@ -111,7 +111,6 @@ class Request:
             msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
             raise InvalidOptionError(msg)
         found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
-        require_fit(policy or DEFAULT_POLICY, found)
         if final and found.include_unclustered is None:
             found = dataclasses.replace(found, include_unclustered=True)
         return cls(

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from tblctl.selector.blocks import Context
 from tblctl.selector.full import plan_full
 from tblctl.selector.levels import plan_levels
-from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import InvalidOptionError
 
@@ -19,23 +18,6 @@ Policy: TypeAlias = Callable[[Context], Plan]
 DEFAULT_POLICY = "levels"
 
 POLICIES: dict[str, Policy] = {"levels": plan_levels, "full": plan_full}
-
-
-THRESHOLDS = ("threshold", "ratio")
-_WITHOUT_THRESHOLD = frozenset({"full"})
-
-
-def require_fit(name: str, options: SelectOptions) -> None:
-    """Refuse options that a policy would ignore.
-
-    Raises:
-        InvalidOptionError: it has no threshold, and was given one.
-    """
-    given = [option for option in THRESHOLDS if getattr(options, option) is not None]
-    if given and name in _WITHOUT_THRESHOLD:
-        raise InvalidOptionError(
-            f"policy {name!r} merges everything, whatever the depth: leave {given[0]} out, or choose 'levels'"
-        )
 
 
 def policy_named(name: str) -> Policy:

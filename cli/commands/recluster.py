@@ -134,6 +134,12 @@ def check_words(
     """Refuse options that contradict each other."""
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
+    if selection.get("policy") == "full" and (
+        given := [name for name in ("threshold", "ratio") if name in limits]
+    ):
+        params.refuse(
+            f"--policy full merges everything, whatever the depth: leave --{given[0]} out, or choose levels"
+        )
     if not planned:
         return
     given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}

@@ -62,10 +62,8 @@ def test_final_says_which_limit_kept_it_from_the_rest(memory_url: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["threshold", "ratio"])
-def test_a_policy_without_threshold_takes_none(overlapping: tblctl.Table, option: str) -> None:
-    for ask in (overlapping.plan, overlapping.recluster):
-        with pytest.raises(errors.InvalidOptionError, match=f"'full' merges everything.*leave {option} out"):
-            ask(policy="full", options={option: 1})
+def test_options_may_hold_what_another_policy_asks_for(overlapping: tblctl.Table, option: str) -> None:
+    assert overlapping.plan(policy="full", options={option: 1}).groups
 
 
 @pytest.mark.parametrize("policy", [None, "levels"])
