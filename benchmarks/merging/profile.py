@@ -15,7 +15,7 @@ from unittest import mock
 from benchmarks.common import Report
 
 STAGES = (
-    ("plan", "tblctl.recluster", "_plan"),
+    ("plan", "tblctl.recluster", "plan_view"),
     ("find the cuts between tasks", "tblctl.merger.round", "split_group"),
     ("read and check keys", "tblctl.merger.run", "look_at"),
     ("sort keys", "tblctl.merger.run", "_planned"),

@@ -1,9 +1,9 @@
 """Byte ranges of one object: which requests they become, and a file for pyarrow that has fetched them before it reads.
 
-A gap of 256 KiB takes S3 less time to send than a further request takes to answer. Larger ones (object_store of Rust
-joins over 1 MiB) would join the keys of all row groups of a block, and so read its rows for nothing: a merge would read
-every block twice, and the driver, which reads only keys, whole tables. 8 MiB is what AWS recommends for each of several
-requests at once.
+A gap of 1 MiB is what S3 sends in the time that one more request takes to answer; Rust's object_store joins over as
+much. Reading it costs nothing within a region, while a request costs money, and S3 answers 5,500 reads a second of one
+prefix. In a merge this joins the keys of all row groups of a block: 6 GETs a block of 1,000,000 rows of lineitem
+instead of 36, for twice the bytes. 8 MiB is what AWS recommends for each of several requests at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Self
 
 import pyarrow as pa
 
-GAP_BYTES = 256 << 10
+GAP_BYTES = 1 << 20
 REQUEST_BYTES = 8 << 20
 
 Range = tuple[int, int]
