@@ -123,7 +123,9 @@ def test_of_two_attempts_at_a_task_only_what_the_one_that_spark_took_wrote_count
     table = make_table(str(tmp_path / "table"))
     before, notes = rows(table), tmp_path / "notes"
     notes.mkdir()
-    variables = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    # Connect sessions of other tests left variables that make every session one of theirs.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    variables = plain | {"PYSPARK_PYTHON": sys.executable}
     with cluster(tmp_path) as master:
         done = python(PROGRAM, words=(master, str(tmp_path / "table"), str(notes)), env=variables)
     assert done.stdout.split()[:2] == ["2", "0"], done.stderr + "".join(
