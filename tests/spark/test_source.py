@@ -101,7 +101,7 @@ def test_overwrite_replaces_all_rows_in_one_commit(session: Any, tmp_path: Path)
 def test_modes_that_spark_does_not_pass_on_change_nothing(session: Any, tmp_path: Path) -> None:
     table = create(str(tmp_path))
     for mode in ("error", "ignore"):
-        with pytest.raises(Exception, match='"?Append"? or "?Overwrite"?'):
+        with pytest.raises(Exception, match=r'"?Append"? or "?Overwrite"?'):
             frame(session, 5).write.format("tblctl").mode(mode).save(str(tmp_path))
     assert table.snapshot.sequence == 1
 
