@@ -135,7 +135,7 @@ def check_words(
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
     if selection.get("policy") == "full" and (
-        given := [name for name in ("threshold", "ratio") if name in limits]
+        ignored := [name for name in ("threshold", "ratio") if name in limits]
     ):
         params.refuse(
             f"--policy full merges everything, whatever the depth: leave --{ignored[0]} out, or choose levels"
