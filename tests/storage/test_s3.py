@@ -7,6 +7,7 @@ import pickle
 import sys
 import time
 import traceback
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -252,8 +253,10 @@ def test_an_error_that_does_not_pass_is_not_repeated(proxy, proxied, operation):
     proxy.on(action="reply", status=403, code="AccessDenied", times=1000)
     with pytest.raises(AccessDeniedError):
         calls_of(storage)[operation]()
-    asked = {"read_many": 2, "create": 2}  # two objects; the proof of the server, and its removal
-    assert len(proxy.exchanges) == asked.get(operation, 1)
+    # read_many asks for two objects (and may give up before the second), create proves the server
+    asked = Counter((e.method, e.path, e.byte_range) for e in proxy.exchanges)
+    assert asked
+    assert max(asked.values()) == 1
 
 
 @pytest.mark.parametrize(
