@@ -233,9 +233,7 @@ class _Merge:
                 yield self._copied(piece)
                 continue
             for numbers, groups in self._windows(piece):
-                rows = self._gathered(numbers)
-                yield functools.partial(_add, rows=rows, groups=groups)
-                del rows
+                yield _added(self._gathered(numbers), groups)
 
     def _copied(self, copy: Copy) -> Callable[[BlockBuilder], None]:
         if self._hooks.cancelled():
@@ -324,12 +322,8 @@ class _Merge:
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
-def _add(builder: BlockBuilder, rows: pa.Table, groups: Sequence[int]) -> None:
-    """Append rows, cut into row groups of these sizes."""
-    start = 0
-    for count in groups:
-        builder.add(rows.slice(start, count))
-        start += count
+def _added(rows: pa.Table, groups: Sequence[int]) -> Callable[[BlockBuilder], None]:
+    return lambda builder: builder.add(rows, groups)
 
 
 class _Workers:

@@ -154,8 +154,8 @@ class BlockReader(Protocol):
 class BlockBuilder(Protocol):
     """Rows on their way into a block, or into several where one would be larger than `block_bytes`."""
 
-    def add(self, rows: pa.Table) -> None:
-        """Append rows (read types, the schema's columns) that are in key order."""
+    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
+        """Append rows (read types, the schema's columns) that are in key order; `groups`: rows of each row group."""
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         """Append row groups of a block as they are stored: copyable ones, whose rows are in key order behind the last.

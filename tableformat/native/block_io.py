@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +158,7 @@ class NativeBlockBuilder:
         self._written: list[BlockRecord] = []
         self._paths: list[str] = []
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
         """Append rows that are in key order; a block is stored when the next row does not fit `block_bytes`."""
         while rows.num_rows:
             count = _fitting(
@@ -167,8 +168,9 @@ class NativeBlockBuilder:
                 self._store(self._open)
                 continue
             self._open = self._open or BlockEncoder(self._io.layout, self._sort)
-            self._open.add(rows.slice(0, max(count, 1)))
-            rows = rows.slice(max(count, 1))
+            first, groups = _parted(groups, max(count, 1))
+            self._open.add(rows.slice(0, sum(first)), first)
+            rows = rows.slice(sum(first))
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         """Append row groups as they are stored; a block is stored when the next one does not fit `block_bytes`."""
@@ -200,6 +202,19 @@ class NativeBlockBuilder:
     def discard(self) -> None:
         """Delete what was stored of it, as far as possible."""
         self._io.discard(self._paths)
+
+
+def _parted(groups: Sequence[int], count: int) -> tuple[list[int], list[int]]:
+    """Return the row groups of the first `count` rows, and those of the others."""
+    stops = list(itertools.accumulate(groups))
+    return (
+        [
+            min(stop, count) - (stop - rows)
+            for stop, rows in zip(stops, groups, strict=True)
+            if stop - rows < count
+        ],
+        [stop - max(stop - rows, count) for stop, rows in zip(stops, groups, strict=True) if stop > count],
+    )
 
 
 def _fitting(rows: pa.Table, room: int) -> int:

@@ -7,6 +7,7 @@ group: 600,000 rows over 300,000 words became 232 MB before compression, where t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -26,16 +27,17 @@ def decoded_bytes(table: pa.Table) -> int:
     return size
 
 
-def with_own_dictionaries(table: pa.Table, *, group_rows: int, share: float) -> pa.Table:
-    """Return the table with dictionaries made anew for every `group_rows` rows, so that they hold only what these use.
+def with_own_dictionaries(table: pa.Table, group_rows: Sequence[int], *, share: float) -> pa.Table:
+    """Return the table with dictionaries made anew for groups of its rows, so that they hold only what these use.
 
     Columns whose dictionaries have at most `share` times as many values as a group has rows stay as they are.
     """
-    most = share * min(group_rows, table.num_rows)
+    most = share * max(group_rows)
     for place, item in enumerate(table.schema):
         column = table.column(place)
         if any(len(array.dictionary) > most for array in _dictionary_arrays(column)):
-            groups = [column.slice(start, group_rows) for start in range(0, table.num_rows, group_rows)]
+            starts = itertools.accumulate(group_rows, initial=0)
+            groups = [column.slice(*place) for place in zip(starts, group_rows, strict=False)]
             table = table.set_column(place, item, _encoded_anew(groups, item))
     return table
 

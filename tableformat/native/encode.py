@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from tblctl.tableformat.native.dictionaries import (
     with_own_dictionaries,
     without_nested_dictionaries,
 )
-from tblctl.tableformat.native.encoding import dictionary_paths
+from tblctl.tableformat.native.encoding import Encodings, choose_encodings
 from tblctl.tableformat.native.footer import RawGroup, SortColumn, with_copies
 from tblctl.tableformat.native.statistics import Measured, column_records, joined, measure, parquet_columns
 from tblctl.tableformat.storage import Storage
@@ -55,7 +55,7 @@ class BlockEncoder:
     """A block on its way to the storage; its file grows in memory.
 
     Row groups end where windows end, and others are copied between them as they are stored. What comes first, rows
-    or a copied row group, decides which columns get a dictionary.
+    or a copied row group, decides how columns are encoded.
     """
 
     def __init__(self, layout: Layout, sort: Sort | None) -> None:
@@ -70,16 +70,20 @@ class BlockEncoder:
         self.row_count = 0
         self.decoded_bytes = 0
 
-    def add(self, rows: pa.Table) -> None:
-        """Append rows (read types, the schema's columns, at least one) that are in the order of the sort."""
+    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
+        """Append rows (read types, the schema's columns) that are in the order of the sort.
+
+        Args:
+            rows: at least one.
+            groups: the rows of each row group that they become.
+        """
         layout = self._layout
         table = without_nested_dictionaries(pa.Table.from_arrays(rows.columns, schema=layout.schema.written))
-        table = with_own_dictionaries(
-            table, group_rows=layout.options.row_group_rows, share=_DICTIONARY_SHARE
-        )
-        group_rows = layout.options.row_group_rows
-        self._opened(lambda: dictionary_paths(table)).write_table(table, row_group_size=group_rows)
-        self._groups += [None] * math.ceil(rows.num_rows / group_rows)
+        table = with_own_dictionaries(table, groups, share=_DICTIONARY_SHARE)
+        writer = self._opened(lambda: choose_encodings(table))
+        for start, count in zip(itertools.accumulate(groups, initial=0), groups, strict=False):
+            writer.write_table(table.slice(start, count), row_group_size=count)
+        self._groups += [None] * len(groups)
         self._count(
             rows.num_rows, decoded_bytes(rows), measure(rows, layout.schema.leaves, before_writing=True)
         )
@@ -97,7 +101,7 @@ class BlockEncoder:
         """
         for group in groups:
             raw, pages = file.raw_group(group)
-            self._opened(raw.dictionary_paths)
+            self._opened(raw.encodings)
             self._groups.append((raw, self._sink.tell()))
             self._sink.write(pages)
         self._count(keys.num_rows, decoded_bytes, file.figures(groups, self._layout.schema))
@@ -161,18 +165,20 @@ class BlockEncoder:
         )
         return CONSTANT_LEVEL if keys.constant and full else max(level, 0)
 
-    def _opened(self, dictionaries: Callable[[], list[str]]) -> pq.ParquetWriter:
-        """Return the writer; if it is new, with `dictionaries`.
+    def _opened(self, encodings: Callable[[], Encodings]) -> pq.ParquetWriter:
+        """Return the writer; if it is new, with `encodings`.
 
         Decimals of up to 18 digits become integers, smaller and faster to read.
         """
         if self._writer is None:
             layout = self._layout
             columns = _sorting(layout.schema, self._sort)
+            chosen = encodings()
             self._writer = pq.ParquetWriter(
                 self._sink,
                 plain_inside(layout.schema.written),
-                use_dictionary=dictionaries(),
+                use_dictionary=list(chosen.dictionaries),
+                column_encoding=dict(chosen.named) or None,
                 compression=layout.options.compression,
                 compression_level=layout.options.compression_level,
                 sorting_columns=[

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tblctl.tableformat.native.encoding import NUMBERS, TEXT, Encodings
 from tblctl.tableformat.native.thrift import (
     FALSE,
     I16,
@@ -43,7 +44,7 @@ _COLUMNS, _GROUP_ROWS, _SORTING_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 3, 4, 5, 7
 _CHUNK_OFFSET, _META_DATA = 2, 3
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
 # ColumnMetaData:
-_PATH, _VALUES, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 3, 5, 7, 9, 10, 11
+_ENCODINGS, _PATH, _VALUES, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 2, 3, 5, 7, 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
 # Statistics: of the greatest and the least value.
 _IS_EXACT = 7, 8
@@ -51,6 +52,9 @@ _IS_EXACT = 7, 8
 _PAGE_LOCATIONS, _PAGE_OFFSET = 1, 1
 # PageHeader, and where it has the number of values: in the header of a data page of version 1 or 2.
 _PAGE_COMPRESSED, _CRC, _DATA_PAGES, _PAGE_VALUES = 3, 4, (5, 8), 1
+
+_NAMED = {5: NUMBERS, 6: TEXT}
+"""Encodings by their numbers in the format."""
 
 _MOST_ORDINAL = 32_767
 
@@ -73,13 +77,18 @@ class RawGroup:
     start: int
     extras: tuple[tuple[bytes | None, bytes | None, bytes | None], ...]
 
-    def dictionary_paths(self) -> list[str]:
-        """Return the columns that have a dictionary, by their paths."""
-        return [
-            b".".join(meta[_PATH][1][1]).decode()
-            for _, meta in _chunks(self.entry)
-            if meta.get(_DICTIONARY_PAGE, (I64, 0))[1] > 0
-        ]
+    def encodings(self) -> Encodings:
+        """Return how its columns are encoded."""
+        dictionaries: list[str] = []
+        named: dict[str, str] = {}
+        for _, meta in _chunks(self.entry):
+            path = b".".join(meta[_PATH][1][1]).decode()
+            if meta.get(_DICTIONARY_PAGE, (I64, 0))[1] > 0:
+                dictionaries.append(path)
+                continue
+            for number in set(meta[_ENCODINGS][1][1]) & _NAMED.keys():
+                named[path] = _NAMED[number]
+        return Encodings(dictionaries=dictionaries, named=named)
 
 
 def read_footer(data: bytes) -> Struct:

@@ -54,7 +54,7 @@ class BlockWriter:
         waiting_bytes = row_count = 0
         limit = max(memory_bytes // 2, 1)
         for part in _slices(tables, limit / 32):
-            table = with_own_dictionaries(part, group_rows=part.num_rows, share=1)
+            table = with_own_dictionaries(part, [part.num_rows], share=1)
             waiting.append(table)
             waiting_bytes += self._held_bytes(table)
             row_count += table.num_rows
@@ -131,7 +131,7 @@ class BlockWriter:
         `level` holds unless the block is constant and full; -1 is kept only while it is.
         """
         file = BlockEncoder(self._layout, sort)
-        file.add(rows)
+        file.add(rows, cut_rows(rows.num_rows, self._layout.options.row_group_rows))
         path = block_path(self._env.new_id())
         self.paths.append(path)
         return file.store(self._storage, path, level=level, run_id=run_id)

@@ -98,7 +98,8 @@ def without_bounds(table: tblctl.Table, *, null_count: int) -> None:
     version = port.newest()
     path = table.files()[0].path
     builder = port.block_io(version).build(sort=None, level=0, run_id=None)
-    builder.add(table.scan().to_arrow().slice(0, version.row_count([path])))
+    rows = table.scan().to_arrow().slice(0, version.row_count([path]))
+    builder.add(rows, [rows.num_rows])
     (record,) = builder.finish()
     columns = {
         number: dataclasses.replace(

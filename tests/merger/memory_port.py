@@ -172,7 +172,7 @@ class MemoryBuilder:
     parts: list[pa.Table] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
         self.parts.append(rows)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:

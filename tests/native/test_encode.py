@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH, sort_indices
+from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native import statistics
 from tblctl.tableformat.native.encode import BlockEncoder
@@ -26,11 +27,15 @@ from ..model.strategies import SCHEMAS
 MANY = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 
 
+def add(builder, rows):
+    builder.add(rows, cut_rows(rows.num_rows, builder._io.options.row_group_rows))
+
+
 def build(here, *windows, sort=None, level=2):
     """Write windows of rows (anything that is a table of the schema's columns) and return the records."""
     builder = here.io.build(sort=sort, level=level, run_id=RUN)
     for rows in windows:
-        builder.add(here.conformed(rows))
+        add(builder, here.conformed(rows))
     return builder.finish()
 
 
@@ -186,7 +191,7 @@ def test_the_sizes_of_a_block_are_those_of_its_windows_together():
         assert record.row_count == 32
         assert record.size_bytes == len(here.storage.read(record.path))
         assert record.decoded_bytes == sum(here.conformed(rows).nbytes for rows in windows)
-        assert here.row_groups(record) == (10, 10, 5, 7), "a row group ends where its window does"
+        assert here.row_groups(record) == (9, 8, 8, 7), "a row group ends where its window does"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -294,9 +299,9 @@ def test_an_encoder_without_rows_is_refused():
 def test_nothing_is_stored_before_a_block_is_complete_and_discard_deletes_all():
     with lake("k: int64", "k", block_bytes=100) as here:
         builder = here.io.build(sort=here.sort, level=1, run_id=RUN)
-        builder.add(here.conformed(pa.table({"k": range(12)})))
+        add(builder, here.conformed(pa.table({"k": range(12)})))
         assert here.stored() == set()
-        builder.add(here.conformed(pa.table({"k": [20]})))
+        add(builder, here.conformed(pa.table({"k": [20]})))
         assert len(here.stored()) == 1
         records = builder.finish()
         assert here.stored() == {record.path for record in records}
@@ -308,7 +313,7 @@ def test_nothing_is_stored_before_a_block_is_complete_and_discard_deletes_all():
 def test_discard_does_not_raise_and_warns_of_what_stays(caplog):
     with lake("k: int64", "k") as here:
         builder = here.io.build(sort=here.sort, level=1, run_id=RUN)
-        builder.add(here.conformed(pa.table({"k": [1]})))
+        add(builder, here.conformed(pa.table({"k": [1]})))
         builder.finish()
         faults = Faults()
         faults.fail(StorageError("no answer"), operation="delete")
@@ -321,7 +326,7 @@ def test_discard_does_not_raise_and_warns_of_what_stays(caplog):
 def test_a_block_whose_write_failed_after_all_is_discarded_too():
     with lake("k: int64", "k") as here:
         builder = here.io.build(sort=here.sort, level=1, run_id=RUN)
-        builder.add(here.conformed(pa.table({"k": [1]})))
+        add(builder, here.conformed(pa.table({"k": [1]})))
         faults = Faults()
         faults.fail(operation="write", at="after")
         with inject(faults), pytest.raises(StorageError):

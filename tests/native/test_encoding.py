@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 
+import duckdb
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tblctl.tableformat.native.encoding import dictionary_paths
+import tblctl
+from tblctl.tableformat.native.encoding import NUMBERS, TEXT, choose_encodings
 
 
 def encodings(rows: pa.Table) -> dict[str, bool]:
     """Write `rows` as a block is; return for each Parquet column whether it has a dictionary."""
     sink = io.BytesIO()
-    pq.write_table(rows, sink, use_dictionary=dictionary_paths(rows))
+    pq.write_table(rows, sink, use_dictionary=choose_encodings(rows).dictionaries)
     group = pq.read_metadata(sink).row_group(0)
     columns = [group.column(place) for place in range(group.num_columns)]
     return {column.path_in_schema: column.has_dictionary_page for column in columns}
@@ -33,6 +37,35 @@ def test_a_dictionary_is_built_where_values_repeat_and_not_where_most_differ():
         }
     )
     assert [name for name, has in encodings(rows).items() if has] == ["day", "mode", "empty"]
+
+
+def test_numbers_that_differ_are_written_as_differences_and_text_as_lengths_and_bytes():
+    chance = np.random.default_rng(1)
+    numbers = chance.permutation(50_000)
+    rows = pa.table(
+        {
+            "key": numbers,
+            "small": pa.array(numbers % 30_011, pa.int32()),
+            "when": pa.array(numbers * 1_000_003, pa.timestamp("us")),
+            "price": pa.array([Decimal(int(number)) for number in numbers], pa.decimal128(18, 0)),
+            "wide": pa.array([Decimal(int(number)) for number in numbers], pa.decimal128(19, 0)),
+            "share": numbers / 7,
+            "hash": chance.integers(-(2**63), 2**63 - 1, 50_000),
+            "hash32": pa.array(chance.integers(0, 2**32, 50_000), pa.uint32()),
+            "text": [f"text {number}" for number in numbers],
+            "bytes": pa.array([b"%d" % number for number in numbers], pa.large_binary()),
+            "words": ["AIR", "MAIL"] * 25_000,
+        }
+    )
+    numbers, text = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
+    assert choose_encodings(rows).named == {
+        "key": numbers,
+        "small": numbers,
+        "when": numbers,
+        "price": numbers,
+        "text": text,
+        "bytes": text,
+    }
 
 
 def test_values_that_repeat_in_stretches_are_seen_as_repeating():
@@ -71,4 +104,52 @@ def test_one_row_and_no_rows_can_be_written():
         rows = pa.table(
             {"a": pa.array(range(count), pa.int64()), "b": pa.array([None] * count, pa.float64())}
         )
-        assert pq.write_table(rows, io.BytesIO(), use_dictionary=dictionary_paths(rows)) is None
+        assert pq.write_table(rows, io.BytesIO(), use_dictionary=choose_encodings(rows).dictionaries) is None
+
+
+def stored_encodings(path) -> dict[str, set[str]]:
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    return {column.path_in_schema: set(column.encodings) & {NUMBERS, TEXT} for column in columns}
+
+
+def made_table(folder):
+    numbers = np.random.default_rng(2).permutation(5_000)
+    rows = pa.table(
+        {
+            "k": pa.array(np.sort(numbers), mask=numbers == 7),
+            "price": pa.array([Decimal(int(number)) / 100 for number in numbers], pa.decimal128(12, 2)),
+            "day": pa.array(numbers, pa.int32()).cast(pa.date32()),
+            "text": [None if number % 10 == 0 else f"text {number}" for number in numbers],
+            "mode": ["AIR", "MAIL"] * 2_500,
+        }
+    )
+    table = tblctl.create(folder, rows.schema, cluster_by="k", options={"row_group_rows": 1_000})
+    table.append(rows)
+    (block,) = table.files()
+    return rows, table, f"{folder}/{block.path}"
+
+
+def test_other_engines_read_what_is_written_as_differences(tmp_path):
+    rows, table, path = made_table(tmp_path)
+    found = stored_encodings(path)
+    assert found == {"k": {NUMBERS}, "price": {NUMBERS}, "day": {NUMBERS}, "text": {TEXT}, "mode": set()}
+    expected = rows.sort_by("text").to_pydict()
+    assert table.scan().to_arrow().sort_by("text").to_pydict() == expected
+    by_duckdb = duckdb.read_parquet(path).to_arrow_table().sort_by("text")
+    assert by_duckdb.cast(rows.schema).to_pydict() == expected
+    by_polars = polars.read_parquet(path).to_arrow().cast(rows.schema)
+    assert by_polars.sort_by("text").to_pydict() == expected
+
+
+def test_rows_behind_a_copied_row_group_are_encoded_as_it_is(tmp_path):
+    rows, table, _ = made_table(tmp_path)
+    late = rows.slice(0, 300).set_column(0, "k", pa.array(range(4_700, 5_000)))
+    table.append(late)
+    outcome = table.recluster(policy="full", engine="local")
+    assert outcome.groups[0].rows_copied > 0
+    (block,) = table.files()
+    footer = pq.read_metadata(f"{tmp_path}/{block.path}")
+    for group in range(footer.num_row_groups):
+        for place, expected in ((0, NUMBERS), (3, TEXT)):
+            assert expected in footer.row_group(group).column(place).encodings
