@@ -1,10 +1,8 @@
 """The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
 
-Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each: a worker is sent the
-pickle of its own task, whatever the number of the others. Numbers that `repartitionByRange` is given as many
-partitions as there are of them fall into one each. The shuffle of these few rows costs 0.2 s a job: 8 empty tasks on
-local[2], warm, take 0.8 s, and 0.6 s as a `range` whose function carries all tasks to every worker. Rows of Python
-values instead of Arrow's take 2 s.
+Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`spark_frame.py`): a
+worker is sent the pickle of its own task, whatever the number of the others. On local[2], warm, 2 empty tasks take
+0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
 
 The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
 its UI, its event log and its messages, but nothing of a Python function except its name.
@@ -28,6 +26,7 @@ from typing import Any
 from tblctl.merger import spark_workers
 from tblctl.merger.engine import Advance, Done
 from tblctl.merger.shuffle import sort_tasks, units
+from tblctl.merger.spark_frame import one_each
 from tblctl.merger.spark_shuffle import sorted_and_merged
 from tblctl.merger.spark_task import TaskFunction
 from tblctl.merger.spark_workers import reason
@@ -41,9 +40,10 @@ Outcomes = Sequence[TaskResult | TaskFailure]
 _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
-_MOST_READS = 4.0
+_MOST_READS = 8.0
 """Of blocks in another order by the tasks of a group, on average: sorting them beforehand costs a shuffle and a stage
-more. On local[2] two tasks of lineitem took twice as long so, four as long, and eight at best half as long."""
+more. Of 6 M rows of lineitem on local[2] that takes 21 s of processor time for 2, 4 or 8 tasks, 7 s of them the JVM's.
+Where each task reads all blocks and sorts for itself, 2 take 11 s, 4 take 14 s, and 8 take 20 s."""
 
 _JOBS_AT_ONCE = (
     3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
@@ -203,7 +203,7 @@ class _Jobs:
         if sorts:
             frame = sorted_and_merged(self._session, self._io, job, sorts, self._function)
         else:
-            tasks = self._session.createDataFrame(_table(job)).repartitionByRange(len(job), "number")
+            tasks = one_each(self._session, [pickle.dumps(task) for task in job])
             frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
         return [pickle.loads(row.outcome) for row in frame.collect()]  # noqa: S301 (made by our own function)
 
@@ -230,13 +230,6 @@ class _Jobs:
             alive[0].join(1)
 
 
-def _table(job: Job) -> Any:
-    import pyarrow as pa
-
-    pickles = pa.array([pickle.dumps(task) for task in job], pa.binary())
-    return pa.table({"number": pa.array(range(len(job)), pa.int64()), "task": pickles})
-
-
 def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
     """Return what Spark applies to a partition: batches of tasks in, outcomes out."""
     more = {} if function is None else {"function": function}
@@ -246,11 +239,12 @@ def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
     ) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
         import pyarrow as pa
 
-        from tblctl.merger.spark_task import run_pickled
+        from tblctl.merger.spark_task import run_pickled, spare_zips
 
         for batch in batches:
             outcomes = [run_pickled(io, task, **more) for task in batch.column("task").to_pylist()]
             yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
+        spare_zips()
 
     return tblctl_merge
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tblctl.merger.shuffle import SortTask
+from tblctl.merger.spark_frame import one_each
 from tblctl.merger.spark_task import TaskFunction
 from tblctl.merger.task import MergeTask
 from tblctl.tableformat.port import BlockIO
@@ -45,7 +46,6 @@ def sorted_and_merged(
         pickle.dumps((sort, {taker.number: numbers[sort.group, taker.number] for taker in sort.takers}))
         for sort in sorts
     ]
-    sorting = pa.table({"number": range(len(sorts)), "sort": pa.array(pickles, pa.binary())})
     merging = pa.table(
         {
             "task": pa.array(range(len(job)), pa.int32()),
@@ -54,11 +54,7 @@ def sorted_and_merged(
         }
     )
     pickled = pickle.dumps(io)
-    portions = (
-        session.createDataFrame(sorting)
-        .repartitionByRange(len(sorts), "number")
-        .mapInArrow(_sorter(pickled), _COLUMNS)
-    )
+    portions = one_each(session, pickles).mapInArrow(_sorter(pickled), _COLUMNS)
     rows = portions.union(session.createDataFrame(merging))
     if hasattr(rows, "repartitionById"):  # Spark 4.1
         together = rows.repartitionById(len(job), "task")
@@ -73,10 +69,10 @@ def _sorter(io: bytes) -> Callable[[Any], Any]:
     def tblctl_sort(batches: Iterator[Any]) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
         import pyarrow as pa
 
-        from tblctl.merger.spark_task import sort_pickled
+        from tblctl.merger.spark_task import sort_pickled, spare_zips
 
         for batch in batches:
-            for sort in batch.column("sort").to_pylist():
+            for sort in batch.column("task").to_pylist():
                 for task, what, content in sort_pickled(io, sort):
                     ends = pa.array([0, content.size], pa.int32()).buffers()[1]
                     yield pa.record_batch(
@@ -86,6 +82,7 @@ def _sorter(io: bytes) -> Callable[[Any], Any]:
                             "content": pa.Array.from_buffers(pa.binary(), 1, [None, ends, content]),
                         }
                     )
+        spare_zips()
 
     return tblctl_sort
 
@@ -97,7 +94,7 @@ def _merger(io: bytes, memory_bytes: int, function: TaskFunction | None) -> Call
     def tblctl_merge(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from tblctl.merger.spark_task import merge_pickled
+        from tblctl.merger.spark_task import merge_pickled, spare_zips
 
         rows = (
             (task.as_py(), what.as_py(), content.as_buffer())
@@ -106,5 +103,6 @@ def _merger(io: bytes, memory_bytes: int, function: TaskFunction | None) -> Call
         )
         for outcome in merge_pickled(io, rows, memory_bytes, **more):
             yield pa.record_batch({"outcome": pa.array([outcome], pa.binary())})
+        spare_zips()
 
     return tblctl_merge

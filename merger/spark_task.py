@@ -6,8 +6,10 @@ A task that raised would make Spark run it again, and then give up the whole job
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from zipimport import zipimporter
 
 import pyarrow as pa
 
@@ -100,3 +102,15 @@ def merge_pickled(
                 yield pickle.dumps(function(pickle.loads(io), task, *more))  # noqa: S301
             except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
                 yield pickle.dumps(failure(task, error))
+
+
+def spare_zips() -> None:
+    """Save this worker's next task 0.09 s of processor time, which Spark would spend on reading zips again.
+
+    Spark invalidates the import system's caches before every task. Python 3.11 then reads a zip once for each folder of
+    it that something was imported from: 14 times Spark's own Python files, and a jar. Forgotten finders come back when
+    something is looked for that is not loaded, and know what was read.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            sys.path_importer_cache.pop(path, None)

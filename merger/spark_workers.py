@@ -36,7 +36,8 @@ def parallelism(session: Any) -> int:
     """
     try:
         if not is_connect(session):
-            return int(session.sparkContext.defaultParallelism)
+            chosen = session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+            return int(chosen or session.sparkContext.defaultParallelism)
         with _LOCK:
             if (
                 session not in _PARALLELISM

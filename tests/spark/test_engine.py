@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +61,9 @@ def test_a_job_that_was_given_up_is_parted_by_group() -> None:
 
 
 class NoSpark:
-    """Stands for a session, its frames and its context: it runs nothing, and keeps what a job's function weighs."""
+    """Stands for a session and all that it has: it runs nothing, and keeps what a job's function weighs."""
+
+    defaultParallelism = 2  # noqa: N815 (pyspark's)
 
     def __init__(self) -> None:
         self.weights: list[int] = []
@@ -76,6 +79,10 @@ class NoSpark:
     @property
     def sparkContext(self) -> NoSpark:  # noqa: N802 (pyspark's)
         return self
+
+    @property
+    def conf(self) -> dict[str, str]:
+        return {}
 
     def mapInArrow(self, function: Any, _schema: str) -> NoSpark:  # noqa: N802 (pyspark's)
         from pyspark import cloudpickle
@@ -155,8 +162,11 @@ def test_a_worker_is_not_sent_the_tasks_of_others() -> None:
     assert many == one
 
 
+@pytest.mark.parametrize(
+    "groups", [1, 2, 7]
+)  # in partitions that Spark makes by itself, and that a shuffle does
 def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_calling_thread(
-    spark: Any,
+    spark: Any, groups: int
 ) -> None:
     def where(io, what):
         from pyspark import TaskContext
@@ -171,12 +181,21 @@ def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_ca
         threads.add(threading.get_ident())
         found.append(outcome)
 
-    tasks = [task(group, number) for group in range(7) for number in range(3)]
+    tasks = [task(group, number) for group in range(groups) for number in range(groups)]
     SparkEngine(spark.session, function=where).run(block_io(), tasks, done, title="toys", advance=rows.append)
     assert sorted((one.group, one.number) for one in found) == [(one.group, one.number) for one in tasks]
     assert len({one.bytes_read for one in found}) == len(tasks)
     assert threads == {threading.get_ident()}
     assert sum(rows) == len(tasks) * ROWS
+
+
+def test_as_many_tasks_as_cores_are_one_job_of_sparks_without_a_shuffle(spark: Any) -> None:
+    if spark.kind == "connect":
+        pytest.skip("a Connect client does not know how many there are now")
+    outcomes_of(spark.session, [task(70), task(71)], result)
+    starts = [event for event in spark.events() if event["Event"] == "SparkListenerJobStart"]
+    ours = [event for event in starts if "toys: groups 70" in json.dumps(event["Properties"])]
+    assert [len(event["Stage IDs"]) for event in ours] == [1]
 
 
 def test_no_tasks_start_nothing(spark: Any) -> None:
@@ -185,6 +204,14 @@ def test_no_tasks_start_nothing(spark: Any) -> None:
 
 def test_parallelism_is_the_sessions_cores(spark: Any) -> None:
     assert SparkEngine(spark.session).parallelism == 2
+
+
+def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
+    if spark.kind == "connect":
+        pytest.skip("a Connect session is asked once how many parts a range has")
+    session = spark.session.newSession()
+    session.conf.set("spark.sql.leafNodeDefaultParallelism", 3)
+    assert SparkEngine(session).parallelism == 3
 
 
 def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from zipimport import zipimporter
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tblctl.merger import spark_workers
+from tblctl.merger import spark, spark_shuffle, spark_workers
 from tblctl.tableformat.errors import EngineError
 
 from .conftest import python
@@ -80,3 +83,24 @@ def test_workers_without_libraries_or_python_are_explained(java: None, tmp_path:
     }[kind] in done.stdout, done.stderr
     assert "PYSPARK_PYTHON" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_a_task_leaves_no_zip_to_be_read_again_before_the_next(tmp_path: Path, monkeypatch) -> None:
+    with zipfile.ZipFile(tmp_path / "modules.zip", "w") as archive:
+        archive.writestr("tblctl_one.py", "")
+        archive.writestr("tblctl_two.py", "")
+    monkeypatch.syspath_prepend(str(tmp_path / "modules.zip"))
+    for mapper in (
+        spark._mapper(b"", None),
+        spark_shuffle._sorter(b""),
+        spark_shuffle._merger(b"", 1, None),
+    ):
+        assert importlib.util.find_spec("tblctl_one")
+        assert _zips()
+        assert list(mapper(iter([]))) == []
+        assert not _zips()
+    assert importlib.import_module("tblctl_two").__file__ == str(tmp_path / "modules.zip" / "tblctl_two.py")
+
+
+def _zips() -> list[str]:
+    return [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
