@@ -30,7 +30,7 @@ from tblctl.tableformat.native.statistics import Measured, joined, measure, parq
 from tblctl.tableformat.native.thrift import Struct
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
-from tblctl.tableformat.storage.ranges import Fetched, Range, RangedInput, RangeFile
+from tblctl.tableformat.storage.ranges import GAP_BYTES, Fetched, Range, RangedInput, RangeFile
 
 if TYPE_CHECKING:
     from tblctl.tableformat.predicate.nodes import Condition
@@ -158,12 +158,14 @@ class BlockFile:
         return fetched.size_bytes
 
     @contextmanager
-    def in_memory(self, groups: Sequence[int], projection: Projection) -> Iterator[None]:
+    def in_memory(
+        self, groups: Sequence[int], projection: Projection, *, gap_bytes: int = GAP_BYTES
+    ) -> Iterator[None]:
         """Have the bytes of some row groups in memory, all of them fetched at once; then let go of them."""
         if self._ranges is None:
             yield
             return
-        with self._ranges.begin(self._chunks(groups, projection)):
+        with self._ranges.begin(self._chunks(groups, projection), gap_bytes=gap_bytes):
             yield
         for item in self._announced:
             if item.columns == projection.file_columns:
@@ -205,13 +207,23 @@ class BlockFile:
         outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
         return [group for group in every if outcome[group] != NONE]
 
-    def read(self, groups: Sequence[int], projection: Projection, *, use_threads: bool) -> pa.Table:
-        """Return the columns of `projection` of some row groups, in read types."""
+    def read(
+        self,
+        groups: Sequence[int],
+        projection: Projection,
+        *,
+        use_threads: bool,
+        gap_bytes: int = GAP_BYTES,
+    ) -> pa.Table:
+        """Return the columns of `projection` of some row groups, in read types.
+
+        Ranges of the file that are up to `gap_bytes` apart are fetched together, see `storage.ranges`.
+        """
         try:
             if not projection.file_columns:
                 rows = sum(self.metadata.row_group(group).num_rows for group in groups)
                 return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
-            with self.in_memory(groups, projection):
+            with self.in_memory(groups, projection, gap_bytes=gap_bytes):
                 raw = self._file.read_row_groups(
                     list(groups), columns=projection.file_columns, use_threads=use_threads
                 )

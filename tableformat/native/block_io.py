@@ -27,6 +27,7 @@ from tblctl.tableformat.native.encode import BlockEncoder, Layout, parquet_schem
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.ranges import KEY_GAP_BYTES
 
 LOG = logging.getLogger("tblctl")
 
@@ -123,7 +124,8 @@ class NativeBlockReader:
         leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
         projection = Projection.plan(self._file.schema, self._schema, names)
-        return key_table(self._file.read(groups, projection, use_threads=False), sort, self._schema)
+        rows = self._file.read(groups, projection, use_threads=False, gap_bytes=KEY_GAP_BYTES)
+        return key_table(rows, sort, self._schema)
 
     def will_need(self, groups: Sequence[int]) -> int:
         """Begin to fetch what `rows` or `batches` will need of some row groups; return the bytes that are held."""
