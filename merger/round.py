@@ -19,7 +19,7 @@ from tblctl.merger.commit_every import AT_END, CommitEvery
 from tblctl.merger.conflicts import OnConflict, salvage
 from tblctl.merger.engine import Engine, as_own
 from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import MergeTask, Slice, TaskFailure, TaskResult
+from tblctl.merger.task import MergeTask, TaskFailure, TaskResult, whole_slices
 from tblctl.merger.verify import VerificationError
 from tblctl.merger.work import COMMITTED, CONFLICTED, FAILED, GroupOutcome, Work, covers
 from tblctl.selector.plan import Group, Plan
@@ -230,16 +230,7 @@ class _Round(Generic[VersionT]):
             memory_bytes=max(LEAST_MEMORY_BYTES, self._plan.options.memory_bytes),
             same_key_rows=work.group.same_key_rows,
         )
-        slices = [
-            Slice(
-                block=block,
-                place=place,
-                start=0,
-                stop=block.row_count,
-                is_ordered=self._version.is_ordered(block, sort),
-            )
-            for place, block in enumerate(work.blocks)
-        ]
+        slices = whole_slices(self._version, sort, work.blocks)
         try:
             tasks = split_group(self._io, work.group.number, slices, output, tasks=count)
         except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.port import Version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,20 @@ class Slice:
     start: int
     stop: int
     is_ordered: bool
+
+
+def whole_slices(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[Slice]:
+    """Return all rows of a group's blocks, given in its order."""
+    return [
+        Slice(
+            block=block,
+            place=place,
+            start=0,
+            stop=block.row_count,
+            is_ordered=version.is_ordered(block, sort),
+        )
+        for place, block in enumerate(blocks)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tblctl
 from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import MergeTask, Slice
+from tblctl.merger.task import MergeTask, whole_slices
+from tblctl.recluster import Request, make_plan
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -20,19 +21,17 @@ def merge_tasks(
     version = port.newest()
     assert version.sort is not None
     io = port.block_io(version)
-    blocks = version.blocks([item.path for item in table.files()]).values()
-    slices = [
-        Slice(
-            block=block,
-            place=place,
-            start=0,
-            stop=block.row_count,
-            is_ordered=version.is_ordered(block, version.sort),
-        )
-        for place, block in enumerate(blocks)
-    ]
-    output = Output(sort=version.sort, level=1, run_id=SYSTEM.new_run_id(), memory_bytes=memory_bytes)
-    return io, split_group(io, 0, slices, output, tasks=tasks)
+    (group,) = make_plan(version, Request.of(policy="full", condition=lambda _: None, options=None)).groups
+    blocks = version.blocks(group.blocks)
+    slices = whole_slices(version, version.sort, [blocks[path] for path in group.blocks])
+    output = Output(
+        sort=version.sort,
+        level=group.output_level,
+        run_id=SYSTEM.new_run_id(),
+        memory_bytes=memory_bytes,
+        same_key_rows=group.same_key_rows,
+    )
+    return io, split_group(io, group.number, slices, output, tasks=tasks)
 
 
 def rows_decoded(table: tblctl.Table, *, tasks: int) -> float:

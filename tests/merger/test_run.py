@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tblctl.merger import inputs, run
 from tblctl.merger.run import Cancelled, Hooks, run_task
 from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import Slice
+from tblctl.merger.task import whole_slices
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.model.cluster_key import Term, _problem
@@ -279,17 +279,7 @@ def table_slices(table):
     io = NativeBlockIO(
         storage=table._native.storage, env=table._native.env, layout=Layout.of(version.snapshot)
     )
-    slices = [
-        Slice(
-            block=block,
-            place=place,
-            start=0,
-            stop=block.row_count,
-            is_ordered=version.is_ordered(block, version.sort),
-        )
-        for place, block in enumerate(blocks)
-    ]
-    return port, version, io, slices
+    return port, version, io, whole_slices(version, version.sort, blocks)
 
 
 def merge_table(table, *, tasks=1, threads=1, memory_bytes=LARGE_BYTES):
