@@ -19,6 +19,7 @@ SUBJECTS = (
     "copy",
     "group",
     "requests",
+    "skew",
     "scale",
     "spark_source",
 )

@@ -62,6 +62,16 @@ def test_sixteen_tasks_take_about_the_same(shape, ordered):
         assert canonical(here.rows_of([record for item in found for record in item.records])) == expected
 
 
+def test_tasks_are_about_the_same_where_blocks_have_fewer_samples_than_cuts(monkeypatch):
+    monkeypatch.setattr(split, "_SAMPLES", 100)
+    with lake(COLUMNS, "k", block_rows=50) as here:
+        for keys in many_tiny(random.Random(7)):
+            here.add(table(keys))
+        sizes = [task.rows for task in here.split(tasks=TASKS)]
+        assert len(sizes) == TASKS
+        assert max(sizes) <= 1.5 * min(sizes)
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_run_of_one_key_becomes_constant_blocks_in_several_tasks(ordered):
     with lake(COLUMNS, "k", block_rows=50) as here:
