@@ -349,7 +349,7 @@ class _Stream:
     ahead: _Ahead
 
     def __call__(self, read: list[Fingerprint]) -> Tables:
-        with self.io.open(self.part.slice.block) as reader:
+        with self.io.open(self.part.slice.block, coded=True) as reader:
             if self.part.bytes > self.share:
                 for table in self._tables(reader):
                     read.append(Fingerprint.of(table))

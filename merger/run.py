@@ -280,23 +280,22 @@ class _Merge:
         places = numbers + shift[source]
         self._taken += counts
         in_order = bool((places == np.arange(len(places))).all())
-        schema = tables[0].schema
+        names = tables[0].column_names
         chunks: list[list[pa.Array]] = [
-            [chunk for table in tables for chunk in table.column(place).chunks]
-            for place in range(len(schema))
+            [chunk for table in tables for chunk in table.column(place).chunks] for place in range(len(names))
         ]
         del tables
         order = None if in_order else pa.array(places)
 
         def gather(place: int) -> tuple[pa.Table, Fingerprint]:
-            read = pa.chunked_array(chunks[place]).combine_chunks()
+            read = pa.chunked_array(_of_one_type(chunks[place])).combine_chunks()
             chunks[place] = []  # frees what no input holds any more
-            column = pa.table([read if order is None else read.take(order)], pa.schema([schema.field(place)]))
+            column = pa.table({names[place]: read if order is None else read.take(order)})
             return column, Fingerprint.of(column)
 
-        columns = self._workers.map(gather, range(len(schema)))
+        columns = self._workers.map(gather, range(len(names)))
         self._merged += [found for _, found in columns]
-        rows = pa.Table.from_arrays([column.column(0) for column, _ in columns], schema=schema)
+        rows = pa.table({name: column.column(0) for name, (column, _) in zip(names, columns, strict=True)})
         self._check_order(key_table(rows, self._task.sort, self._io.schema))
         self._hooks.advance(rows.num_rows)
         return rows
@@ -320,6 +319,13 @@ class _Merge:
         task = self._task
         require_sorted([*self._last, keys], task.sort, f"group {task.group}, task {task.number}")
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
+
+
+def _of_one_type(chunks: list[pa.Array]) -> list[pa.Array]:
+    """Return the chunks of one column; if some inputs gave it as dictionaries and others did not, all without."""
+    if all(chunk.type == chunks[0].type for chunk in chunks):
+        return chunks
+    return [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
 
 
 def _added(rows: pa.Table, groups: Sequence[int]) -> Callable[[BlockBuilder], None]:

@@ -116,7 +116,7 @@ def require_order(records: Sequence[BlockRecord], sort: Sort | None, where: str)
 def _sum(values: pa.Array) -> int:
     kind = values.type
     if pat.is_dictionary(kind):
-        return _sum(values.dictionary_decode())
+        return _dictionary(values)
     nulls = int(values.null_count) * _NULL
     if nulls and not pat.is_nested(kind):
         values = values.drop_null()
@@ -140,6 +140,17 @@ def _text(values: pa.Array) -> int:
         return 0
     content = pa.Array.from_buffers(pa.uint8(), last - first, [None, data], offset=first)
     return int(pc.sum(content).as_py()) * 31 + last - first
+
+
+def _dictionary(values: pa.DictionaryArray) -> int:
+    """Return the sum of the values; of text without decoding it: each word counts as often as it is used."""
+    words = values.dictionary
+    if words.null_count or not (pat.is_string(words.type) or pat.is_binary(words.type)):
+        return _sum(values.dictionary_decode())
+    used = values.indices.drop_null() if values.null_count else values.indices
+    counts: list[int] = np.bincount(np.asarray(used), minlength=len(words)).tolist()
+    nulls = int(values.null_count) * _NULL
+    return nulls + sum(count * _text(words.slice(place, 1)) for place, count in enumerate(counts) if count)
 
 
 def _struct(values: pa.StructArray) -> int:

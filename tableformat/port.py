@@ -190,8 +190,12 @@ class BlockIO(Protocol):
     def opens(self) -> int:
         """How many blocks are worth opening at once: more than one where each waits for a network."""
 
-    def open(self, block: Block) -> BlockReader:
+    def open(self, block: Block, *, coded: bool = False) -> BlockReader:
         """Open a block.
+
+        Args:
+            block: which one.
+            coded: text of which the block has few values may come as Arrow dictionaries.
 
         Raises:
             CorruptTableError: it is missing or damaged; `details["name"]` is its path.

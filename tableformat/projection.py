@@ -7,8 +7,8 @@ rewriting. Neither does any I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -153,6 +153,12 @@ class Projection:
             _missing=frozenset(missing),
         )
 
+    def coded(self, ids: Collection[int]) -> Projection:
+        """Return a projection whose columns of these ids, if they are text, stay the dictionaries that are read."""
+        outputs = tuple(_coded(output) if output.ids[0] in ids else output for output in self._outputs)
+        schema = pa.schema([output.field for output in outputs])
+        return replace(self, schema=schema, _outputs=outputs, _planned=[])
+
     @property
     def row_count_only(self) -> bool:
         """Whether no column of the file is needed: a table with its number of rows and no column is enough."""
@@ -236,6 +242,13 @@ def _output(schema: Schema, name: str, path: tuple[str, ...]) -> _Output:
     with_ids = target.with_type(read_type(target.type))
     plain = plain_field(with_ids).with_name(name).with_nullable(nullable)
     return _Output(ids=tuple(ids), field=plain, target=with_ids.type)
+
+
+def _coded(output: _Output) -> _Output:
+    if not (pt.is_string(output.target) or pt.is_binary(output.target)):
+        return output
+    kind = pa.dictionary(pa.int32(), output.target)
+    return replace(output, field=output.field.with_type(kind), target=kind)
 
 
 def _places(fields: Sequence[pa.Field]) -> _Places:

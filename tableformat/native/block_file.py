@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from tblctl.tableformat.predicate.nodes import Condition
 
 
+_SMALL_DICTIONARY_BYTES = 16 << 10
+"""As it is stored. Then it has less than the 1 MiB at which writers go on without, and few of its values are unused."""
+
 _CODECS = {"none": "UNCOMPRESSED"}
 """Options' names of codecs that are not Parquet's."""
 
@@ -111,11 +114,8 @@ class BlockFile:
             if self._ranges:
                 self._fetch_tail(self._ranges, tails)
             # Where ranges cannot be announced, Arrow guesses; on a local disk that is one copy more than needed.
-            self._file = pq.ParquetFile(
-                self._source,
-                pre_buffer=not (storage.is_local or self._ranges),
-                page_checksum_verification=True,
-            )
+            self._pre_buffer = not (storage.is_local or self._ranges)
+            self._file = self._opened()
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
         except (ObjectNotFoundError, FileNotFoundError) as error:
@@ -131,11 +131,31 @@ class BlockFile:
             )
             raise CorruptTableError(msg, name=path)
 
+    def _opened(self, **more: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source, pre_buffer=self._pre_buffer, page_checksum_verification=True, **more
+        )
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._source.close()
+
+    def small_dictionaries(self) -> dict[int, str]:
+        """Return the columns of text that have a small dictionary in every row group: by column id, their names."""
+        groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
+        return {
+            id_: item.name
+            for item in self.schema
+            if (id_ := field_id(item)) is not None
+            and (pa.types.is_string(item.type) or pa.types.is_binary(item.type))
+            and all(_has_small_dictionary(group.column(self.leaves[id_][0])) for group in groups)
+        }
+
+    def code(self, columns: Mapping[int, str]) -> None:
+        """From here on read these columns, of `small_dictionaries`, as Arrow dictionaries."""
+        self._file = self._opened(metadata=self.metadata, read_dictionary=list(columns.values()))
 
     def _fetch_tail(self, ranges: RangeFile, tails: Tails | None) -> None:
         path, size = self.address.path, self.address.size_bytes
@@ -322,6 +342,11 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
     if chunk.dictionary_page_offset is not None:
         start = min(start, chunk.dictionary_page_offset)
     return start, start + chunk.total_compressed_size
+
+
+def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
+    start = chunk.dictionary_page_offset
+    return start is not None and 0 < chunk.data_page_offset - start <= _SMALL_DICTIONARY_BYTES
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:

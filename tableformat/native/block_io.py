@@ -56,9 +56,9 @@ class NativeBlockIO:
         """How many blocks are worth opening at once."""
         return 1 if self.storage.is_local else IO_THREADS
 
-    def open(self, block: Block) -> NativeBlockReader:
+    def open(self, block: Block, *, coded: bool = False) -> NativeBlockReader:
         """Open a block."""
-        return NativeBlockReader(self, block)
+        return NativeBlockReader(self, block, coded=coded)
 
     def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> NativeBlockBuilder:
         """Begin a block; its rows may become several, where one would be larger than `block_bytes`."""
@@ -75,7 +75,7 @@ class NativeBlockIO:
 class NativeBlockReader:
     """`tblctl.tableformat.port.BlockReader` of one Parquet file."""
 
-    def __init__(self, io: NativeBlockIO, block: Block) -> None:
+    def __init__(self, io: NativeBlockIO, block: Block, *, coded: bool) -> None:
         self._io = io
         self._schema = io.schema
         self._tails = io.tails
@@ -83,6 +83,9 @@ class NativeBlockReader:
         address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
         self._file = BlockFile(io.storage, address, io.tails)
         self._every = Projection.plan(self._file.schema, io.schema)
+        if coded and (columns := self._file.small_dictionaries()):
+            self._every = self._every.coded(columns)
+            self._file.code(columns)
 
     def __enter__(self) -> Self:
         return self
@@ -163,9 +166,8 @@ class NativeBlockBuilder:
     def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
         """Append rows that are in key order; a block is stored when the next row does not fit `block_bytes`."""
         while rows.num_rows:
-            count = _fitting(
-                rows, self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
-            )
+            room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
+            count = _fitting(rows, self._io.schema.written, room)
             if self._open and not count:
                 self._store(self._open)
                 continue
@@ -219,10 +221,10 @@ def _parted(groups: Sequence[int], count: int) -> tuple[list[int], list[int]]:
     )
 
 
-def _fitting(rows: pa.Table, room: int) -> int:
+def _fitting(rows: pa.Table, schema: pa.Schema, room: int) -> int:
     """Return how many of the first rows take at most `room` bytes."""
-    if decoded_bytes(rows) <= room:
+    if decoded_bytes(rows, schema) <= room:
         return int(rows.num_rows)
     return bisect.bisect_right(
-        range(1, rows.num_rows), room, key=lambda count: decoded_bytes(rows.slice(0, count))
+        range(1, rows.num_rows), room, key=lambda count: decoded_bytes(rows.slice(0, count), schema)
     )

@@ -21,6 +21,7 @@ from tblctl.tableformat.model.types import (
     is_orderable,
     statistic_type,
 )
+from tblctl.tableformat.native.dictionaries import is_coded
 
 _FOOTER_BYTES = 4_000
 """Parquet's footer has the least and greatest text of a column if they have at most so many bytes (pyarrow 26)."""
@@ -63,6 +64,16 @@ def stored_figures(leaf: Leaf, found: ColumnStatistics | None, rows: np.ndarray)
 
 
 def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
+    column = table.column(leaf.path[0])
+    if (
+        before_writing
+        and is_coded(column.type, leaf.type)
+        and _is_short(chunk.dictionary for chunk in column.chunks)
+    ):
+        nothing = _null(statistic_type(leaf.type))
+        return Measured(
+            min=nothing, max=nothing, null_count=column.null_count, nan_count=None, in_footer=True
+        )
     values = leaf_values(table, leaf.path)
     null_count = values.null_count
     nan_count = None
@@ -82,8 +93,12 @@ def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
 def _is_short_text(values: pa.ChunkedArray, leaf: Leaf) -> bool:
     if not (is_any_string(leaf.type) or is_any_binary(leaf.type)):
         return False
-    longest = pc.max(pc.binary_length(values)).as_py()
-    return longest is None or longest <= _FOOTER_BYTES
+    return _is_short(values.chunks)
+
+
+def _is_short(texts: Iterable[pa.Array]) -> bool:
+    longest = (pc.max(pc.binary_length(values)).as_py() or 0 for values in texts)
+    return max(longest, default=0) <= _FOOTER_BYTES
 
 
 def joined(one: Mapping[int, Measured], other: Mapping[int, Measured]) -> dict[int, Measured]:

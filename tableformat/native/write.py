@@ -113,7 +113,10 @@ class BlockWriter:
         self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
     ) -> list[BlockRecord]:
         """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
-        if rows.num_rows > 1 and decoded_bytes(rows) > self._layout.options.block_bytes:
+        if (
+            rows.num_rows > 1
+            and decoded_bytes(rows, self._layout.schema.written) > self._layout.options.block_bytes
+        ):
             half = rows.num_rows // 2
             parts = rows.slice(0, half), rows.slice(half)
             return [

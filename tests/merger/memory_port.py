@@ -209,7 +209,7 @@ class MemoryIO:
     def opens(self) -> int:
         return 1
 
-    def open(self, block: Block) -> MemoryReader:
+    def open(self, block: Block, *, coded: bool = False) -> MemoryReader:
         if block.path not in self.files or block.path in self.lost:
             raise CorruptTableError(f"block {block.path} is missing", name=block.path)
         return MemoryReader(table=self.files[block.path], schema=self.schema)
