@@ -17,6 +17,7 @@ SUBJECTS = (
     "e2e",
     "memory",
     "copy",
+    "encode",
     "group",
     "requests",
     "skew",

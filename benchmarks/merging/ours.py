@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 import tblctl
 from benchmarks.merging.contender import KEY, PROCESSES, Job
+from tblctl.tableformat.native.encoding import NUMBERS, TEXT
 
 
 class Floor:
@@ -56,6 +57,11 @@ class FloorOfOurs(Floor):
         return super()._writer(job) | {
             "store_decimal_as_integer": True,
             "use_dictionary": [chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page],
+            "column_encoding": {
+                chunk.path_in_schema: name
+                for chunk in chunks
+                for name in {NUMBERS, TEXT} & set(chunk.encodings)
+            },
         }
 
 
