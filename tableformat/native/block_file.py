@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from tblctl.tableformat.predicate.nodes import Condition
 
 
-_SMALL_DICTIONARY_BYTES = 16 << 10
-"""As it is stored. Then it has less than the 1 MiB at which writers go on without, and few of its values are unused."""
+_CODED_BYTES = 2
+"""A value, its share of the dictionary included, where text may stay coded: so whoever holds a few rows and the whole
+dictionary of their row group holds little."""
 
 _CODECS = {"none": "UNCOMPRESSED"}
 """Options' names of codecs that are not Parquet's."""
@@ -345,8 +346,7 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
-    start = chunk.dictionary_page_offset
-    return start is not None and 0 < chunk.data_page_offset - start <= _SMALL_DICTIONARY_BYTES
+    return chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:

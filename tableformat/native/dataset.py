@@ -2,7 +2,8 @@
 
 A fragment's guarantee is a conjunction over its columns. With nulls each side of a range allows for null,
 `(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Floats
-are promised only where no NaN is, since engines place NaN differently.
+are promised only where no NaN is, since engines place NaN differently. (Arrow 26 takes every row of such a fragment
+for a condition such as `c < NaN`; promises by which it would not are none that it prunes by.)
 
 Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name, and Parquet keeps
 only dictionaries of text: such blocks are handed out as Arrow files of the present schema, converted in memory when

@@ -52,7 +52,7 @@ def stream(ahead, log, *, share):
         stored_bytes=STORED,
         overhead_bytes=0,
     )
-    return _Stream(SimpleNamespace(open=lambda _: Reader(log)), part, share, ahead)
+    return _Stream(SimpleNamespace(open=lambda _, coded: Reader(log)), part, share, ahead)
 
 
 def merged(log, tables):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import duckdb
@@ -45,7 +46,15 @@ def test_filters_pushed_into_the_dataset_lose_no_row(rows, data):
             condition = data.draw(st.sampled_from(CONDITIONS))(pads.field(name), value)
             found = dataset.to_table(filter=condition, columns=["n"])
             expected = loaded.filter(condition).select(["n"])
-            assert multiset(found) == multiset(expected), condition
+            assert not multiset(expected) - multiset(found), condition
+            if not is_nan(
+                value
+            ):  # (of `f < NaN` Arrow 26 takes every row that is promised to lie in a range)
+                assert multiset(found) == multiset(expected), condition
+
+
+def is_nan(value: pa.Scalar) -> bool:
+    return pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
 
 
 CONDITIONS = [
