@@ -22,7 +22,7 @@ from benchmarks.common import Report, lineitem, main
 from benchmarks.merging.contender import KEY
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.native.encode import PHYSICAL
-from tblctl.tableformat.native.encoding import choose_encodings, sample
+from tblctl.tableformat.native.encoding import choose_encodings
 
 ROWS = 1_000_000
 CODECS = (("zstd", 3), ("zstd", 6), ("zstd", 9), ("snappy", None), ("lz4", None), ("none", None))
@@ -85,7 +85,7 @@ def sorted_rows(scale: str, count: int) -> pa.Table:
 def every_case(rows: pa.Table) -> dict[str, Case]:
     """Return the cases by their titles; `ours` is the first."""
     default = TableOptions()
-    chosen = choose_encodings(sample(rows))
+    chosen = choose_encodings(rows.slice(0, default.row_group_rows), rows.schema)
     ours: dict[str, Any] = {
         **PHYSICAL,
         "use_dictionary": list(chosen.dictionaries),

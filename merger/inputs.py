@@ -111,6 +111,7 @@ class Part:
         copied: row groups whose rows are copied, not decoded.
         group_bytes, stored_bytes: of the largest row group concerned, see `BlockReader`.
         overhead_bytes: what the open block itself takes.
+        codable: columns that can be read as dictionaries, see `BlockReader`.
     """
 
     slice: Slice
@@ -118,6 +119,7 @@ class Part:
     group_bytes: int
     stored_bytes: int
     overhead_bytes: int
+    codable: frozenset[int] = frozenset()
     copied: frozenset[int] = frozenset()
 
     @property
@@ -251,6 +253,7 @@ def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ..
         group_bytes=max(reader.group_bytes[piece.group] for piece in pieces),
         stored_bytes=max(piece.stored_bytes for piece in pieces),
         overhead_bytes=_CHUNK_BYTES * len(reader.group_rows) * len(io.schema.leaves),
+        codable=reader.codable,
     )
 
 
@@ -260,16 +263,23 @@ def open_inputs(
     """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
     share = max(1, budget_bytes // (2 * max(len(parts), 1)))
     spilled = _to_spill(parts, share, budget_bytes // 2)
+    coded = _coded(parts)
     ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4, len(parts))
     return [
         _portion_input(part)
         if isinstance(part, Portion)
         else Input(
             part.each_row_bytes,
-            _source(_Stream(io, part, share, ahead), scratch if number in spilled else None),
+            _source(_Stream(io, part, share, ahead, coded), scratch if number in spilled else None),
         )
         for number, part in enumerate(parts)
     ]
+
+
+def _coded(parts: Sequence[Part | Portion]) -> frozenset[int]:
+    """Return the columns that every part can give as dictionaries: those of one column are of one kind, then."""
+    codable = [part.codable if isinstance(part, Part) else frozenset() for part in parts]
+    return frozenset[int].intersection(*codable) if codable else frozenset()
 
 
 def _source(stream: _Stream, scratch: Scratch | None) -> Source:
@@ -302,10 +312,18 @@ def _to_spill(parts: Sequence[Part | Portion], share: int, budget_bytes: int) ->
 
 
 def _own(rows: pa.Table, start: int, stop: int) -> pa.Table:
-    """Return some rows without holding on to the others."""
+    """Return some rows without holding on to the others, nor to more words of theirs than there are rows."""
     if stop - start == rows.num_rows:
         return rows
-    return rows.take(pa.array(np.arange(start, stop)))
+    taken = rows.take(pa.array(np.arange(start, stop)))
+    for place, item in enumerate(taken.schema):
+        column = taken.column(place)
+        if item.type in _CODED and any(len(chunk.dictionary) > len(chunk) for chunk in column.chunks):
+            taken = taken.set_column(place, item, column.cast(item.type.value_type).dictionary_encode())
+    return taken
+
+
+_CODED = (pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int32(), pa.binary()))
 
 
 class _Ahead:
@@ -347,9 +365,10 @@ class _Stream:
     part: Part
     share: int
     ahead: _Ahead
+    coded: frozenset[int] = frozenset()
 
     def __call__(self, read: list[Fingerprint]) -> Tables:
-        with self.io.open(self.part.slice.block, coded=True) as reader:
+        with self.io.open(self.part.slice.block, coded=self.coded) as reader:
             if self.part.bytes > self.share:
                 for table in self._tables(reader):
                     read.append(Fingerprint.of(table))

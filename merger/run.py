@@ -288,7 +288,7 @@ class _Merge:
         order = None if in_order else pa.array(places)
 
         def gather(place: int) -> tuple[pa.Table, Fingerprint]:
-            read = pa.chunked_array(_of_one_type(chunks[place])).combine_chunks()
+            read = pa.chunked_array(chunks[place]).combine_chunks()
             chunks[place] = []  # frees what no input holds any more
             column = pa.table({names[place]: read if order is None else read.take(order)})
             return column, Fingerprint.of(column)
@@ -319,13 +319,6 @@ class _Merge:
         task = self._task
         require_sorted([*self._last, keys], task.sort, f"group {task.group}, task {task.number}")
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
-
-
-def _of_one_type(chunks: list[pa.Array]) -> list[pa.Array]:
-    """Return the chunks of one column; if some inputs gave it as dictionaries and others did not, all without."""
-    if all(chunk.type == chunks[0].type for chunk in chunks):
-        return chunks
-    return [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
 
 
 def _added(rows: pa.Table, groups: Sequence[int]) -> Callable[[BlockBuilder], None]:

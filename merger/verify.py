@@ -1,8 +1,8 @@
 """What a merge must not change (fingerprints of rows that do not depend on their order) and must achieve (order).
 
 Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
-lengths of text and lists). About 3 % of a merge; catches lost, doubled and altered values, not rows whose values were
-exchanged.
+lengths of text and lists). About 5 % of a merge; catches lost, doubled and altered values, not rows whose values were
+exchanged, nor what encoding them as Parquet might do.
 """
 
 from __future__ import annotations
@@ -145,12 +145,17 @@ def _text(values: pa.Array) -> int:
 def _dictionary(values: pa.DictionaryArray) -> int:
     """Return the sum of the values; of text without decoding it: each word counts as often as it is used."""
     words = values.dictionary
-    if words.null_count or not (pat.is_string(words.type) or pat.is_binary(words.type)):
+    if not len(words) or words.null_count or not (pat.is_string(words.type) or pat.is_binary(words.type)):
         return _sum(values.dictionary_decode())
     used = values.indices.drop_null() if values.null_count else values.indices
-    counts: list[int] = np.bincount(np.asarray(used), minlength=len(words)).tolist()
-    nulls = int(values.null_count) * _NULL
-    return nulls + sum(count * _text(words.slice(place, 1)) for place, count in enumerate(counts) if count)
+    counts = np.bincount(np.asarray(used), minlength=len(words)).astype(np.uint64)
+    offsets, data = words.buffers()[1:]
+    ends = np.asarray(pa.Array.from_buffers(pa.int32(), len(words) + 1, [None, offsets], offset=words.offset))
+    sums = np.zeros(int(ends[-1]) + 1, dtype=np.uint64)
+    if data is not None:
+        np.cumsum(np.frombuffer(data, np.uint8, int(ends[-1])), dtype=np.uint64, out=sums[1:])
+    each = np.diff(sums[ends]) * np.uint64(31) + np.diff(ends).astype(np.uint64)
+    return int(values.null_count) * _NULL + int(counts @ each)
 
 
 def _struct(values: pa.StructArray) -> int:

@@ -6,7 +6,7 @@ A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -131,6 +131,10 @@ class BlockReader(Protocol):
     def copyable(self) -> frozenset[int]:
         """Row groups that `BlockBuilder.copy` takes; none where a table format cannot copy."""
 
+    @property
+    def codable(self) -> frozenset[int]:
+        """Columns of text, by id, of which the block has few values; none where a table format cannot tell."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc: object) -> None: ...
@@ -190,12 +194,12 @@ class BlockIO(Protocol):
     def opens(self) -> int:
         """How many blocks are worth opening at once: more than one where each waits for a network."""
 
-    def open(self, block: Block, *, coded: bool = False) -> BlockReader:
+    def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
         """Open a block.
 
         Args:
             block: which one.
-            coded: text of which the block has few values may come as Arrow dictionaries.
+            coded: columns, by id, that come as Arrow dictionaries: some of `BlockReader.codable`.
 
         Raises:
             CorruptTableError: it is missing or damaged; `details["name"]` is its path.

@@ -7,7 +7,7 @@ A block's file is only trusted as far as its metadata: a wrong size, row count o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,9 +102,18 @@ class BlockFile:
 
     On a remote storage it takes one request to open, none if its end is among `tails`, and reads what it needs of
     its row groups in few requests, at once (`storage.ranges.joined`).
+
+    Columns whose ids are in `coded`, some of `codable`, come as Arrow dictionaries.
     """
 
-    def __init__(self, storage: Storage, address: BlockAddress, tails: Tails | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        address: BlockAddress,
+        tails: Tails | None = None,
+        *,
+        coded: Collection[int] = (),
+    ) -> None:
         self._storage = storage
         self.address = address
         path = checked_block_path(address.path)
@@ -119,6 +128,9 @@ class BlockFile:
             self._file = self._opened()
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
+            if coded:
+                names = [item.name for item in self.schema if field_id(item) in coded]
+                self._file = self._opened(metadata=self.metadata, read_dictionary=names)
         except (ObjectNotFoundError, FileNotFoundError) as error:
             msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
             raise CorruptTableError(msg, name=path) from error
@@ -143,20 +155,20 @@ class BlockFile:
     def __exit__(self, *_: object) -> None:
         self._source.close()
 
-    def small_dictionaries(self) -> dict[int, str]:
-        """Return the columns of text that have a small dictionary in every row group: by column id, their names."""
+    @cached_property
+    def codable(self) -> frozenset[int]:
+        """The columns, by id, that may be opened as `coded`: text with a small dictionary in every row group.
+
+        Not text of Arrow's large types, which pyarrow does not read as dictionaries.
+        """
         groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
-        return {
-            id_: item.name
+        return frozenset(
+            id_
             for item in self.schema
             if (id_ := field_id(item)) is not None
             and (pa.types.is_string(item.type) or pa.types.is_binary(item.type))
             and all(_has_small_dictionary(group.column(self.leaves[id_][0])) for group in groups)
-        }
-
-    def code(self, columns: Mapping[int, str]) -> None:
-        """From here on read these columns, of `small_dictionaries`, as Arrow dictionaries."""
-        self._file = self._opened(metadata=self.metadata, read_dictionary=list(columns.values()))
+        )
 
     def _fetch_tail(self, ranges: RangeFile, tails: Tails | None) -> None:
         path, size = self.address.path, self.address.size_bytes
@@ -346,7 +358,7 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
-    return chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values)
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:

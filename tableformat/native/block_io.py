@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -56,7 +56,7 @@ class NativeBlockIO:
         """How many blocks are worth opening at once."""
         return 1 if self.storage.is_local else IO_THREADS
 
-    def open(self, block: Block, *, coded: bool = False) -> NativeBlockReader:
+    def open(self, block: Block, *, coded: Collection[int] = ()) -> NativeBlockReader:
         """Open a block."""
         return NativeBlockReader(self, block, coded=coded)
 
@@ -75,17 +75,14 @@ class NativeBlockIO:
 class NativeBlockReader:
     """`tblctl.tableformat.port.BlockReader` of one Parquet file."""
 
-    def __init__(self, io: NativeBlockIO, block: Block, *, coded: bool) -> None:
+    def __init__(self, io: NativeBlockIO, block: Block, *, coded: Collection[int]) -> None:
         self._io = io
         self._schema = io.schema
         self._tails = io.tails
         self._block = block
         address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
-        self._file = BlockFile(io.storage, address, io.tails)
-        self._every = Projection.plan(self._file.schema, io.schema)
-        if coded and (columns := self._file.small_dictionaries()):
-            self._every = self._every.coded(columns)
-            self._file.code(columns)
+        self._file = BlockFile(io.storage, address, io.tails, coded=coded)
+        self._every = Projection.plan(self._file.schema, io.schema).coded(coded)
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +118,11 @@ class NativeBlockReader:
     def copyable(self) -> frozenset[int]:
         """Row groups that blocks of the version may hold as they are stored: of its schema and its codec."""
         return self._file.copyable(parquet_schema(self._schema), self._io.options.compression)
+
+    @property
+    def codable(self) -> frozenset[int]:
+        """Columns of text, by id, that the block has few values of."""
+        return self._file.codable
 
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
         """Return the keys of the rows of some row groups."""
@@ -165,6 +167,9 @@ class NativeBlockBuilder:
 
     def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
         """Append rows that are in key order; a block is stored when the next row does not fit `block_bytes`."""
+        if sum(groups) != rows.num_rows:
+            msg = f"row groups of {sum(groups)} rows in all were to be made of {rows.num_rows}"
+            raise InternalError(msg)
         while rows.num_rows:
             room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
             count = _fitting(rows, self._io.schema.written, room)

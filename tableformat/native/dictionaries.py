@@ -5,13 +5,13 @@ rows (a block cut in halves until it is small enough would end at one row), and 
 group: 600,000 rows over 300,000 words became 232 MB before compression, where the words alone are 22 MB.
 
 *Coded* text is text of the schema, not a dictionary, that comes from other blocks as their small dictionaries: it is
-merged and written without ever being decoded. The file becomes the same, byte for byte, as from the text.
+merged and written without being decoded. The file becomes the same, byte for byte, as from the text, unless the words
+of a row group take more than the 1 MiB at which Parquet's writers give a dictionary of text up.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +24,15 @@ from tblctl.tableformat.reshape import Shape, fill_hidden, plan_shape, reshape_c
 def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
     """Return what the rows of `schema` take in memory.
 
-    Of a dictionary that is longer than its column, as many values as rows; of coded text, what the text would.
+    Text takes its bytes and 4 for each row, coded or not, however it is cut into chunks. Of a dictionary that is longer
+    than its column, as many values count as rows.
     """
-    size: int = table.nbytes
+    size = 0
     for item, column in zip(schema, table.columns, strict=True):
-        if is_coded(column.type, item.type):
-            size += sum(_text_bytes(chunk) for chunk in column.chunks) - column.nbytes
+        if is_coded(column.type, item.type) or pa.types.is_string(item.type) or pa.types.is_binary(item.type):
+            size += sum(_text_bytes(chunk) for chunk in column.chunks)
             continue
+        size += column.nbytes
         for array in _dictionary_arrays(column):
             surplus = max(0, len(array.dictionary) - len(array))
             if surplus:
@@ -38,17 +40,24 @@ def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
     return size
 
 
-def _text_bytes(coded: pa.DictionaryArray) -> int:
-    """Return what text takes as a plain array: an offset of 4 bytes each, its bytes, and a bit if one is null."""
-    lengths = np.asarray(pc.binary_length(coded.dictionary), dtype=np.int64)
-    bits = -(-len(coded) // 8) if coded.null_count else 0
-    return int(dictionary_counts(coded) @ lengths) + 4 * (len(coded) + 1) + bits
+def _text_bytes(text: pa.Array) -> int:
+    rows = len(text)
+    if not rows:
+        return 0
+    if pa.types.is_dictionary(text.type):
+        lengths = np.asarray(pc.binary_length(text.dictionary), dtype=np.int64)
+        used = text.indices.drop_null() if text.null_count else text.indices
+        content = int(np.bincount(np.asarray(used), minlength=len(lengths)) @ lengths)
+    else:
+        ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, text.buffers()[1]], offset=text.offset)
+        content = ends[rows].as_py() - ends[0].as_py()
+    return content + 4 * rows
 
 
-def dictionary_counts(array: pa.DictionaryArray) -> np.ndarray:
-    """Return how many rows have each value of the dictionary."""
-    indices = array.indices.drop_null() if array.null_count else array.indices
-    return np.bincount(np.asarray(indices), minlength=len(array.dictionary))
+MANY_ROWS = 4_096
+"""Among so many rows there are most often all words of coded text."""
+
+# -- coded text --------------------------------------------------------------------------------------------------------
 
 
 def is_coded(given: pa.DataType, written: pa.DataType) -> bool:
@@ -56,43 +65,30 @@ def is_coded(given: pa.DataType, written: pa.DataType) -> bool:
     return pa.types.is_dictionary(given) and not pa.types.is_dictionary(written)
 
 
-def as_given(schema: pa.Schema, rows: pa.Table) -> pa.Schema:
-    """Return the schema with the types of coded text as `rows` has it."""
-    return with_coded(schema, rows.schema, schema.names)
-
-
-def with_coded(schema: pa.Schema, given: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """Return the schema with the types of some columns as `given` has them, if they are coded there."""
+def coded_schema(schema: pa.Schema, rows: pa.Table, names: Collection[str]) -> pa.Schema:
+    """Return the schema with the types of coded text as `rows` has it, of some columns."""
     return pa.schema(
         [
-            item.with_type(other.type) if is_coded(other.type, item.type) and item.name in names else item
-            for item, other in zip(schema, given, strict=True)
+            item.with_type(column.type) if is_coded(column.type, item.type) and item.name in names else item
+            for item, column in zip(schema, rows.columns, strict=True)
         ]
     )
 
 
-def as_wanted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table whose text is coded where it is in `schema`, and not where it is not."""
+def as_written(group: pa.Table, schema: pa.Schema, coded: Collection[str]) -> pa.Table:
+    """Return a row group as a file of `schema` has it, where the columns `coded` are.
+
+    Their dictionaries become those that encoding the text would make; other coded text is decoded.
+    """
     columns = [
-        column if column.type == item.type else _as_wanted(column, item.type)
-        for column, item in zip(table.columns, schema, strict=True)
+        pa.chunked_array([_in_order_of_appearance(column.combine_chunks())])
+        if item.name in coded
+        else column.cast(item.type)
+        if is_coded(column.type, item.type)
+        else column
+        for column, item in zip(group.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _as_wanted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if is_coded(column.type, kind):
-        return column.cast(kind)
-    return column.dictionary_encode() if is_coded(kind, column.type) else column
-
-
-def with_own_order(group: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a row group whose coded text has dictionaries as encoding the text would make them."""
-    for place, (item, written) in enumerate(zip(group.schema, schema, strict=True)):
-        if is_coded(item.type, written.type):
-            values = _in_order_of_appearance(group.column(place).combine_chunks())
-            group = group.set_column(place, item, values)
-    return group
 
 
 def _in_order_of_appearance(coded: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -100,8 +96,8 @@ def _in_order_of_appearance(coded: pa.DictionaryArray) -> pa.DictionaryArray:
     values = len(coded.dictionary)
     mask = np.asarray(coded.is_null()) if coded.null_count else None
     indices = np.asarray(coded.indices.fill_null(values))
-    order = _appearing(indices[:_MANY_ROWS], values)
-    if len(order) < values:  # most often all of them are among the first rows
+    order = _appearing(indices[:MANY_ROWS], values)
+    if len(order) < values:
         order = _appearing(indices, values)
     numbers = np.zeros(values + 1, dtype=np.int32)
     numbers[order] = np.arange(len(order))
@@ -120,22 +116,19 @@ def _appearing(indices: np.ndarray, values: int) -> np.ndarray:
     return found
 
 
-_MANY_ROWS = 4_096
+# -- dictionaries of the schema ----------------------------------------------------------------------------------------
 
 
-def with_own_dictionaries(table: pa.Table, group_rows: Sequence[int], *, share: float) -> pa.Table:
-    """Return the table with dictionaries made anew for groups of its rows, so that they hold only what these use.
+def with_own_dictionaries(group: pa.Table, *, share: float) -> pa.Table:
+    """Return rows with dictionaries made anew, so that they hold only what these use.
 
-    Columns whose dictionaries have at most `share` times as many values as a group has rows stay as they are.
+    Columns whose dictionaries have at most `share` times as many values as there are rows stay as they are.
     """
-    most = share * max(group_rows)
-    for place, item in enumerate(table.schema):
-        column = table.column(place)
-        if any(len(array.dictionary) > most for array in _dictionary_arrays(column)):
-            starts = itertools.accumulate(group_rows, initial=0)
-            groups = [column.slice(*place) for place in zip(starts, group_rows, strict=False)]
-            table = table.set_column(place, item, _encoded_anew(groups, item))
-    return table
+    for place, item in enumerate(group.schema):
+        column = group.column(place)
+        if any(len(array.dictionary) > share * group.num_rows for array in _dictionary_arrays(column)):
+            group = group.set_column(place, item, _encoded_anew(column, item))
+    return group
 
 
 def without_nested_dictionaries(table: pa.Table) -> pa.Table:
@@ -164,14 +157,12 @@ def plain_inside(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def _encoded_anew(groups: Sequence[pa.ChunkedArray], item: pa.Field) -> pa.ChunkedArray:
+def _encoded_anew(column: pa.ChunkedArray, item: pa.Field) -> pa.ChunkedArray:
     plain = _without_dictionaries(item.type)
     decode, encode = _shape(item.type, plain, item.name), _shape(plain, item.type, item.name)
-    chunks: list[pa.Array] = []
-    for group in groups:
-        values = reshape_column(group, decode).combine_chunks()
-        again = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-        chunks += [fill_hidden(chunk) for chunk in reshape_column(again, encode).chunks]
+    values = reshape_column(column, decode).combine_chunks()
+    again = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+    chunks = [fill_hidden(chunk) for chunk in reshape_column(again, encode).chunks]
     return pa.chunked_array(chunks, item.type)
 
 

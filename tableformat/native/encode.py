@@ -21,16 +21,15 @@ from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.block_file import BlockFile
 from tblctl.tableformat.native.dictionaries import (
-    as_given,
-    as_wanted,
+    as_written,
+    coded_schema,
     decoded_bytes,
+    is_coded,
     plain_inside,
-    with_coded,
     with_own_dictionaries,
-    with_own_order,
     without_nested_dictionaries,
 )
-from tblctl.tableformat.native.encoding import Encodings, choose_encodings, sample
+from tblctl.tableformat.native.encoding import Encodings, choose_encodings
 from tblctl.tableformat.native.footer import RawGroup, SortColumn, with_copies
 from tblctl.tableformat.native.statistics import Measured, column_records, joined, measure, parquet_columns
 from tblctl.tableformat.storage import Storage
@@ -68,6 +67,7 @@ class BlockEncoder:
         self._sort = sort
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
+        self._coded: frozenset[str] = frozenset()  # text that is written from Arrow dictionaries
         self._groups: list[tuple[RawGroup, int] | None] = []  # see `with_copies`
         self._measured: Mapping[int, Measured] = {}
         self._ends: list[pa.Table] = []  # the keys of the first row and the last
@@ -83,20 +83,21 @@ class BlockEncoder:
             groups: the rows of each row group that they become.
         """
         layout = self._layout
-        written = layout.schema.written
-        schema = plain_inside(written)
-        given = without_nested_dictionaries(
-            pa.Table.from_arrays(rows.columns, schema=as_given(written, rows))
-        )
-        writer = self._opened(lambda: choose_encodings(as_wanted(sample(given), schema)), given.schema)
-        table = with_own_dictionaries(as_wanted(given, writer.schema), groups, share=_DICTIONARY_SHARE)
+        writer = self._opened(lambda: choose_encodings(rows.slice(0, groups[0]), layout.schema.written), rows)
         for start, count in zip(itertools.accumulate(groups, initial=0), groups, strict=False):
-            writer.write_table(with_own_order(table.slice(start, count), schema), row_group_size=count)
+            writer.write_table(self._group(rows.slice(start, count), writer.schema), row_group_size=count)
         self._groups += [None] * len(groups)
         figures = measure(rows, layout.schema.leaves, before_writing=True)
-        self._count(rows.num_rows, decoded_bytes(rows, written), figures)
+        self._count(rows.num_rows, decoded_bytes(rows, layout.schema.written), figures)
         if self._sort:
             self._add_keys(key_table(rows, self._sort, layout.schema))
+
+    def _group(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Return a row group as the file, of `schema`, has it."""
+        written = self._layout.schema.written
+        group = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
+        group = with_own_dictionaries(without_nested_dictionaries(group), share=_DICTIONARY_SHARE)
+        return as_written(group, schema, self._coded)
 
     def copy(self, file: BlockFile, groups: Sequence[int], *, keys: pa.Table, decoded_bytes: int) -> None:
         """Append row groups of another block as they are stored: copyable ones, in the order of the sort.
@@ -174,8 +175,8 @@ class BlockEncoder:
         )
         return CONSTANT_LEVEL if keys.constant and full else max(level, 0)
 
-    def _opened(self, encodings: Callable[[], Encodings], given: pa.Schema | None = None) -> pq.ParquetWriter:
-        """Return the writer; if it is new, with `encodings`, and for what is coded in `given` and gets a dictionary.
+    def _opened(self, encodings: Callable[[], Encodings], rows: pa.Table | None = None) -> pq.ParquetWriter:
+        """Return the writer; if it is new, with `encodings`, and text that gets a dictionary coded as in `rows`.
 
         Decimals of up to 18 digits become integers, smaller and faster to read.
         """
@@ -183,10 +184,14 @@ class BlockEncoder:
             layout = self._layout
             columns = _sorting(layout.schema, self._sort)
             chosen = encodings()
-            plain = plain_inside(layout.schema.written)
+            schema = plain = plain_inside(layout.schema.written)
+            if rows is not None:
+                schema = coded_schema(plain, rows, chosen.dictionaries)
+                pairs = zip(schema, plain, strict=True)
+                self._coded = frozenset(item.name for item, other in pairs if is_coded(item.type, other.type))
             self._writer = pq.ParquetWriter(
                 self._sink,
-                plain if given is None else with_coded(plain, given, chosen.dictionaries),
+                schema,
                 use_dictionary=list(chosen.dictionaries),
                 column_encoding=dict(chosen.named) or None,
                 compression=layout.options.compression,
@@ -208,9 +213,11 @@ PHYSICAL = {
 }
 
 
-@functools.lru_cache
 def _arrow_schema(written: pa.Schema) -> str:
-    """Return the schema as Arrow's readers look for it, so that they give back types that Parquet has not."""
+    """Return the schema as Arrow's readers look for it, so that they give back types that Parquet has not.
+
+    Not cached: Arrow takes schemas for equal whose column ids differ.
+    """
     return base64.b64encode(plain_inside(written).serialize()).decode()
 
 

@@ -48,25 +48,22 @@ class Encodings:
     named: Mapping[str, str]
 
 
-def sample(rows: pa.Table) -> pa.Table:
-    """Return some of the rows, `SAMPLE_ROWS` or not quite twice as many, from all over."""
-    step = max(1, rows.num_rows // SAMPLE_ROWS)
-    return rows.take(pa.array(np.arange(0, rows.num_rows, step)))
+def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
+    """Return how the Parquet columns of a block of `schema` are best encoded, whose first row group `rows` are.
 
-
-def choose_encodings(rows: pa.Table) -> Encodings:
-    """Return how the Parquet columns of a block of which `rows` are a sample are best encoded.
-
-    Nested columns always get a dictionary, and so do Arrow dictionaries, which have theirs already.
+    Nested columns always get a dictionary, and so do Arrow dictionaries, which have theirs already. Text may be coded.
     """
+    step = max(1, rows.num_rows // SAMPLE_ROWS)
+    places = pa.array(np.arange(0, rows.num_rows, step))
     dictionaries: list[str] = []
     named: dict[str, str] = {}
-    for item, values in zip(rows.schema, rows.columns, strict=True):
-        if not _is_sampled(item.type) or _repeats(values):
+    for item, column in zip(schema, rows.columns, strict=True):
+        sample = column.take(places).cast(item.type) if _is_sampled(item.type) else None
+        if sample is None or _repeats(sample):
             dictionaries.extend(_paths(item.name, item.type))
         elif is_any_string(item.type) or is_any_binary(item.type):
             named[item.name] = TEXT
-        elif _is_whole(item.type) and not _is_random(values):
+        elif _is_whole(item.type) and not _is_random(sample):
             named[item.name] = NUMBERS
     return Encodings(dictionaries=dictionaries, named=named)
 

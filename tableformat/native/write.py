@@ -54,7 +54,7 @@ class BlockWriter:
         waiting_bytes = row_count = 0
         limit = max(memory_bytes // 2, 1)
         for part in _slices(tables, limit / 32):
-            table = with_own_dictionaries(part, [part.num_rows], share=1)
+            table = with_own_dictionaries(part, share=1)
             waiting.append(table)
             waiting_bytes += self._held_bytes(table)
             row_count += table.num_rows

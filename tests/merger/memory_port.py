@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -143,6 +143,10 @@ class MemoryReader:
         return self.group_bytes
 
     @property
+    def codable(self) -> frozenset[int]:
+        return frozenset()
+
+    @property
     def copyable(self) -> frozenset[int]:
         return frozenset(range(len(self.group_rows)))
 
@@ -209,7 +213,7 @@ class MemoryIO:
     def opens(self) -> int:
         return 1
 
-    def open(self, block: Block, *, coded: bool = False) -> MemoryReader:
+    def open(self, block: Block, *, coded: Collection[int] = ()) -> MemoryReader:
         if block.path not in self.files or block.path in self.lost:
             raise CorruptTableError(f"block {block.path} is missing", name=block.path)
         return MemoryReader(table=self.files[block.path], schema=self.schema)

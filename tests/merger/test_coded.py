@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from arrow_rows import canonical
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tblctl.merger import run
+from tblctl.merger import inputs, run
 from tblctl.merger.verify import Fingerprint
-from tblctl.tableformat.native import statistics
+from tblctl.tableformat.native import dictionaries, statistics
 from tblctl.tableformat.native.block_file import BlockFile
 from tblctl.tableformat.native.dictionaries import decoded_bytes
 
@@ -26,7 +28,7 @@ WORDS = ["AIR", "", "MAIL", "é", "z" * 40, None]
 
 def decoded():
     """Return a context in which nothing is coded."""
-    return mock.patch.object(BlockFile, "small_dictionaries", return_value={})
+    return mock.patch.object(BlockFile, "codable", frozenset())
 
 
 def rows(keys, words):
@@ -40,7 +42,10 @@ def rows(keys, words):
 def written(here, tasks, **more):
     """Return what tasks wrote: the files, and their records without their names."""
     records = here.run(tasks, **more)
-    figures = [(record.row_count, record.size_bytes, record.columns, record.level) for record in records]
+    figures = [
+        (record.row_count, record.size_bytes, record.decoded_bytes, record.columns, record.level)
+        for record in records
+    ]
     return [here.storage.read(record.path) for record in records], figures
 
 
@@ -61,19 +66,51 @@ def gathered(here, tasks):
 @given(st.data())
 @MANY
 def test_coded_text_becomes_the_same_file_as_text(data):
-    options = {"row_group_rows": data.draw(st.sampled_from([3, 10, 1_000])), "block_rows": 40}
-    with lake(COLUMNS, data.draw(st.sampled_from(["k", "s, k", "b desc"])), **options) as here:
+    options = {
+        "row_group_rows": data.draw(st.sampled_from([20, 50, 1_000])),
+        "block_rows": data.draw(st.sampled_from([60, 1_000])),
+        "block_bytes": data.draw(st.sampled_from([1_500, 1 << 20])),
+    }
+    first_rows = mock.patch.object(dictionaries, "MANY_ROWS", data.draw(st.sampled_from([2, 4_096])))
+    with first_rows, lake(COLUMNS, data.draw(st.sampled_from(["k", "s, k", "b desc"])), **options) as here:
         for _ in range(data.draw(st.integers(1, 4))):
-            keys = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=60))
+            begin = data.draw(st.sampled_from([0, 0, 1_000]))  # some row groups are copied
+            keys = range(begin, begin + data.draw(st.integers(1, 150)))
             words = data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6))
             here.add(rows(keys, words))
         tasks = here.split(tasks=data.draw(st.integers(1, 3)))
-        found = written(here, tasks, threads=data.draw(st.sampled_from([1, 2])))
-        with decoded():
-            assert written(here, tasks) == found
+        window = mock.patch.object(
+            run, "_window_bytes", return_value=data.draw(st.sampled_from([5_000, 1 << 30]))
+        )
+        with window:
+            found = written(here, tasks, threads=data.draw(st.sampled_from([1, 2])))
+            with decoded():
+                assert written(here, tasks) == found
         records = here.run(tasks)
         assert canonical(here.rows_of(records)) == canonical(here.expected())
         assert here.problems(records) == []
+
+
+def test_the_files_do_not_depend_on_windows_of_whole_row_groups():
+    """What encodings a block gets is decided by its first row group, of which every window has one."""
+    with lake("k: int64, s: string, n: int64", "k", row_group_rows=100) as here:
+        for start in (0, 1):
+            keys = range(start, 2_000, 2)
+            here.add(
+                pa.table(
+                    {
+                        "k": keys,
+                        "s": [f"text {key if key < 200 else key % 3}" for key in keys],
+                        "n": [key if key < 200 else key % 3 for key in keys],
+                    }
+                )
+            )
+        tasks = here.split()
+        found = []
+        for window_bytes in (4_000, 20_000, 1 << 30):
+            with mock.patch.object(run, "_window_bytes", return_value=window_bytes):
+                found.append(written(here, tasks)[0])
+        assert found[0] == found[1] == found[2]
 
 
 def test_text_stays_coded_from_the_file_to_the_file():
@@ -96,24 +133,38 @@ def test_where_one_block_has_no_dictionary_the_others_are_decoded():
         assert canonical(here.rows_of(records)) == canonical(here.expected())
 
 
-@pytest.mark.parametrize("first", ["coded", "plain"])
-def test_windows_of_one_block_may_be_coded_and_not(first):
-    """Small windows: of the first half of the keys all inputs have few words, of the second not."""
-    coded, plain = rows(range(0, 400, 2), WORDS[:3]), rows(range(1, 400, 2), WORDS[:3])
-    late = rows(range(1_000, 1_200), [f"unique {n}" for n in range(100_000)])
-    if first == "plain":
-        late = late.set_column(0, "k", pa.array(range(-1_000, -800)))
+def test_coded_rows_behind_a_copied_row_group_are_decoded():
     with lake(COLUMNS, "k", row_group_rows=50) as here:
-        for block in (coded, plain, late):
-            here.add(block)
-        (task,) = here.split(memory_bytes=1 << 19)
-        nothing = mock.patch.object(run, "plan_copies", return_value=())
-        with nothing, mock.patch.object(run, "_window_bytes", return_value=6_000):
-            kinds = {tuple(types[1:3]) for types in gathered(here, [task])}
-            assert len(kinds) == 2
-            records = here.run([task])
+        here.add(rows(range(100), WORDS[:3]))
+        for start in (100, 101):
+            here.add(rows(range(start, 300, 2), WORDS[:3]))
+        assert len(gathered(here, here.split())) == 1
+        found = written(here, here.split())
+        with decoded():
+            assert written(here, here.split()) == found
+        records = here.run(here.split())
         assert canonical(here.rows_of(records)) == canonical(here.expected())
-        assert here.problems(records) == []
+
+
+def test_a_few_rows_do_not_hold_the_words_of_all_the_others():
+    words = pa.array([f"word {n}" for n in range(100)]).dictionary_encode()
+    few = inputs._own(pa.table({"s": words, "n": range(100)}), 10, 13)
+    assert few["s"].to_pylist() == ["word 10", "word 11", "word 12"]
+    assert [len(chunk.dictionary) for chunk in few["s"].chunks] == [3]
+
+
+def test_a_file_has_the_ids_of_its_own_schema_though_another_one_equals_it():
+    found = []
+    for again in (False, True):
+        with lake("k: int64, n: int64", "k") as here:
+            if again:
+                here.set_schema(here.schema.drop_column("n").add_column("n", pa.int64()))
+            here.add(pa.table({"k": [1], "n": [2]}))
+            (record,) = here.run(here.split())
+            footer = pq.read_metadata(pa.BufferReader(here.storage.read(record.path)))
+            stored = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(footer.metadata[b"ARROW:schema"])))
+            found.append([int(item.metadata[b"PARQUET:field_id"]) for item in stored])
+    assert found == [[1, 2], [1, 3]]
 
 
 def test_a_block_of_an_older_schema_gives_its_text_as_the_new_one_has_it():

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tblctl
-from tblctl.tableformat.native.encoding import NUMBERS, TEXT, choose_encodings, sample
+from tblctl.tableformat.native.encoding import NUMBERS, TEXT, choose_encodings
 
 
 def encodings(rows: pa.Table) -> dict[str, bool]:
     """Write `rows` as a block is; return for each Parquet column whether it has a dictionary."""
     sink = io.BytesIO()
-    pq.write_table(rows, sink, use_dictionary=choose_encodings(sample(rows)).dictionaries)
+    pq.write_table(rows, sink, use_dictionary=choose_encodings(rows, rows.schema).dictionaries)
     group = pq.read_metadata(sink).row_group(0)
     columns = [group.column(place) for place in range(group.num_columns)]
     return {column.path_in_schema: column.has_dictionary_page for column in columns}
@@ -58,7 +58,7 @@ def test_numbers_that_differ_are_written_as_differences_and_text_as_lengths_and_
         }
     )
     numbers, text = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
-    assert choose_encodings(sample(rows)).named == {
+    assert choose_encodings(rows, rows.schema).named == {
         "key": numbers,
         "small": numbers,
         "when": numbers,
@@ -105,7 +105,9 @@ def test_one_row_and_no_rows_can_be_written():
             {"a": pa.array(range(count), pa.int64()), "b": pa.array([None] * count, pa.float64())}
         )
         assert (
-            pq.write_table(rows, io.BytesIO(), use_dictionary=choose_encodings(sample(rows)).dictionaries)
+            pq.write_table(
+                rows, io.BytesIO(), use_dictionary=choose_encodings(rows, rows.schema).dictionaries
+            )
             is None
         )
 
