@@ -143,19 +143,13 @@ def _text(values: pa.Array) -> int:
 
 
 def _dictionary(values: pa.DictionaryArray) -> int:
-    """Return the sum of the values; of text without decoding it: each word counts as often as it is used."""
+    """Return the sum of the values; of text without decoding it, from that of each word."""
     words = values.dictionary
     if not len(words) or words.null_count or not (pat.is_string(words.type) or pat.is_binary(words.type)):
         return _sum(values.dictionary_decode())
-    used = values.indices.drop_null() if values.null_count else values.indices
-    counts = np.bincount(np.asarray(used), minlength=len(words)).astype(np.uint64)
-    offsets, data = words.buffers()[1:]
-    ends = np.asarray(pa.Array.from_buffers(pa.int32(), len(words) + 1, [None, offsets], offset=words.offset))
-    sums = np.zeros(int(ends[-1]) + 1, dtype=np.uint64)
-    if data is not None:
-        np.cumsum(np.frombuffer(data, np.uint8, int(ends[-1])), dtype=np.uint64, out=sums[1:])
-    each = np.diff(sums[ends]) * np.uint64(31) + np.diff(ends).astype(np.uint64)
-    return int(values.null_count) * _NULL + int(counts @ each)
+    each = [31 * sum(word) + len(word) for word in words.cast(pa.binary()).to_pylist()]
+    total = pc.sum(pc.take(pa.array(each, pa.uint64()), values.indices, boundscheck=False)).as_py()
+    return int(values.null_count) * _NULL + int(total or 0)
 
 
 def _struct(values: pa.StructArray) -> int:

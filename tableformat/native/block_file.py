@@ -358,7 +358,9 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
-    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values)
+    return bool(
+        chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values
+    )
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:

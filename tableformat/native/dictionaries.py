@@ -45,9 +45,8 @@ def _text_bytes(text: pa.Array) -> int:
     if not rows:
         return 0
     if pa.types.is_dictionary(text.type):
-        lengths = np.asarray(pc.binary_length(text.dictionary), dtype=np.int64)
-        used = text.indices.drop_null() if text.null_count else text.indices
-        content = int(np.bincount(np.asarray(used), minlength=len(lengths)) @ lengths)
+        lengths = pc.take(pc.binary_length(text.dictionary), text.indices, boundscheck=False)
+        content = pc.sum(lengths).as_py() or 0
     else:
         ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, text.buffers()[1]], offset=text.offset)
         content = ends[rows].as_py() - ends[0].as_py()
@@ -94,15 +93,16 @@ def as_written(group: pa.Table, schema: pa.Schema, coded: Collection[str]) -> pa
 def _in_order_of_appearance(coded: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return coded text with a dictionary of the values that its rows have, each where it first appears."""
     values = len(coded.dictionary)
-    mask = np.asarray(coded.is_null()) if coded.null_count else None
     indices = np.asarray(coded.indices.fill_null(values))
     order = _appearing(indices[:MANY_ROWS], values)
     if len(order) < values:
         order = _appearing(indices, values)
-    numbers = np.zeros(values + 1, dtype=np.int32)
+    numbers = np.zeros(values, dtype=np.int32)
     numbers[order] = np.arange(len(order))
     return pa.DictionaryArray.from_arrays(
-        pa.array(numbers[indices], mask=mask), coded.dictionary.take(pa.array(order))
+        pc.take(pa.array(numbers), coded.indices, boundscheck=False),
+        coded.dictionary.take(pa.array(order)),
+        safe=False,
     )
 
 

@@ -62,8 +62,8 @@ class Spy:
         self.spilled.append(len(found))
         return found
 
-    def _init(self, file, *given):
-        self._real_init(file, *given)
+    def _init(self, file, *given, **more):
+        self._real_init(file, *given, **more)
         self.open += 1
         self.opened += 1
         self.most_open = max(self.most_open, self.open)
@@ -76,8 +76,8 @@ class Spy:
 def _function(method):
     """Return what calls a method of the spy; in a class it is given the instance too."""
 
-    def call(*given):
-        return method(*given)
+    def call(*given, **more):
+        return method(*given, **more)
 
     return call
 
@@ -151,7 +151,7 @@ def test_no_more_blocks_are_open_at_once_than_allowed(spy, most, monkeypatch):
             here.add(rows(start, 400, 8))
         expected = canonical(here.expected())
         (task,) = here.split()
-        task = replace(task, memory_bytes=50 * ROW_BYTES * 8 * 2 * 4 * 8)
+        task = replace(task, memory_bytes=45 * ROW_BYTES * 8 * 2 * 4 * 8)
         spy.most_open = 0
         records = here.run([task])
         assert len(spy.spilled) == 8 - most

@@ -96,7 +96,9 @@ def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch)
         assert not any(task.is_ordered for task in tasks)
         assert len(sort_tasks(tasks)) == 1
         monkeypatch.setattr(
-            BlockFile, "__init__", lambda file, *more: opened.append(file) or real(file, *more)
+            BlockFile,
+            "__init__",
+            lambda file, *more, **coded: opened.append(file) or real(file, *more, **coded),
         )
         monkeypatch.setattr(
             NativeBlockReader,
