@@ -1,8 +1,8 @@
 """A snapshot as a pyarrow dataset whose fragments say what they hold, so that other engines skip blocks.
 
 A fragment's guarantee is a conjunction over its columns. With nulls each side of a range allows for null,
-`(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Of
-floats nothing is promised: Arrow 26 takes `c <= NaN` for true where `c <= 2` is. It prunes them by the footers itself.
+`(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Floats
+are promised only where no NaN is, since engines place NaN differently.
 
 Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name, and Parquet keeps
 only dictionaries of text: such blocks are handed out as Arrow files of the present schema, converted in memory when
@@ -86,7 +86,7 @@ def _is_promised(leaf: Leaf) -> bool:
         len(leaf.path) == 1
         and is_orderable(kind)
         and not pa.types.is_dictionary(kind)
-        and not pa.types.is_floating(kind)
+        and not pa.types.is_float16(kind)
         and not pa.types.is_boolean(kind)
     )
 
@@ -104,9 +104,14 @@ def _guarantees(metadata: BlockMetadata, leaves: list[Leaf]) -> list[pc.Expressi
         is_null = column.is_null()
         all_null = (statistics.null_count == metadata.row_count).tolist()
         some_null = (statistics.null_count != 0).tolist()
+        some_nan = [False] * len(metadata)
+        if statistics.nan_count is not None:
+            some_nan = (statistics.nan_count != 0).tolist()
         for row, (least, greatest) in enumerate(zip(low, high, strict=True)):
             if all_null[row]:
                 parts[row].append(is_null)
+                continue
+            if some_nan[row]:
                 continue
             sides = []
             if least.is_valid:
