@@ -113,8 +113,8 @@ PROFILES: dict[Any, Mapping[str, Any]] = {
     "fast": {"compression": "snappy", "compression_level": None},
     "small": {"compression": "zstd", "compression_level": 9},
 }
-"""What a profile sets, unless it is given beside it. Of lineitem, against zstd 1: fast takes 0.74 times as long to
-encode and has 1.4 times the bytes, small 4.4 times as long and 0.93. Row groups of 131,072 rows save nothing.
+"""What a profile sets, unless it is given beside it. Of lineitem, against zstd 1 (benchmarks/results/encode.txt): fast
+takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 times as long and 0.94.
 """
 
 OPTION_DOCS: dict[str, str] = {

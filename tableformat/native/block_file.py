@@ -26,7 +26,7 @@ from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.native.footer import TAIL_BYTES, RawGroup, has_exact_bounds, raw_group, read_footer
 from tblctl.tableformat.native.names import checked_block_path
-from tblctl.tableformat.native.statistics import Measured, joined, measure, parquet_columns, stored_figures
+from tblctl.tableformat.native.statistics import Measured, measure, parquet_columns, stored_figures
 from tblctl.tableformat.native.thrift import Struct
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -296,29 +296,26 @@ class BlockFile:
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
 
-    def figures(self, groups: Sequence[int], schema: Schema) -> dict[int, Measured]:
-        """Return the figures of every column in some row groups, by column id.
-
-        They are from the footer; columns that it does not tell enough of are read.
-        """
-        found: dict[int, Measured] = {}
-        unknown: list[Leaf] = []
+    def told_figures(self, groups: Sequence[int], schema: Schema) -> dict[int, Measured]:
+        """Return the figures in some row groups of the columns that the footer tells enough of, by column id."""
         statistics = RowGroupStatistics(self, groups)
-        for leaf in schema.leaves:
-            stored = stored_figures(leaf, statistics.column(leaf), statistics.row_count)
-            if stored is None or not self._has_exact_bounds(groups, leaf):
-                unknown.append(leaf)
-            else:
-                found[leaf.id] = stored
-        if unknown:
-            names = list(dict.fromkeys(leaf.path[0] for leaf in unknown))
-            projection = Projection.plan(self.schema, schema, names)
-            measured: Mapping[int, Measured] = {}
-            for group in groups:
-                rows = self.read([group], projection, use_threads=False)
-                measured = joined(measured, measure(rows, unknown))
-            found |= measured
-        return found
+        found = (
+            (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))
+            for leaf in schema.leaves
+        )
+        return {
+            leaf.id: figures
+            for leaf, figures in found
+            if figures is not None and self._has_exact_bounds(groups, leaf)
+        }
+
+    def measured_figures(self, group: int, schema: Schema, leaves: Sequence[Leaf]) -> dict[int, Measured]:
+        """Return the figures of some columns in a row group by column id, by reading them."""
+        if not leaves:
+            return {}
+        names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
+        projection = Projection.plan(self.schema, schema, names)
+        return measure(self.read([group], projection, use_threads=False), leaves)
 
     def _has_exact_bounds(self, groups: Sequence[int], leaf: Leaf) -> bool:
         place, _ = self.leaves[leaf.id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -25,6 +25,7 @@ from tblctl.tableformat.native.block_file import BlockAddress, BlockFile, Tails
 from tblctl.tableformat.native.dictionaries import decoded_bytes
 from tblctl.tableformat.native.encode import BlockEncoder, Layout, parquet_schema
 from tblctl.tableformat.native.names import block_path
+from tblctl.tableformat.native.statistics import Measured, joined
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import KEY_GAP_BYTES
@@ -148,9 +149,16 @@ class NativeBlockReader:
 
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
         """Append some row groups to a block as they are stored."""
-        size = sum(self.group_bytes[group] for group in groups)
-        with self._file.in_memory(groups, self._every):
-            encoder.copy(self._file, groups, keys=self.keys(groups, sort), decoded_bytes=size)
+        figures = self._file.told_figures(groups, self._schema)
+        others = [leaf for leaf in self._schema.leaves if leaf.id not in figures]
+        measured: Mapping[int, Measured] = {}
+        for number, group in enumerate(groups):
+            self.will_need(groups[number : number + 2])
+            with self._file.in_memory([group], self._every):
+                encoder.copy(self._file, group, self.keys([group], sort))
+                measured = joined(measured, self._file.measured_figures(group, self._schema, others))
+        rows = sum(self.group_rows[group] for group in groups)
+        encoder.count(rows, sum(self.group_bytes[group] for group in groups), {**figures, **measured})
 
 
 class NativeBlockBuilder:
@@ -187,13 +195,16 @@ class NativeBlockBuilder:
             msg = f"row groups of {block.path} were to be copied into a block in no order"
             raise InternalError(msg)
         with self._io.open(block) as reader:
-            for number, group in enumerate(groups):
-                reader.will_need(groups[number : number + 2])
+            while groups:
                 room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
-                if self._open and reader.group_bytes[group] > room:
+                sizes = itertools.accumulate(reader.group_bytes[group] for group in groups)
+                count = bisect.bisect_right(list(sizes), room)
+                if self._open and not count:
                     self._store(self._open)
+                    continue
                 self._open = self._open or BlockEncoder(self._io.layout, self._sort)
-                reader.copy_into(self._open, [group], self._sort)
+                reader.copy_into(self._open, groups[: max(count, 1)], self._sort)
+                groups = groups[max(count, 1) :]
 
     def finish(self) -> tuple[BlockRecord, ...]:
         """Store what was added."""

@@ -88,7 +88,7 @@ class BlockEncoder:
             writer.write_table(self._group(rows.slice(start, count), writer.schema), row_group_size=count)
         self._groups += [None] * len(groups)
         figures = measure(rows, layout.schema.leaves, before_writing=True)
-        self._count(rows.num_rows, decoded_bytes(rows, layout.schema.written), figures)
+        self.count(rows.num_rows, decoded_bytes(rows, layout.schema.written), figures)
         if self._sort:
             self._add_keys(key_table(rows, self._sort, layout.schema))
 
@@ -99,24 +99,19 @@ class BlockEncoder:
         group = with_own_dictionaries(without_nested_dictionaries(group), share=_DICTIONARY_SHARE)
         return as_written(group, schema, self._coded)
 
-    def copy(self, file: BlockFile, groups: Sequence[int], *, keys: pa.Table, decoded_bytes: int) -> None:
-        """Append row groups of another block as they are stored: copyable ones, in the order of the sort.
+    def copy(self, file: BlockFile, group: int, keys: pa.Table) -> None:
+        """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
 
-        Args:
-            file: the block.
-            groups: the row groups.
-            keys: of their rows.
-            decoded_bytes: about what their rows take in memory.
+        `keys` are those of its rows; `count` is to be told of them.
         """
-        for group in groups:
-            raw, pages = file.raw_group(group)
-            self._opened(raw.encodings)
-            self._groups.append((raw, self._sink.tell()))
-            self._sink.write(pages)
-        self._count(keys.num_rows, decoded_bytes, file.figures(groups, self._layout.schema))
+        raw, pages = file.raw_group(group)
+        self._opened(raw.encodings)
+        self._groups.append((raw, self._sink.tell()))
+        self._sink.write(pages)
         self._add_keys(keys)
 
-    def _count(self, rows: int, decoded: int, measured: Mapping[int, Measured]) -> None:
+    def count(self, rows: int, decoded: int, measured: Mapping[int, Measured]) -> None:
+        """Count rows that were appended, their bytes in memory, and the figures of their columns."""
         self._measured = joined(self._measured, measured)
         self.row_count += rows
         self.decoded_bytes += decoded
