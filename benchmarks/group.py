@@ -60,7 +60,7 @@ def measure(report: Report, tiny: bool, *, scale: str, no_cluster: bool) -> None
                 report.figure("merged, verified and committed", found.seconds, "s")
                 report.figure("rows a second", rows / found.seconds, "")
                 report.figure("blocks after it", found.blocks, "")
-                most = None if master else at_once * BUDGET_MIB + CONSTANT_MIB
+                most = None if master else at_once * (BUDGET_MIB + CONSTANT_MIB)
                 report.figure("peak of the process that called it", found.peak_mib, "MiB", most=most)
                 table = tblctl.open(table.location)
                 table.rollback(before)

@@ -22,7 +22,7 @@ from tblctl.merger.run import run_task
 
 KEY = "l_shipdate"
 BUDGETS_MIB = (64, 128, 256, 512, 1024)
-CONSTANT_MIB = 128  # a task may take so much more than its budget, whatever the size of budget and input
+CONSTANT_MIB = 192  # a task may take so much more than its budget, whatever the size of budget and input
 SHAPE_BUDGETS_MIB = (256, 512, 1024)
 SHAPE_BYTES = 3 << 29
 THREADS = {"one thread, as on Spark": 1, "two threads, as in-process": 2}

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 CONTENDERS = {
     "floor": Entry("floor: decode + encode, two processes", "floor", "ours:Floor", ordered=False),
     "floor-ours": Entry(
-        "the same, of our blocks, encoded as ours", "floor-ours", "ours:FloorOfOurs", ordered=False
+        "floor of our own blocks, encoded as ours", "floor-ours", "ours:FloorOfOurs", ordered=False
     ),
     "local": Entry("tblctl, in-process", "local", "ours:Local"),
     "spark": Entry("tblctl, on warm Spark local[2]", "spark", "spark:OursOnSpark"),
@@ -55,8 +55,12 @@ CONTENDERS = {
         "Databend: RECLUSTER FINAL, its own format", "databend-native", "peers:DatabendNative", ordered=False
     ),
     "iceberg-sort": Entry("Iceberg: rewrite_data_files, sort", "iceberg", "iceberg:Sort"),
-    "iceberg-zorder": Entry("Iceberg: the same, zorder", "iceberg", "iceberg:ZOrder", ordered=False),
-    "iceberg-binpack": Entry("Iceberg: the same, binpack", "iceberg", "iceberg:BinPack", ordered=False),
+    "iceberg-zorder": Entry(
+        "Iceberg: rewrite_data_files, zorder", "iceberg", "iceberg:ZOrder", ordered=False
+    ),
+    "iceberg-binpack": Entry(
+        "Iceberg: rewrite_data_files, binpack", "iceberg", "iceberg:BinPack", ordered=False
+    ),
     "delta-zorder": Entry("Delta: OPTIMIZE ZORDER BY", "delta", "delta:ZOrder", ordered=False),
     "delta-liquid": Entry("Delta: CLUSTER BY, OPTIMIZE", "delta", "delta:Liquid", ordered=False),
     "hudi": Entry("Hudi: run_clustering", "hudi", "hudi:Clustering", ordered=False),
@@ -191,7 +195,7 @@ def draw(seconds: Seconds, path: Path) -> None:
 
     names = sorted(seconds, key=lambda name: -statistics.median(seconds[name]))
     colours = {"local": "#1b6ca8", "spark": "#1b6ca8", "floor": "#d0d0d0", "floor-ours": "#d0d0d0"}
-    figure = Figure(figsize=(8.5, 0.32 * len(names) + 0.8), layout="constrained")
+    figure = Figure(figsize=(8.5, 0.32 * len(names) + 0.8), layout="constrained", facecolor="white")
     axes = figure.subplots()
     bars = axes.barh(
         [CONTENDERS[name].title for name in names],
@@ -199,7 +203,7 @@ def draw(seconds: Seconds, path: Path) -> None:
         color=[colours.get(name, "#e0a458") for name in names],
     )
     axes.bar_label(bars, fmt="%.1f s", padding=3, fontsize="small")
-    axes.set_xlabel("seconds to merge 61 blocks of lineitem, each sorted, on 2 processors; less is better")
+    axes.set_xlabel("seconds for 61 sorted blocks of lineitem, 2 processors")
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.1)
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "merge"}):
