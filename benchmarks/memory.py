@@ -97,7 +97,7 @@ def draw(points: Points, path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
     axes = figure.subplots()
     for title, found in points.items():
         axes.plot(*zip(*found, strict=True), "--" if "not sorted" in title else "-", marker=".", label=title)
