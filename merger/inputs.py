@@ -171,7 +171,7 @@ def slice_keys(io: BlockIO, part: Slice, sort: Sort) -> pa.Table:
     """
     with io.open(part.block) as reader:
         if part.is_ordered:
-            return _ordered_part(io, reader, part, sort)[0]
+            return _ordered_keys(reader, part, sort)[0]
         keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
         return keys.take(sort_indices(keys, sort).slice(part.start, part.stop - part.start))
 
@@ -183,17 +183,19 @@ def look_at(io: BlockIO, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
         CorruptTableError: the block is damaged, or not in the order that its metadata promises.
     """
     with io.open(part.block) as reader:
-        return _ordered_part(io, reader, part, sort)
+        keys, pieces = _ordered_keys(reader, part, sort)
+        return keys, _part(io, reader, part, pieces)
 
 
-def _ordered_part(io: BlockIO, reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
+def _ordered_keys(reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, tuple[Piece, ...]]:
+    """Return the keys of a slice in key order, checked, and which rows of which row groups they are of."""
     pieces = tuple(_overlapping(reader, part.start, part.stop))
     groups = [piece.group for piece in pieces]
     keys = reader.keys(groups, sort).slice(pieces[0].start, part.stop - part.start)
     if not is_sorted(keys, sort):
         raise _damaged(part.block, f"is not in the order of cluster key {sort.id}, as its metadata says")
     _check_ends(part, keys, sort)
-    return keys, _part(io, reader, part, pieces)
+    return keys, pieces
 
 
 def _check_ends(part: Slice, keys: pa.Table, sort: Sort) -> None:

@@ -53,10 +53,10 @@ def _text_bytes(text: pa.Array) -> int:
     return content + 4 * rows
 
 
+# -- coded text --------------------------------------------------------------------------------------------------------
+
 MANY_ROWS = 4_096
 """Among so many rows there are most often all words of coded text."""
-
-# -- coded text --------------------------------------------------------------------------------------------------------
 
 
 def is_coded(given: pa.DataType, written: pa.DataType) -> bool:

@@ -83,21 +83,18 @@ class BlockEncoder:
             groups: the rows of each row group that they become.
         """
         layout = self._layout
-        writer = self._opened(lambda: choose_encodings(rows.slice(0, groups[0]), layout.schema.written), rows)
+        written = layout.schema.written
+        writer = self._opened(lambda: choose_encodings(rows.slice(0, groups[0]), written), rows)
+        given = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
         for start, count in zip(itertools.accumulate(groups, initial=0), groups, strict=False):
-            writer.write_table(self._group(rows.slice(start, count), writer.schema), row_group_size=count)
+            group = without_nested_dictionaries(given.slice(start, count))
+            group = with_own_dictionaries(group, share=_DICTIONARY_SHARE)
+            writer.write_table(as_written(group, writer.schema, self._coded), row_group_size=count)
         self._groups += [None] * len(groups)
         figures = measure(rows, layout.schema.leaves, before_writing=True)
-        self.count(rows.num_rows, decoded_bytes(rows, layout.schema.written), figures)
+        self.count(rows.num_rows, decoded_bytes(rows, written), figures)
         if self._sort:
             self._add_keys(key_table(rows, self._sort, layout.schema))
-
-    def _group(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Return a row group as the file, of `schema`, has it."""
-        written = self._layout.schema.written
-        group = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
-        group = with_own_dictionaries(without_nested_dictionaries(group), share=_DICTIONARY_SHARE)
-        return as_written(group, schema, self._coded)
 
     def copy(self, file: BlockFile, group: int, keys: pa.Table) -> None:
         """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
