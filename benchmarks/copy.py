@@ -1,9 +1,10 @@
-"""Merge of blocks that overlap their neighbours by a tenth of their range, with and without copying; and profiles.
+"""What a merge need not decode: row groups that are copied, blocks that pass through unwritten; and profiles.
 
 TPC-H lineitem as it arrives by time: sorted by the key and cut into full blocks, but for the rows around each cut,
-which go to either side. The floor is decode + encode of the same files on two processes; ours is timed from plan to
-commit, verification and the flush to disk included. All have their turns in every round; ratios are of one round, then
-the median of them. What was written is checked after every run.
+which go to either side; and once more with one such cut, the others where a key ends. The floor is decode + encode of
+the same files on two processes; ours is timed from plan to commit, verification and the flush to disk included. All
+have their turns in every round; ratios are of one round, then the median of them. What was written is checked after
+every run.
 
     python -m benchmarks.copy --rounds 3 --blocks 20
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import functools
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from unittest import mock
@@ -25,6 +27,7 @@ import tblctl
 from benchmarks.common import Pairs, Report, Timed, in_turn, lineitem, main, scratch, timed
 from benchmarks.merging.contender import KEY, Check, Job
 from benchmarks.merging.ours import Floor, Local
+from tblctl.selector.draft import worth_merging
 from tblctl.tableformat.model.options import PROFILES
 
 SHARE = 0.1
@@ -43,7 +46,7 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
     scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
     row_group_rows = 512 if tiny else tblctl.TableOptions().row_group_rows
     with scratch() as folder:
-        job = make_job(folder / "input", scale, blocks, row_group_rows)
+        job = make_job(folder / "input", scale, blocks, row_group_rows, cuts=range(1, blocks))
         check = Check(job)
         rows = sum(pq.read_metadata(file).num_rows for file in job.files)
         report.line(
@@ -76,7 +79,38 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
         ]
         report.figure("bytes of the output", sizes[0], "MiB")
         report.figure("bytes of the output, without copying", sizes[1], "MiB")
+        compare_passing(
+            report,
+            folder,
+            rounds,
+            make_job(folder / "apart", scale, blocks, row_group_rows, cuts=[blocks // 2]),
+        )
         compare_profiles(report, job, folder, rounds)
+
+
+def compare_passing(report: Report, folder: Path, rounds: int, job: Job) -> None:
+    """Sort everything where all blocks but two overlap nothing."""
+    check = Check(job)
+    floor = Floor(job, place(folder, "floor of all"))
+    passing, all_merged = (Local(job, place(folder, name)) for name in ("passing", "all merged"))
+    passing.merged_blocks = 2
+    everything = mock.patch("tblctl.selector.full.worth_sorting", worth_merging)
+    seconds = in_turn(
+        [
+            checked(floor, check, "the floor", ordered=False),
+            checked(passing, check, "ours"),
+            checked(all_merged, check, "ours with all blocks merged", everything),
+        ],
+        runs=rounds,
+    )
+    report.begin("sort of everything: two blocks overlap each other, the others nothing")
+    titles = ("floor: decode + encode all, two processes", "tblctl", "tblctl, no block passing through")
+    for title, found in zip(titles, seconds, strict=True):
+        report.seconds(title, found)
+    report.figure("tblctl / floor", Pairs(ours=seconds[1], baseline=seconds[0]).cost, "x")
+    report.figure("no block passing through / floor", Pairs(ours=seconds[2], baseline=seconds[0]).cost, "x")
+    for title, one in (("tblctl", passing), ("no block passing through", all_merged)):
+        report.figure(f"bytes written, {title}", one.outcome.bytes_written / 2**20, "MiB")
 
 
 def compare_profiles(report: Report, job: Job, folder: Path, rounds: int) -> None:
@@ -109,16 +143,15 @@ def place(folder: Path, name: str) -> Path:
     return made
 
 
-def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int) -> Job:
-    """Cut lineitem into blocks by the key; rows around a cut go to either side by chance."""
+def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int, *, cuts: Sequence[int]) -> Job:
+    """Cut lineitem into blocks by the key: rows around some of the cuts go to either side by chance."""
     folder.mkdir()
     source = lineitem(scale)
     schema = pq.read_schema(source)
     plain = [item.with_type(pa.string()) if pa.types.is_string_view(item.type) else item for item in schema]
     rows = pq.read_table(source, schema=pa.schema(plain)).sort_by(KEY).combine_chunks()
     size = -(-rows.num_rows // blocks)
-    chance = np.random.default_rng(7).uniform(-SHARE / 2, SHARE / 2, rows.num_rows)
-    number = np.clip(np.floor(np.arange(rows.num_rows) / size + chance), 0, blocks - 1)
+    number = block_numbers(np.asarray(rows[KEY]), size, blocks, cuts)
     files = []
     for block in range(blocks):
         files.append(str(folder / f"{block:04}.parquet"))
@@ -136,6 +169,15 @@ def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int) -> Job:
         row_group_rows=row_group_rows,
         is_sorted=True,
     )
+
+
+def block_numbers(keys: np.ndarray, size: int, blocks: int, cuts: Sequence[int]) -> np.ndarray:
+    """Return the block of each row. Near one of `cuts` that is left to chance; elsewhere a key's rows stay together."""
+    place = np.arange(keys.size) / size
+    chance = np.random.default_rng(7).uniform(-SHARE / 2, SHARE / 2, keys.size)
+    near = np.isin(np.round(place), cuts) & (np.abs(place - np.round(place)) <= SHARE / 2)
+    number = np.where(near, place + chance, np.searchsorted(keys, keys) / size)
+    return np.clip(np.floor(number), 0, blocks - 1)
 
 
 def checked(

@@ -9,9 +9,9 @@ a whole number, and cannot fall below 0.
 
 That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 
-- Blocks that are no sorted run become one. What a merge writes is such a run, unless bounds are inexact. Into how many
-  blocks it is cut is not counted on: they are planned by the average width of a row, and wide rows next to each other
-  make more of them.
+- Blocks that are no sorted run become one, all of them or (`passing.py`) but for those that are part of one already.
+  What a merge writes is such a run, unless bounds are inexact. Into how many blocks it is cut is not counted on: they
+  are planned by the average width of a row, and wide rows next to each other make more of them.
 - Of a sorted run only neighbours that fit into one block together become that block. Packed one after the other, no
   two that follow each other then fit together: a run is packed once.
 

@@ -13,17 +13,18 @@ from tblctl.selector.draft import (
     next_level,
     selectable,
     split_in_key_order,
-    worth_merging,
 )
+from tblctl.selector.passing import worth_sorting
 from tblctl.selector.plan import Plan
 
 
 def plan_full(context: Context) -> Plan:
     """Return one group of all blocks. O(n log n) for n blocks.
 
-    Where they are one sorted run already, only neighbours that fit into one block are merged, each such block a group.
+    Full blocks that overlap nothing pass through unwritten; what is left between them is a group each (`passing.py`).
+    Where all are one sorted run already, only neighbours that fit into one block are merged, each such block a group.
     Unclustered blocks are part of everything, unless the options say otherwise. Blocks of one key that are full stay.
-    Limits that do not hold everything cut the group into neighbours by key; the overlap between these stays.
+    Limits that do not hold everything cut it into neighbours by key first; the overlap between these stays.
     """
     blocks, options = context.blocks, context.options
     include = options.include_unclustered is not False
@@ -35,7 +36,7 @@ def plan_full(context: Context) -> Plan:
     drafts: list[Draft] = []
     for group in groups:
         room = most_groups - len(drafts)
-        parts = worth_merging(blocks, group, context.table_options, most=room + 1)
+        parts = worth_sorting(blocks, group, context.table_options, most=room + 1)
         drafts += [_draft(blocks, part, group) for part in parts[:room]]
         others = np.setdiff1d(group, joined(parts[:room]), assume_unique=True)
         if len(parts) > room:
@@ -50,10 +51,14 @@ def plan_full(context: Context) -> Plan:
     return assemble(context, policy="full", drafts=drafts, rejected=rejected)
 
 
-_NO_GAIN = "merging would only write the same again: these blocks are one sorted run"
+_NO_GAIN = "merging would only write the same again: these blocks are in order already"
 
 
 def _draft(blocks: Candidates, part: Integers, group: Integers) -> Draft:
     whole = part.size == group.size
-    why = f"all of {part.size} blocks in one sort" if whole else f"{part.size} neighbours fit into one block"
+    why = (
+        f"all of {part.size} blocks in one sort"
+        if whole
+        else f"{part.size} neighbours that overlap, or fit into one block"
+    )
     return Draft(blocks=part, output_level=next_level(blocks, part), why=why)

@@ -93,20 +93,20 @@ def block_files(table: tblctl.Table) -> list[str]:
 
 
 class Local:
-    """Plan, merge, verify and commit in one process."""
+    """Plan, merge, verify and commit in one process; `merged_blocks` is how many are to be merged."""
 
     def __init__(self, job: Job, folder: Path, **options: object) -> None:
         self.base = append_all(job, folder / "base", **options)
         self._place = folder / "copy"
-        self._blocks = len(job.files)
+        self.merged_blocks = len(job.files)
 
     def reset(self) -> None:
         self.table = fresh_copy(self.base, self._place)
 
     def run(self) -> None:
         self.outcome = outcome = self._recluster()
-        if (outcome.committed_groups, outcome.blocks_in) != (1, self._blocks):
-            msg = f"expected all {self._blocks} blocks to be merged as one group, got {outcome}"
+        if (outcome.committed_groups, outcome.blocks_in) != (1, self.merged_blocks):
+            msg = f"expected {self.merged_blocks} blocks to be merged as one group, got {outcome}"
             raise AssertionError(msg)
 
     def _recluster(self) -> tblctl.Outcome:

@@ -64,6 +64,28 @@ def test_a_recluster_makes_the_table_well_clustered_and_says_so(loc: Path) -> No
     assert as_json("recluster", loc)["rounds"] == 0
 
 
+@pytest.mark.parametrize("policy", ["levels", "full"])
+def test_only_what_overlaps_is_rewritten(tmp_path: Path, policy: str) -> None:
+    loc = tmp_path / "table"
+    table = tblctl.create(str(loc), "id: int64", cluster_by="id", options={"block_rows": 10})
+    for ids_of_block in [
+        *(range(start, start + 10) for start in (0, 10, 20, 60)),
+        range(30, 50, 2),
+        range(31, 51, 2),
+    ]:
+        table.append(pa.table({"id": ids_of_block}))
+    before = {block.path for block in table.files()}
+    planned = as_json("recluster", loc, "--policy", policy, "--dry-run")
+    assert [len(group["blocks"]) for group in planned["groups"]] == [2]
+    found = as_json("recluster", loc, "--policy", policy, "--final")
+    assert (found["rounds"], found["blocks_in"], found["blocks_out"], found["rows"]) == (1, 2, 2, 20)
+    assert found["depth_after"] == 1
+    assert len(before & {block.path for block in table.files()}) == 4
+    assert ids(loc) == [*range(50), *range(60, 70)]
+    [last] = [entry for entry in as_json("history", loc) if entry["sequence"] == found["snapshot"]]
+    assert (last["blocks_added"], last["blocks_removed"], last["blocks"]) == (2, 2, 6)
+
+
 def test_json_has_every_figure(loc: Path) -> None:
     found = as_json("recluster", loc)
     assert {

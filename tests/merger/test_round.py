@@ -151,6 +151,16 @@ def test_blocks_of_a_group_that_conflicts_are_deleted_and_those_committed_stay(t
     assert two_ranges.stored() == before | listed
 
 
+def test_a_delete_in_a_block_that_passes_through_unwritten_conflicts_with_nothing(make: Make) -> None:
+    subject = make(block_rows=4)
+    for start in (0.0, 100.0, 101.0):
+        subject.append(*(start + 2 * step for step in range(4)))
+    outcome = run(subject, plan_of(subject, "full"), Meddling(after=lambda: subject.delete(0)))
+    assert statuses(outcome) == ["committed"]
+    assert blocks_of(subject) == [[2.0, 6.0, 0, 3], [100.0, 103.0, 1, 4], [104.0, 107.0, 1, 4]]
+    assert len(subject.rows()) == 11
+
+
 def test_when_all_groups_conflict_nothing_is_committed(two_ranges: Subject) -> None:
     before = two_ranges.stored()
 

@@ -274,7 +274,7 @@ def test_nothing_to_do_says_why():
 
 
 def test_full_merges_everything_once():
-    table = table_of((0, 9), (1, 8)).append(full(30, 40), level=3).append([5] * 4)
+    table = table_of((0, 9), (1, 8)).append(full(9, 40), level=3).append([5] * 4)
     plan = table.plan("full")
     assert [(len(group.blocks), group.output_level) for group in plan.groups] == [(3, 4)]
     table.merge(plan)
