@@ -26,7 +26,7 @@ from tblctl.merger.inputs import Input, Part, look_at, open_inputs
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
-from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted
+from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted, require_told
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import key_changes, key_table, sort_indices
 from tblctl.tableformat.model.cut import cut_rows, rows_back
@@ -215,9 +215,7 @@ class _Merge:
                 finished.append(line.submit(builder.finish))
                 start += count
             self._require_all_taken()
-            read = Fingerprint.total(part for one in self._inputs for part in one.read)
-            require_equal(read, Fingerprint.total(self._merged), f"group {task.group}, task {task.number}")
-            return tuple(record for future in finished for record in future.result())
+            return self._verified(tuple(record for future in finished for record in future.result()))
         except BaseException:
             self._workers.settle()
             for future in finished:
@@ -313,6 +311,19 @@ class _Merge:
                 f"{self._taken.tolist()} were merged. Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg)
+
+    def _verified(self, records: tuple[BlockRecord, ...]) -> tuple[BlockRecord, ...]:
+        """Return what was stored, if it is what was read.
+
+        Raises:
+            VerificationError: it is not.
+        """
+        where = f"group {self._task.group}, task {self._task.number}"
+        merged = Fingerprint.total(self._merged)
+        require_equal(Fingerprint.total(part for one in self._inputs for part in one.read), merged, where)
+        copied = sum(copy.rows for copy in self._plan.copies)
+        require_told(records, merged, self._io.schema, rows_copied=copied, where=where)
+        return records
 
     def _check_order(self, keys: pa.Table) -> None:
         """Refuse rows that are not in order, or not behind those before them."""

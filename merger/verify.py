@@ -2,7 +2,7 @@
 
 Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
 lengths of text and lists). About 5 % of a merge; catches lost, doubled and altered values, not rows whose values were
-exchanged, nor what encoding them as Parquet might do.
+exchanged, nor what encoding them as Parquet might do. Statistics of what was written must tell as many nulls.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import is_sorted, key_ranks
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema import Schema
 
 _MODULUS = 1 << 64
 _NULL = 0x9E37_79B9_7F4A_7C15
@@ -76,6 +77,29 @@ def require_equal(read: Fingerprint, merged: Fingerprint, where: str) -> None:
             "committed. A bug of tblctl or a fault of the memory: please report it"
         )
         raise VerificationError(msg, columns=tuple(wrong))
+
+
+def require_told(
+    records: Sequence[BlockRecord], merged: Fingerprint, schema: Schema, *, rows_copied: int, where: str
+) -> None:
+    """Compare the numbers of nulls that the blocks' statistics tell, as far as they do, with those that were merged.
+
+    Rows that were copied undecoded are not in `merged`: any of them may be null too. Fields of structs are left out.
+
+    Raises:
+        VerificationError: they differ; names the column.
+    """
+    for leaf in schema.leaves:
+        if len(leaf.path) > 1 or any(leaf.id not in record.columns for record in records):
+            continue
+        _, nulls, _ = merged.columns.get(leaf.name, (0, 0, 0))
+        told = sum(record.columns[leaf.id].null_count for record in records)
+        if not nulls <= told <= nulls + rows_copied:
+            msg = (
+                f"{where}: statistics of {leaf.name!r} tell of {told} nulls, yet {nulls} were merged and {rows_copied} "
+                "rows copied. Nothing is committed. A bug of tblctl: please report it"
+            )
+            raise VerificationError(msg, columns=(leaf.name,))
 
 
 def require_sorted(keys: Sequence[pa.Table], sort: Sort, where: str) -> None:

@@ -25,6 +25,7 @@ from tblctl.tableformat.model.cluster_key import Term, _problem
 from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.types import is_orderable
+from tblctl.tableformat.native import statistics
 from tblctl.tableformat.native.block_io import NativeBlockIO
 from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.metadata import block_metadata
@@ -374,6 +375,21 @@ def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monk
         VerificationError, match=r"group 7, task 0: (of '[kn]'|merged rows are not in key order)"
     ):
         run_task(here.io, task, threads=threads)
+    assert here.stored() == set()
+
+
+def test_statistics_that_tell_of_nulls_that_are_none_are_noticed_and_nothing_stays(here, monkeypatch):
+    real = statistics._measured
+
+    def wrong(table, leaf, **rest):
+        return replace(real(table, leaf, **rest), null_count=1)
+
+    (task,) = here.split()
+    monkeypatch.setattr(statistics, "_measured", wrong)
+    with pytest.raises(
+        VerificationError, match=r"group 7, task 0: statistics of 'k' tell of \d+ nulls, yet 0 were"
+    ):
+        run_task(here.io, task, threads=2)
     assert here.stored() == set()
 
 

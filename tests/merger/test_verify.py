@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -16,12 +18,16 @@ from tblctl.merger import verify
 from tblctl.merger.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.cluster_key import Sort, Term
-from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.record import BlockRecord, ColumnRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.projection import conform
 
 from ..model.strategies import SCHEMAS
 
+RECORD = BlockRecord(
+    path="data/1", row_count=1, size_bytes=1, uncompressed_bytes=1, decoded_bytes=1, schema_id=1, level=1, run_id=None,
+    cluster_key_id=1,
+)  # fmt: skip
 PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
 PAIR_OF_FLAGS = pa.list_(pa.field("flag", pa.bool_(), nullable=False), 2)
 DAY, TIME = datetime.date(2024, 2, 29), datetime.time(1, 2, 3)
@@ -182,13 +188,40 @@ def test_rows_out_of_order_and_blocks_that_overlap_are_refused():
         verify.require_sorted(parts[::-1], sort, "here")
 
     def record(low, high, *, exact=True):
-        return BlockRecord(
-            path=f"data/{low}", row_count=1, size_bytes=1, uncompressed_bytes=1, decoded_bytes=1, schema_id=1,
-            level=1, run_id=None, cluster_key_id=1, key_min=(pa.scalar(low),),
-            key_max=(pa.scalar(high),), key_exact=exact,
-        )  # fmt: skip
+        ends = {"key_min": (pa.scalar(low),), "key_max": (pa.scalar(high),)}
+        return replace(RECORD, path=f"data/{low}", key_exact=exact, **ends)
 
     verify.require_order([record(1, 2), record(2, 2), record(2, 5)], sort, "here")
     verify.require_order([record(1, 3, exact=False), record(2, 5)], sort, "here")
     with pytest.raises(VerificationError, match="here: data/1 and data/2 overlap"):
         verify.require_order([record(1, 3), record(2, 5)], sort, "here")
+
+
+@pytest.mark.parametrize(
+    ("told", "copied", "fine"), [(2, 0, True), (1, 0, False), (3, 0, False), (3, 1, True), (4, 1, False)]
+)
+def test_statistics_that_tell_other_numbers_of_nulls_than_were_merged_are_refused(told, copied, fine):
+    schema = Schema.create(pa.schema([("a", pa.int64()), ("s", pa.struct([("b", pa.int64())]))]))
+    rows = pa.table({"a": [1, None, None], "s": [None] * 3}, schema=schema.written)
+    (leaf, _) = schema.leaves
+
+    def record(nulls):
+        column = ColumnRecord(
+            min=pa.scalar(1), max=pa.scalar(1), exact=True, null_count=nulls, nan_count=None, compressed_bytes=1,
+            uncompressed_bytes=1,
+        )  # fmt: skip
+        return replace(RECORD, columns={leaf.id: column})
+
+    records = [record(told - 1), record(1)]
+    with (
+        nullcontext()
+        if fine
+        else pytest.raises(VerificationError, match=f"here: statistics of 'a' tell of {told} ")
+    ):
+        verify.require_told(records, Fingerprint.of(rows), schema, rows_copied=copied, where="here")
+
+
+def test_statistics_that_a_table_format_does_not_keep_are_not_asked_for():
+    schema = Schema.create(pa.schema([("a", pa.int64())]))
+    rows = pa.table({"a": [None]}, schema=schema.written)
+    verify.require_told([RECORD], Fingerprint.of(rows), schema, rows_copied=0, where="here")
