@@ -55,26 +55,29 @@ class Input:
         self.read: list[Fingerprint] = []
         self._source = source
         self._tables: Tables | None = None
-        self._rest: pa.Table | None = None
+        self._table: pa.Table | None = None  # that is being handed out
+        self._given = 0  # of its rows
 
     def take(self, count: int) -> list[pa.Table]:
         """Return the next `count` rows, in tables one after the other."""
         self._tables = self._source(self.read) if self._tables is None else self._tables
         taken = []
         while count:
-            if self._rest is None:
-                self._rest = next(self._tables)
-            piece = self._rest.slice(0, count)
+            if self._table is None:
+                self._table, self._given = next(self._tables), 0
+            piece = self._table.slice(self._given, count)
             taken.append(piece)
             count -= piece.num_rows
-            self._rest = None if piece.num_rows == self._rest.num_rows else self._rest.slice(piece.num_rows)
+            self._given += piece.num_rows
+            if self._given == self._table.num_rows:
+                self._table = None
         return taken
 
     def close(self) -> None:
         """Let go of what is open."""
         if self._tables:
             self._tables.close()
-        self._rest = None
+        self._table = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,16 +10,19 @@ file).
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.merger.copying import Copy, between, plan_copies, without_copied
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
@@ -36,6 +39,9 @@ from tblctl.tableformat.port import BlockBuilder, BlockIO
 THREADS = 2
 """Of a task, in every engine: one reads or writes while the other computes."""
 
+_WRITING = 3
+"""Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
+
 _READ_AHEAD_SHARE = 4
 _READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
 _COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
@@ -43,7 +49,7 @@ _COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: 
 
 def _window_bytes(memory_bytes: int) -> int:
     """Return the size of a window. It does not depend on what else a machine has, so that neither do blocks."""
-    return max(1, int(0.6 * memory_bytes / (2 + 1.25 * THREADS)))
+    return max(1, int(0.6 * memory_bytes / (3 + 1.25 * _WRITING)))
 
 
 _T = TypeVar("_T")
@@ -197,65 +203,75 @@ class _Merge:
         self._taken = np.zeros(len(inputs), dtype=np.int64)
         self._merged: list[Fingerprint] = []
         self._last: list[pa.Table] = []  # the key of the last row so far
+        self._builders: list[BlockBuilder] = []
+        self._finished: list[Future[tuple[BlockRecord, ...]]] = []  # of those that are complete
 
     def run(self) -> tuple[BlockRecord, ...]:
         task = self._task
-        builders: list[BlockBuilder] = []
-        finished: list[Future[tuple[BlockRecord, ...]]] = []
         try:
-            start = 0
-            for count in self._plan.cuts:
-                _raise_failures(finished)
-                builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
-                builders.append(builder)
-                line = _Line(self._workers)
-                for work in self._pieces(range(start, start + count)):
-                    self._workers.write(line, functools.partial(work, builder))
-                    del work
-                finished.append(line.submit(builder.finish))
-                start += count
+            for finish in _one_later(self._begun()):
+                finish()
+                _raise_failures(self._finished)
             self._require_all_taken()
-            return self._verified(tuple(record for future in finished for record in future.result()))
+            return self._verified(tuple(record for future in self._finished for record in future.result()))
         except BaseException:
             self._workers.settle()
-            for future in finished:
+            for future in self._finished:
                 future.exception()
-            for builder in builders:
+            for builder in self._builders:
                 builder.discard()
             raise
 
-    def _pieces(self, places: range) -> Iterator[Callable[[BlockBuilder], None]]:
-        """Yield what brings the rows of one block into its builder, piece by piece."""
-        for piece in between(self._plan.copies, places):
-            if isinstance(piece, Copy):
-                yield self._copied(piece)
-                continue
-            for numbers, groups in self._windows(piece):
-                yield _added(self._gathered(numbers), groups)
+    def _begun(self) -> Iterator[Callable[[], None]]:
+        """Begin one piece of work after the other, and yield what finishes each; that is to be done in this order."""
+        task = self._task
+        start = 0
+        for count in self._plan.cuts:
+            builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
+            self._builders.append(builder)
+            block = _Block(builder, _Line(self._workers))
+            for piece in between(self._plan.copies, range(start, start + count)):
+                if isinstance(piece, Copy):
+                    yield self._copied(piece, block)
+                    continue
+                for numbers, groups in self._windows(piece):
+                    yield self._gathered(numbers, groups, block)
+            yield functools.partial(self._complete, block)
+            start += count
 
-    def _copied(self, copy: Copy) -> Callable[[BlockBuilder], None]:
+    def _complete(self, block: _Block) -> None:
+        self._finished.append(block.line.submit(block.builder.finish))
+
+    def _copied(self, copy: Copy, block: _Block) -> Callable[[], None]:
+        """Have row groups copied."""
         if self._hooks.cancelled():
             raise Cancelled
         self._taken[copy.part] += copy.rows
-        self._check_order(self._ends[copy.start])
-        self._hooks.advance(copy.rows)
-        return lambda builder: builder.copy(copy.block, copy.groups)
+
+        def finish() -> None:
+            self._check_order(self._ends[copy.start])
+            self._hooks.advance(copy.rows)
+            self._workers.write(block.line, functools.partial(block.builder.copy, copy.block, copy.groups))
+
+        return finish
 
     def _windows(self, places: range) -> Iterator[tuple[np.ndarray, tuple[int, ...]]]:
         """Yield the places of rows that follow each other in a block in windows, each with the sizes of its row groups.
 
-        Windows end where row groups do, if they hold one: then the file does not depend on the budget.
+        Windows end where row groups do, if they hold one: then the file does not depend on the budget. They have about
+        the same number of them, so that none waits long for another.
         """
         numbers = self._plan.order[places.start : places.stop]
         most = _window_bytes(self._task.memory_bytes)
         sizes = np.cumsum(self._row_bytes[numbers], dtype=np.float64)
         groups = deque(cut_rows(len(numbers), self._io.options.row_group_rows))
+        even = math.ceil(len(groups) / math.ceil(sizes[-1] / most))
         first = 0
         while first < len(numbers):
             done = sizes[first - 1] if first else 0.0
             room = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
             taken: list[int] = []
-            while groups and sum(taken) + groups[0] <= room:
+            while groups and len(taken) < even and sum(taken) + groups[0] <= room:
                 taken.append(groups.popleft())
             if not taken:  # a part of a row group, which becomes several
                 groups[0] -= room
@@ -263,40 +279,39 @@ class _Merge:
             yield numbers[first : first + sum(taken)], tuple(taken)
             first += sum(taken)
 
-    def _gathered(self, numbers: np.ndarray) -> pa.Table:
-        """Return the rows in these places, in this order; each input gives a stretch of its own."""
+    def _gathered(self, numbers: np.ndarray, groups: Sequence[int], block: _Block) -> Callable[[], None]:
+        """Have the rows in these places gathered, in this order; each input gives a stretch of its own."""
         if self._hooks.cancelled():
             raise Cancelled
         source = np.searchsorted(self._starts, numbers, side="right") - 1
         counts = np.bincount(source, minlength=len(self._inputs))
         active = np.flatnonzero(counts).tolist()
         found = self._workers.read(lambda number: self._inputs[number].take(int(counts[number])), active)
-        tables = [table for some in found for table in some]
-        del found
         # A row lies behind those of earlier inputs, at its place in its own input's stretch.
         shift = np.cumsum(counts) - counts - self._taken - self._starts[:-1]
         places = numbers + shift[source]
         self._taken += counts
+        if places.min() < 0 or places.max() >= len(places):
+            msg = f"group {self._task.group}, task {self._task.number}: rows were to be gathered from nowhere"
+            raise InternalError(msg)
+        read = pa.concat_tables(itertools.chain.from_iterable(found))
+        del found
         in_order = bool((places == np.arange(len(places))).all())
-        names = tables[0].column_names
-        chunks: list[list[pa.Array]] = [
-            [chunk for table in tables for chunk in table.column(place).chunks] for place in range(len(names))
-        ]
-        del tables
-        order = None if in_order else pa.array(places)
+        columns = self._workers.begin(
+            *_columns(read, None if in_order else pa.array(places.astype(np.uint32)))
+        )
 
-        def gather(place: int) -> tuple[pa.Table, Fingerprint]:
-            read = pa.chunked_array(chunks[place]).combine_chunks()
-            chunks[place] = []  # frees what no input holds any more
-            column = pa.table({names[place]: read if order is None else read.take(order)})
-            return column, Fingerprint.of(column)
+        def finish() -> None:
+            gathered = [column.result() for column in columns]
+            columns.clear()
+            self._merged += [fingerprint for _, fingerprint in gathered]
+            rows = pa.table({column.column_names[0]: column.column(0) for column, _ in gathered})
+            del gathered
+            self._check_order(key_table(rows, self._task.sort, self._io.schema))
+            self._hooks.advance(rows.num_rows)
+            self._workers.write(block.line, block.builder.adding(rows, groups))
 
-        columns = self._workers.map(gather, range(len(names)))
-        self._merged += [found for _, found in columns]
-        rows = pa.table({name: column.column(0) for name, (column, _) in zip(names, columns, strict=True)})
-        self._check_order(key_table(rows, self._task.sort, self._io.schema))
-        self._hooks.advance(rows.num_rows)
-        return rows
+        return finish
 
     def _require_all_taken(self) -> None:
         """Refuse a merge that did not take every row of its inputs: what nothing asked for was never decoded either.
@@ -332,8 +347,42 @@ class _Merge:
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
-def _added(rows: pa.Table, groups: Sequence[int]) -> Callable[[BlockBuilder], None]:
-    return lambda builder: builder.add(rows, groups)
+def _columns(
+    rows: pa.Table, order: pa.Array | None
+) -> tuple[Callable[[int], tuple[pa.Table, Fingerprint]], range]:
+    """Return what puts a column of some rows in an order, and the columns. Lets go of each that it was asked for."""
+    names = rows.column_names
+    columns: list[pa.ChunkedArray | None] = rows.columns
+
+    def gather(place: int) -> tuple[pa.Table, Fingerprint]:
+        column, columns[place] = columns[place], None  # frees what no input holds any more
+        if column is None:
+            msg = f"column {names[place]!r} was to be gathered twice"
+            raise InternalError(msg)
+        column = column.combine_chunks()
+        if order is not None:
+            column = pc.take(column, order, boundscheck=False)  # 2.2 times as fast
+        gathered = pa.table({names[place]: column})
+        return gathered, Fingerprint.of(gathered)
+
+    return gather, range(len(names))
+
+
+def _one_later(items: Iterable[_T]) -> Iterator[_T]:
+    """Yield each item when the next one has been made."""
+    made: deque[_T] = deque()
+    for item in items:
+        made.append(item)
+        if len(made) > 1:
+            yield made.popleft()
+    yield from made
+
+
+class _Block(NamedTuple):
+    """A block that is written: what takes its rows, and the order in which it does."""
+
+    builder: BlockBuilder
+    line: _Line
 
 
 class _Workers:
@@ -373,11 +422,17 @@ class _Workers:
             return [work(item) for item in waiting]
         return list(pool.map(lambda item: self.clock.counted(work, item), waiting))
 
+    def begin(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[Future[_R]]:
+        """Begin `work` of every item, and return what will have it."""
+        if self.pool:
+            return [self.pool.submit(self.clock.counted, work, item) for item in items]
+        return [_done(work(item)) for item in items]
+
     def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
         """Put work into a line, once fewer pieces of work than threads are waiting or being done."""
         _raise_failures(self._writing)
         self._writing = [future for future in self._writing if not future.done()]
-        while len(self._writing) >= self.threads:
+        while len(self._writing) >= _WRITING:
             self._writing.pop(0).result()
         future = line.submit(work)
         self._writing.append(future)
@@ -391,6 +446,12 @@ class _Workers:
 
 def _pool(threads: int) -> ThreadPoolExecutor | None:
     return ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
+
+
+def _done(result: _R) -> Future[_R]:
+    future: Future[_R] = Future()
+    future.set_result(result)
+    return future
 
 
 def _raise_failures(futures: Iterable[Future[Any]]) -> None:

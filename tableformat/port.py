@@ -6,7 +6,7 @@ A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -158,8 +158,13 @@ class BlockReader(Protocol):
 class BlockBuilder(Protocol):
     """Rows on their way into a block, or into several where one would be larger than `block_bytes`."""
 
-    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
-        """Append rows (read types, the schema's columns) that are in key order; `groups`: rows of each row group."""
+    def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
+        """Do what can be done for rows before those in front of them are added; return what appends them.
+
+        Args:
+            rows: in read types, the schema's columns, in key order.
+            groups: the rows of each row group that they become.
+        """
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         """Append row groups of a block as they are stored: copyable ones, whose rows are in key order behind the last.

@@ -56,6 +56,11 @@ def is_any_binary(data_type: pa.DataType) -> bool:
     return bool(pt.is_binary(data_type) or pt.is_large_binary(data_type) or pt.is_binary_view(data_type))
 
 
+def is_small_decimal(data_type: pa.DataType) -> bool:
+    """Tell whether blocks have the values as whole numbers: decimals of at most 18 digits."""
+    return bool(pt.is_decimal128(data_type) and data_type.precision <= 18)  # noqa: PLR2004
+
+
 def is_any_list(data_type: pa.DataType) -> bool:
     """Tell whether the type is one of the five list kinds (a map is not)."""
     return _is_variable_list(data_type) or bool(pt.is_fixed_size_list(data_type))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile, Tails
 from tblctl.tableformat.native.dictionaries import decoded_bytes
-from tblctl.tableformat.native.encode import BlockEncoder, Layout, parquet_schema
+from tblctl.tableformat.native.encode import BlockEncoder, Layout, Window, parquet_schema
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.statistics import Measured, joined
 from tblctl.tableformat.projection import Projection
@@ -173,21 +173,31 @@ class NativeBlockBuilder:
         self._written: list[BlockRecord] = []
         self._paths: list[str] = []
 
-    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
-        """Append rows that are in key order; a block is stored when the next row does not fit `block_bytes`."""
+    def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
+        """Make rows that are in key order ready, and return what appends them."""
         if sum(groups) != rows.num_rows:
             msg = f"row groups of {sum(groups)} rows in all were to be made of {rows.num_rows}"
             raise InternalError(msg)
-        while rows.num_rows:
+        return partial(self._append, self._window(rows, groups))
+
+    def _window(self, rows: pa.Table, groups: Sequence[int]) -> Window:
+        return Window.of(rows, groups, self._io.layout, self._sort)
+
+    def _append(self, window: Window) -> None:
+        """Append rows; a block is stored when the next row does not fit `block_bytes`."""
+        while window.rows.num_rows:
             room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
-            count = _fitting(rows, self._io.schema.written, room)
+            count = _fitting(window, self._io.schema.written, room)
             if self._open and not count:
                 self._store(self._open)
                 continue
             self._open = self._open or BlockEncoder(self._io.layout, self._sort)
-            first, groups = _parted(groups, max(count, 1))
-            self._open.add(rows.slice(0, sum(first)), first)
-            rows = rows.slice(sum(first))
+            if count == window.rows.num_rows:
+                self._open.add(window)
+                return
+            first, others = _parted(window.groups, max(count, 1))
+            self._open.add(self._window(window.rows.slice(0, sum(first)), first))
+            window = self._window(window.rows.slice(sum(first)), others)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         """Append row groups as they are stored; a block is stored when the next one does not fit `block_bytes`."""
@@ -237,9 +247,10 @@ def _parted(groups: Sequence[int], count: int) -> tuple[list[int], list[int]]:
     )
 
 
-def _fitting(rows: pa.Table, schema: pa.Schema, room: int) -> int:
+def _fitting(window: Window, schema: pa.Schema, room: int) -> int:
     """Return how many of the first rows take at most `room` bytes."""
-    if decoded_bytes(rows, schema) <= room:
+    rows = window.rows
+    if window.decoded_bytes <= room:
         return int(rows.num_rows)
     return bisect.bisect_right(
         range(1, rows.num_rows), room, key=lambda count: decoded_bytes(rows.slice(0, count), schema)

@@ -74,17 +74,19 @@ def coded_schema(schema: pa.Schema, rows: pa.Table, names: Collection[str]) -> p
     )
 
 
-def as_written(group: pa.Table, schema: pa.Schema, coded: Collection[str]) -> pa.Table:
-    """Return a row group as a file of `schema` has it, where the columns `coded` are.
+def with_words_in_order(group: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a row group whose coded text has the dictionaries that encoding the text would make."""
+    for place, (column, item) in enumerate(zip(group.columns, schema, strict=True)):
+        if is_coded(column.type, item.type):
+            coded = pa.chunked_array([_in_order_of_appearance(column.combine_chunks())])
+            group = group.set_column(place, group.schema.field(place), coded)
+    return group
 
-    Their dictionaries become those that encoding the text would make; other coded text is decoded.
-    """
+
+def as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a row group in the types of a file's schema, where other coded text is decoded."""
     columns = [
-        pa.chunked_array([_in_order_of_appearance(column.combine_chunks())])
-        if item.name in coded
-        else column.cast(item.type)
-        if is_coded(column.type, item.type)
-        else column
+        column.cast(item.type) if is_coded(column.type, item.type) else column
         for column, item in zip(group.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)

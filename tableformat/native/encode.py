@@ -24,9 +24,9 @@ from tblctl.tableformat.native.dictionaries import (
     as_written,
     coded_schema,
     decoded_bytes,
-    is_coded,
     plain_inside,
     with_own_dictionaries,
+    with_words_in_order,
     without_nested_dictionaries,
 )
 from tblctl.tableformat.native.encoding import Encodings, choose_encodings
@@ -55,6 +55,50 @@ class Layout:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Rows that are ready to be encoded: what can be found out of them whatever they come to stand behind.
+
+    Attributes:
+        rows: in read types, the schema's columns, in the order of the sort.
+        groups: rows of each row group that they become.
+        tables: the rows of each row group, with dictionaries as a file has them.
+        decoded_bytes: what they take in memory.
+        measured: figures of their columns by id.
+        keys: of the sort; None without one.
+    """
+
+    rows: pa.Table
+    groups: tuple[int, ...]
+    tables: tuple[pa.Table, ...]
+    decoded_bytes: int
+    measured: Mapping[int, Measured]
+    keys: pa.Table | None
+
+    @classmethod
+    def of(cls, rows: pa.Table, groups: Sequence[int], layout: Layout, sort: Sort | None) -> Window:
+        """Make rows ready."""
+        written = layout.schema.written
+        given = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
+        starts = itertools.accumulate(groups, initial=0)
+        return cls(
+            rows=rows,
+            groups=tuple(groups),
+            tables=tuple(
+                _with_dictionaries(given.slice(start, count), written)
+                for start, count in zip(starts, groups, strict=False)
+            ),
+            decoded_bytes=decoded_bytes(rows, written),
+            measured=measure(rows, layout.schema.leaves, before_writing=True),
+            keys=key_table(rows, sort, layout.schema) if sort else None,
+        )
+
+
+def _with_dictionaries(group: pa.Table, written: pa.Schema) -> pa.Table:
+    group = with_own_dictionaries(without_nested_dictionaries(group), share=_DICTIONARY_SHARE)
+    return with_words_in_order(group, written)
+
+
 class BlockEncoder:
     """A block on its way to the storage; its file grows in memory.
 
@@ -67,7 +111,6 @@ class BlockEncoder:
         self._sort = sort
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
-        self._coded: frozenset[str] = frozenset()  # text that is written from Arrow dictionaries
         self._groups: list[tuple[RawGroup, int] | None] = []  # see `with_copies`
         self._measured: Mapping[int, Measured] = {}
         self._ends: list[pa.Table] = []  # the keys of the first row and the last
@@ -75,26 +118,17 @@ class BlockEncoder:
         self.row_count = 0
         self.decoded_bytes = 0
 
-    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
-        """Append rows (read types, the schema's columns) that are in the order of the sort.
-
-        Args:
-            rows: at least one.
-            groups: the rows of each row group that they become.
-        """
-        layout = self._layout
-        written = layout.schema.written
-        writer = self._opened(lambda: choose_encodings(rows.slice(0, groups[0]), written), rows)
-        given = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
-        for start, count in zip(itertools.accumulate(groups, initial=0), groups, strict=False):
-            group = without_nested_dictionaries(given.slice(start, count))
-            group = with_own_dictionaries(group, share=_DICTIONARY_SHARE)
-            writer.write_table(as_written(group, writer.schema, self._coded), row_group_size=count)
-        self._groups += [None] * len(groups)
-        figures = measure(rows, layout.schema.leaves, before_writing=True)
-        self.count(rows.num_rows, decoded_bytes(rows, written), figures)
-        if self._sort:
-            self._add_keys(key_table(rows, self._sort, layout.schema))
+    def add(self, window: Window) -> None:
+        """Append rows, at least one, that are in the order of the sort and behind those before."""
+        written = self._layout.schema.written
+        first = window.groups[0]
+        writer = self._opened(lambda: choose_encodings(window.rows.slice(0, first), written), window.rows)
+        for group in window.tables:
+            writer.write_table(as_written(group, writer.schema), row_group_size=group.num_rows)
+        self._groups += [None] * len(window.tables)
+        self.count(window.rows.num_rows, window.decoded_bytes, window.measured)
+        if window.keys is not None:
+            self._add_keys(window.keys)
 
     def copy(self, file: BlockFile, group: int, keys: pa.Table) -> None:
         """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
@@ -179,8 +213,6 @@ class BlockEncoder:
             schema = plain = plain_inside(layout.schema.written)
             if rows is not None:
                 schema = coded_schema(plain, rows, chosen.dictionaries)
-                pairs = zip(schema, plain, strict=True)
-                self._coded = frozenset(item.name for item, other in pairs if is_coded(item.type, other.type))
             self._writer = pq.ParquetWriter(
                 self._sink,
                 schema,

@@ -24,7 +24,7 @@ from tblctl.tableformat.native.dictionaries import (
     decoded_bytes,
     with_own_dictionaries,
 )
-from tblctl.tableformat.native.encode import BlockEncoder, Layout
+from tblctl.tableformat.native.encode import BlockEncoder, Layout, Window
 from tblctl.tableformat.native.names import block_path
 from tblctl.tableformat.native.run import Run
 from tblctl.tableformat.progress import Progress
@@ -134,7 +134,8 @@ class BlockWriter:
         `level` holds unless the block is constant and full; -1 is kept only while it is.
         """
         file = BlockEncoder(self._layout, sort)
-        file.add(rows, cut_rows(rows.num_rows, self._layout.options.row_group_rows))
+        groups = cut_rows(rows.num_rows, self._layout.options.row_group_rows)
+        file.add(Window.of(rows, groups, self._layout, sort))
         path = block_path(self._env.new_id())
         self.paths.append(path)
         return file.store(self._storage, path, level=level, run_id=run_id)

@@ -99,7 +99,7 @@ def without_bounds(table: tblctl.Table, *, null_count: int) -> None:
     path = table.files()[0].path
     builder = port.block_io(version).build(sort=None, level=0, run_id=None)
     rows = table.scan().to_arrow().slice(0, version.row_count([path]))
-    builder.add(rows, [rows.num_rows])
+    builder.adding(rows, [rows.num_rows])()
     (record,) = builder.finish()
     columns = {
         number: dataclasses.replace(

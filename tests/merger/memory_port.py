@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -176,8 +176,9 @@ class MemoryBuilder:
     parts: list[pa.Table] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
 
-    def add(self, rows: pa.Table, groups: Sequence[int]) -> None:
-        self.parts.append(rows)
+    def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
+        assert sum(groups) == rows.num_rows
+        return lambda: self.parts.append(rows)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         with self.io.open(block) as reader:

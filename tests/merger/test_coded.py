@@ -17,6 +17,7 @@ from tblctl.merger import inputs, run
 from tblctl.merger.verify import Fingerprint
 from tblctl.tableformat.native import dictionaries, statistics
 from tblctl.tableformat.native.block_file import BlockFile
+from tblctl.tableformat.native.block_io import NativeBlockBuilder
 from tblctl.tableformat.native.dictionaries import decoded_bytes
 
 from .blocks import lake
@@ -52,13 +53,13 @@ def written(here, tasks, **more):
 def gathered(here, tasks):
     """Return the types of the columns of every window."""
     seen = []
-    add = run._added
+    adding = NativeBlockBuilder.adding
 
-    def spy(table, groups):
+    def spy(builder, table, groups):
         seen.append([str(kind) for kind in table.schema.types])
-        return add(table, groups)
+        return adding(builder, table, groups)
 
-    with mock.patch.object(run, "_added", spy):
+    with mock.patch.object(NativeBlockBuilder, "adding", spy):
         here.run(tasks)
     return seen
 

@@ -26,7 +26,7 @@ from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.types import is_orderable
 from tblctl.tableformat.native import statistics
-from tblctl.tableformat.native.block_io import NativeBlockIO
+from tblctl.tableformat.native.block_io import NativeBlockBuilder, NativeBlockIO
 from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.metadata import block_metadata
 from tblctl.tableformat.native.port import NativePort
@@ -344,6 +344,26 @@ def test_blocks_from_before_the_key_are_sorted_and_merged_with_those_after():
         assert table.check(deep=True).ok
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_windows_of_a_block_are_about_equal(monkeypatch, threads):
+    with lake("k: int64, n: int64", "k", block_rows=700, row_group_rows=100) as here:
+        for start in range(3):
+            here.add(pa.table({"k": range(start, 2_100, 3), "n": range(700)}))
+        (task,) = here.split()
+        windows = []
+        real = NativeBlockBuilder.adding
+
+        def adding(builder, rows, groups):
+            windows.append(list(groups))
+            return real(builder, rows, groups)
+
+        monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
+        monkeypatch.setattr(run, "_window_bytes", lambda _: 600 * 16)  # six of a block's seven row groups
+        records = here.run([task], threads=threads)
+        assert windows == [[100] * 4, [100] * 3] * 3
+        assert canonical(here.rows_of(records)) == canonical(here.expected())
+
+
 # -- when something goes wrong ----------------------------------------------------------------------------------------
 
 
@@ -390,6 +410,15 @@ def test_statistics_that_tell_of_nulls_that_are_none_are_noticed_and_nothing_sta
         VerificationError, match=r"group 7, task 0: statistics of 'k' tell of \d+ nulls, yet 0 were"
     ):
         run_task(here.io, task, threads=2)
+    assert here.stored() == set()
+
+
+def test_rows_that_would_be_gathered_from_nowhere_are_noticed_and_nothing_stays(here, monkeypatch):
+    real = run.sort_indices
+    monkeypatch.setattr(run, "sort_indices", lambda keys, sort: pa.array(real(keys, sort).to_numpy()[::-1]))
+    (task,) = here.split()
+    with pytest.raises(InternalError, match="group 7, task 0"):
+        run_task(here.io, task)
     assert here.stored() == set()
 
 

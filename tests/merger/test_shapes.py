@@ -9,6 +9,7 @@ import pytest
 from arrow_rows import canonical
 
 from tblctl.merger import run, shuffle
+from tblctl.tableformat.native.block_io import NativeBlockBuilder
 
 from .blocks import lake
 
@@ -35,12 +36,11 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
     chance = random.Random(11)
     rows = [pa.table({"k": [chance.randrange(50) for _ in range(ROWS)], **shape(chance)}) for _ in range(3)]
     gathered, sorted_ = [], []
-    real_gathered, real_portioned = run._Merge._gathered, shuffle._portioned
+    real_adding, real_portioned = NativeBlockBuilder.adding, shuffle._portioned
 
-    def gather(merge, *places):
-        found = real_gathered(merge, *places)
-        gathered.append(found.nbytes)
-        return found
+    def adding(builder, rows, groups):
+        gathered.append(rows.nbytes)
+        return real_adding(builder, rows, groups)
 
     def portioned(task, number, table, *order):
         sorted_.append(table.nbytes)
@@ -50,7 +50,7 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
         for table in rows:
             (here.add if ordered else here.unordered)(table)
         (task,) = here.split(memory_bytes=MEMORY_BYTES)
-        monkeypatch.setattr(run._Merge, "_gathered", gather)
+        monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
         monkeypatch.setattr(shuffle, "_portioned", portioned)
         records = here.run([task], threads=2)
         largest = max(table.nbytes / table.num_rows for table in rows)

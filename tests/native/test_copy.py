@@ -51,7 +51,7 @@ def test_a_block_of_copied_and_encoded_row_groups_is_told_right_whatever_its_typ
         expected = []
         for item in data.draw(sequences(groups)):
             if item is None:
-                builder.add(constant, cut_rows(constant.num_rows, here.io.options.row_group_rows))
+                builder.adding(constant, cut_rows(constant.num_rows, here.io.options.row_group_rows))()
             else:
                 builder.copy(source, [item])
             expected.append(constant if item is None else parts[item])
@@ -103,7 +103,7 @@ def test_a_copied_block_keeps_what_a_parquet_file_says_of_itself():
         block = four_groups(here)
         builder = here.io.build(sort=here.sort, level=2, run_id=RUN)
         builder.copy(block, [0, 1])
-        builder.add(here.conformed(pa.table({"k": [20] * 3, "s": ["x"] * 3})), [3])
+        builder.adding(here.conformed(pa.table({"k": [20] * 3, "s": ["x"] * 3})), [3])()
         builder.copy(block, [3])
         (record,) = builder.finish()
         with here.io.open(block_of(record)) as reader:

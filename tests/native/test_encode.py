@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ MANY = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 
 
 def add(builder, rows):
-    builder.add(rows, cut_rows(rows.num_rows, builder._io.options.row_group_rows))
+    builder.adding(rows, cut_rows(rows.num_rows, builder._io.options.row_group_rows))()
 
 
 def build(here, *windows, sort=None, level=2):
@@ -116,6 +117,25 @@ def test_bounds_of_text_are_right_whether_the_footer_has_them_or_not(kind, windo
                     if len(values[-1]) <= BOUND_LENGTH
                     else (high > values[-1][:BOUND_LENGTH])
                 )
+
+
+@pytest.mark.parametrize("precision", [5, 15, 18, 19])
+@pytest.mark.parametrize("windows", [[[-5, None], [7]], [[None], [None]], [[None], [3, -3]]])
+def test_bounds_of_decimals_are_right_whether_the_footer_has_them_or_not(precision, windows):
+    kind = pa.decimal128(precision, 2)
+    fields = [pa.field("d", kind), pa.field("t", pa.struct([("d", kind)]))]
+    with lake(pa.schema(fields), (), row_group_rows=2) as here:
+        given = [
+            pa.table({"d": window, "t": [{"d": number} for number in window]}, schema=here.schema.logical)
+            for window in ([None if n is None else Decimal(n) / 4 for n in window] for window in windows)
+        ]
+        (record,) = records = build(here, *given)
+        assert_told_right(here, records, given)
+        numbers = [Decimal(n) / 4 for window in windows for n in window if n is not None]
+        for leaf in here.schema.leaves:
+            column = record.columns[leaf.id]
+            assert column.min.as_py() == min(numbers, default=None)
+            assert column.max.as_py() == max(numbers, default=None)
 
 
 def test_long_text_is_measured_since_the_footer_leaves_it_out():

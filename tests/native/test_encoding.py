@@ -68,8 +68,36 @@ def test_numbers_that_differ_are_written_as_differences_and_text_as_lengths_and_
     }
 
 
+def test_numbers_that_repeat_are_written_as_differences_where_that_is_smaller():
+    chance = np.random.default_rng(1)
+    numbers = chance.integers(0, 10_000, 30_000)
+    rows = pa.table(
+        {
+            "supplier": numbers,
+            "price": pa.array([Decimal(int(number)) for number in numbers], pa.decimal128(15, 2)),
+            "with nulls": pa.array(numbers, mask=numbers % 7 == 0),
+            "far apart": (numbers % 3_000 + 1) * 987_654_321_987,
+            "skewed": np.minimum(chance.zipf(1.2, 30_000), 100_000),
+            "few": numbers % 300,
+            "days": pa.array(np.sort(numbers), pa.int32()).cast(pa.date32()),
+        }
+    )
+    chosen = choose_encodings(rows, rows.schema)
+    assert set(chosen.named) == {"supplier", "price", "with nulls", "days"}
+    for name in rows.column_names:
+        sizes = {}
+        for encoding in (None, NUMBERS):
+            sink = io.BytesIO()
+            how = {"use_dictionary": False, "column_encoding": {name: encoding}} if encoding else {}
+            pq.write_table(
+                rows.select([name]), sink, compression="zstd", store_decimal_as_integer=True, **how
+            )
+            sizes[encoding] = sink.tell()
+        assert (name in chosen.named) == (sizes[NUMBERS] < sizes[None]), (name, sizes)
+
+
 def test_values_that_repeat_in_stretches_are_seen_as_repeating():
-    rows = pa.table({"sorted": np.repeat(np.arange(500), 200)})
+    rows = pa.table({"sorted": np.repeat(np.arange(500) / 7, 200)})
     assert encodings(rows) == {"sorted": True}
 
 
