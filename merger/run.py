@@ -3,8 +3,8 @@
 First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
 in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first (`split.py`
 cuts tasks so that they do), and then the order and a size for each row stay; a quarter is for rows and pages read
-ahead; and 0.6 B for windows: twice the one that is gathered, and 1.25 times each that is written (its rows, and its
-file).
+ahead; and 0.6 B for windows: three times one, for that which is gathered while the one before it is made ready, and
+1.25 times each that is written or waits for it (its rows, and its file).
 """
 
 from __future__ import annotations
