@@ -207,7 +207,7 @@ class _Merge:
         self._finished: list[Future[tuple[BlockRecord, ...]]] = []  # of those that are complete
 
     def run(self) -> tuple[BlockRecord, ...]:
-        task = self._task
+        """Merge all rows; return what was stored."""
         try:
             for finish in _one_later(self._begun()):
                 finish()
