@@ -1,4 +1,4 @@
-"""Policy `full`: everything, in one sort. The baseline: the best clustering for the most work."""
+"""Policy `full`: all that overlaps, in one sort. The baseline: the best clustering for the most work."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def check_words(
         ignored := [name for name in ("threshold", "ratio") if name in limits]
     ):
         params.refuse(
-            f"--policy full merges everything, whatever the depth: leave --{ignored[0]} out, or choose levels"
+            f"--policy full merges all that overlaps, whatever the depth: leave --{ignored[0]} out, or choose levels"
         )
     if not planned:
         return

@@ -262,7 +262,7 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--max-blocks", "0"], "'--max-blocks': 0 is not in the range x>=1"),
         (["--max-groups", "-3"], "'--max-groups': -3 is not in the range x>=1"),
         (["--plan", "missing.json"], "'--plan': 'missing.json': No such file"),
-        (["--policy", "full", "--threshold", "2"], "--policy full merges everything"),
+        (["--policy", "full", "--threshold", "2"], "--policy full merges all that overlaps"),
         (["--ratio", "0.5", "--policy", "full"], "leave --ratio out, or choose levels"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
