@@ -266,7 +266,7 @@ def open_inputs(
     io: BlockIO, parts: Sequence[Part | Portion], scratch: Scratch, *, budget_bytes: int
 ) -> list[Input]:
     """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
-    share = max(1, budget_bytes // (2 * max(len(parts), 1)))
+    share = max(1, budget_bytes // max(len(parts), 1))
     spilled = _to_spill(parts, share, budget_bytes // 2)
     coded = _coded(parts)
     ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4, len(parts))
@@ -364,7 +364,11 @@ class _Ahead:
 
 @dataclass(frozen=True)
 class _Stream:
-    """Reads a part's rows, `share` bytes at a time where it can; a small part at once, so that its block is closed."""
+    """Reads a part's rows, holding `share` bytes at a time where it can.
+
+    A small part is read at once, so that its block is closed; a row group at once if it fits; else half of the share is
+    for rows, and half for the pages that they come from.
+    """
 
     io: BlockIO
     part: Part
@@ -421,8 +425,8 @@ class _Stream:
 
     @property
     def table_rows(self) -> int:
-        """How many rows fit the share."""
-        return max(1, int(self.share / self.part.row_bytes))
+        """How many rows of a larger row group are decoded at a time."""
+        return max(1, int(self.share / 2 / self.part.row_bytes))
 
 
 @dataclass(frozen=True)

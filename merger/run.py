@@ -39,7 +39,7 @@ from tblctl.tableformat.port import BlockBuilder, BlockIO
 THREADS = 2
 """Of a task, in every engine: one reads or writes while the other computes."""
 
-_WRITING = 3
+_WRITING = 4
 """Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
 
 _READ_AHEAD_SHARE = 4

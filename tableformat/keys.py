@@ -201,8 +201,10 @@ def _compare_neighbours(column: pa.ChunkedArray, term: Term) -> tuple[np.ndarray
 def _compare(left: pa.Array, right: pa.Array, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row whether the left value comes before, and whether it comes after, the right one."""
     less, greater = (pc.greater, pc.less) if term.descending else (pc.less, pc.greater)
-    left_null, right_null = _mask(left.is_null()), _mask(right.is_null())
     before, after = _mask(less(left, right)), _mask(greater(left, right))
+    if not (left.null_count or right.null_count):
+        return before, after
+    left_null, right_null = _mask(left.is_null()), _mask(right.is_null())
     first_before = left_null & ~right_null
     first_after = right_null & ~left_null
     if not term.nulls_first:
@@ -211,7 +213,8 @@ def _compare(left: pa.Array, right: pa.Array, term: Term) -> tuple[np.ndarray, n
 
 
 def _mask(values: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)  # noqa: FBT003
+    known = pc.fill_null(values, False) if values.null_count else values  # noqa: FBT003
+    return np.asarray(known.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _ordered(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -83,13 +83,18 @@ class NativeBlockReader:
         self._block = block
         address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
         self._file = BlockFile(io.storage, address, io.tails, coded=coded)
-        self._every = Projection.plan(self._file.schema, io.schema).coded(coded)
+        self._coded = coded
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._file.__exit__(*exc)
+
+    @cached_property
+    def _every(self) -> Projection:
+        """All columns; whoever only reads keys does without."""
+        return Projection.plan(self._file.schema, self._schema).coded(self._coded)
 
     @cached_property
     def group_rows(self) -> tuple[int, ...]:

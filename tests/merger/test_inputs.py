@@ -111,11 +111,11 @@ def test_larger_slices_are_read_a_row_group_at_a_time_and_larger_groups_in_piece
         for start in range(2):
             here.add(rows(start, 4_000, 2))
         expected = canonical(here.expected())
-        # A half of the quarter for reading ahead is for two streams: 1,200 rows each, then 300.
+        # The quarter for reading ahead is for two streams: 1,200 rows each, then 600, half of it for pages.
         (task,) = here.split()
-        for share, whole, pieces in ((1_200, [1_000] * 8, 0), (300, [], 300)):
+        for share, whole, pieces in ((1_200, [1_000] * 8, 0), (600, [], 300)):
             spy.whole.clear()
-            records = here.run([replace(task, memory_bytes=share * ROW_BYTES * 2 * 2 * 4)], threads=threads)
+            records = here.run([replace(task, memory_bytes=share * ROW_BYTES * 2 * 4)], threads=threads)
             assert spy.whole == whole
             assert pieces * 0.9 <= max(spy.pieces, default=0) <= pieces
             assert spy.spilled == []
@@ -151,7 +151,7 @@ def test_no_more_blocks_are_open_at_once_than_allowed(spy, most, monkeypatch):
             here.add(rows(start, 400, 8))
         expected = canonical(here.expected())
         (task,) = here.split()
-        task = replace(task, memory_bytes=45 * ROW_BYTES * 8 * 2 * 4 * 8)
+        task = replace(task, memory_bytes=45 * ROW_BYTES * 8 * 4 * 8)
         spy.most_open = 0
         records = here.run([task])
         assert len(spy.spilled) == 8 - most
