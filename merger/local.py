@@ -7,11 +7,12 @@ import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Self, TypeVar
 
 from tblctl.merger.engine import Advance, Done, failure
+from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, Cancelled, Hooks, run_task
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion, sort_blocks, units
@@ -67,7 +68,7 @@ class LocalEngine:
                 news.put(error)
 
         with ExitStack() as opened, ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
-            waiting = _runs(io, tasks, hooks, opened)
+            waiting = _runs(_Common(io, hooks, Resident(io.env)), tasks, opened)
             try:
                 running = 0
                 while True:
@@ -92,14 +93,27 @@ class LocalEngine:
                 raise
 
 
-def _runs(
-    io: BlockIO, tasks: Iterable[MergeTask], hooks: Hooks, opened: ExitStack
-) -> Iterator[tuple[Run, MergeTask]]:
+@dataclass(frozen=True)
+class _Common:
+    """What the tasks of one run share."""
+
+    io: BlockIO
+    hooks: Hooks
+    resident: Resident
+
+    def run(self, task: MergeTask, portions: Sequence[Portion] | None = None) -> TaskResult:
+        """Run one of them."""
+        return run_task(
+            self.io, task, threads=THREADS, hooks=self.hooks, portions=portions, resident=self.resident
+        )
+
+
+def _runs(common: _Common, tasks: Iterable[MergeTask], opened: ExitStack) -> Iterator[tuple[Run, MergeTask]]:
     """Yield each task with what runs it."""
     for unit in units(tasks, most_reads=_MOST_READS):
-        run: Run = partial(run_task, io, threads=THREADS, hooks=hooks)
+        run: Run = common.run
         if len(unit) > 1:
-            run = opened.enter_context(_SortedGroup(io, unit, hooks)).run
+            run = opened.enter_context(_SortedGroup(common, unit)).run
         for task in unit:
             yield run, task
 
@@ -110,10 +124,9 @@ class _SortedGroup:
     A context manager: its scratch folder is gone when the last task has ended, or at the exit.
     """
 
-    def __init__(self, io: BlockIO, tasks: Sequence[MergeTask], hooks: Hooks) -> None:
-        self._io = io
+    def __init__(self, common: _Common, tasks: Sequence[MergeTask]) -> None:
+        self._common = common
         self._tasks = tasks
-        self._hooks = hooks
         self._lock = Lock()
         self._scratch = Scratch()
         self._portions: dict[int, list[Portion]] = {}
@@ -133,7 +146,7 @@ class _SortedGroup:
                 self._sort()
             portions = self._portions.pop(task.number)
         try:
-            return run_task(self._io, task, threads=THREADS, hooks=self._hooks, portions=portions)
+            return self._common.run(task, portions)
         finally:
             with self._lock:
                 self._left -= 1
@@ -144,7 +157,7 @@ class _SortedGroup:
         if self._failed:
             raise self._failed
         try:
-            self._portions = sort_blocks(self._io, self._tasks, self._scratch, self._in_parallel)
+            self._portions = sort_blocks(self._common.io, self._tasks, self._scratch, self._in_parallel)
         except Exception as error:
             self._failed = error
             raise
@@ -152,7 +165,7 @@ class _SortedGroup:
 
     def _in_parallel(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         def unless_cancelled(item: _T) -> _R:
-            if self._hooks.cancelled():
+            if self._common.hooks.cancelled():
                 raise Cancelled
             return work(item)
 

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from tblctl.merger.copying import Copy, between, plan_copies, without_copied
 from tblctl.merger.inputs import Input, Part, look_at, open_inputs
+from tblctl.merger.resident import Resident
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
@@ -83,6 +84,7 @@ def run_task(
     threads: int = 1,
     hooks: Hooks = _NO_HOOKS,
     portions: Sequence[Portion] | None = None,
+    resident: Resident | None = None,
 ) -> TaskResult:
     """Merge the task's rows and store them as blocks; nothing is committed. What a failed task stored is deleted.
 
@@ -92,6 +94,7 @@ def run_task(
         threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
         portions: its rows of blocks in another order, if these were sorted for all tasks of the group beforehand.
+        resident: the process's memory, where tasks share it.
 
     Raises:
         VerificationError: what would be written is not what was read.
@@ -101,14 +104,20 @@ def run_task(
     """
     clock = _Clock(io)
     opens = min(io.opens, task.memory_bytes // _READER_BYTES)
-    with Scratch() as scratch, ExitStack() as opened, _Workers(threads, clock, opens) as workers:
+    resident = resident or Resident(io.env)
+    with (
+        resident.task(task.memory_bytes),
+        Scratch() as scratch,
+        ExitStack() as opened,
+        _Workers(threads, clock, opens) as workers,
+    ):
         if portions is None:
             portions = sort_blocks(io, [task], scratch, workers.map)[task.number]
         plan = _planned(io, task, portions, workers)
         inputs = open_inputs(io, plan.parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
         for one in inputs:
             opened.callback(one.close)
-        records = _Merge(_Job(io, task, hooks), plan, inputs, workers).run()
+        records = _Merge(_Job(io, task, hooks, resident), plan, inputs, workers).run()
     return TaskResult(
         group=task.group,
         number=task.number,
@@ -185,6 +194,7 @@ class _Job:
     io: BlockIO
     task: MergeTask
     hooks: Hooks
+    resident: Resident
 
 
 class _Merge:
@@ -194,6 +204,7 @@ class _Merge:
         self._io = job.io
         self._task = job.task
         self._hooks = job.hooks
+        self._resident = job.resident
         self._plan = plan
         self._inputs = inputs
         self._workers = workers
@@ -211,6 +222,7 @@ class _Merge:
         try:
             for finish in _one_later(self._begun()):
                 finish()
+                self._resident.bound()
                 _raise_failures(self._finished)
             self._require_all_taken()
             return self._verified(tuple(record for future in self._finished for record in future.result()))
@@ -310,6 +322,7 @@ class _Merge:
             self._check_order(key_table(rows, self._task.sort, self._io.schema))
             self._hooks.advance(rows.num_rows)
             self._workers.write(block.line, block.builder.adding(rows, groups))
+            block.line.submit(self._resident.bound)
 
         return finish
 

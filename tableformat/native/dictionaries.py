@@ -40,6 +40,21 @@ def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
     return size
 
 
+def value_bytes(column: pa.ChunkedArray) -> float:
+    """Return the most bytes that a value takes on average, of all kinds of them in a column; text also if coded."""
+    return max(
+        (_content_bytes(array) / len(array) for array in leaf_arrays(column) if len(array)), default=0.0
+    )
+
+
+def _content_bytes(array: pa.Array) -> int:
+    is_dictionary = pa.types.is_dictionary(array.type)
+    kind = array.type.value_type if is_dictionary else array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _text_bytes(array)
+    return int((array.indices if is_dictionary else array).nbytes)
+
+
 def _text_bytes(text: pa.Array) -> int:
     rows = len(text)
     if not rows:
@@ -183,18 +198,23 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
 def _dictionary_arrays(column: pa.ChunkedArray) -> Iterator[pa.DictionaryArray]:
     """Yield the dictionary arrays in a column, those inside nested values too."""
     if _has_dictionary(column.type):
-        for chunk in column.chunks:
-            yield from _inside(chunk)
+        for array in leaf_arrays(column):
+            if pa.types.is_dictionary(array.type):
+                yield array
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or any(_has_dictionary(child.type) for child in child_fields(kind))
 
 
-def _inside(array: pa.Array) -> Iterator[pa.DictionaryArray]:
-    if pa.types.is_dictionary(array.type):
-        yield array
-    elif pa.types.is_struct(array.type):
+def leaf_arrays(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Yield the arrays that hold a column's values, those inside nested values too."""
+    for chunk in column.chunks:
+        yield from _inside(chunk)
+
+
+def _inside(array: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_struct(array.type):
         for place in range(array.type.num_fields):
             yield from _inside(array.field(place))
     elif pa.types.is_map(array.type):
@@ -202,3 +222,5 @@ def _inside(array: pa.Array) -> Iterator[pa.DictionaryArray]:
         yield from _inside(array.items)
     elif child_fields(array.type):
         yield from _inside(array.flatten())
+    else:
+        yield array

@@ -225,6 +225,7 @@ class BlockEncoder:
                     for item in columns
                 ]
                 or None,
+                write_batch_size=chosen.batch_values,
                 **PHYSICAL,
             )
         return self._writer

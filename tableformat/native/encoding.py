@@ -24,8 +24,11 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_string, is_small_decimal
+from tblctl.tableformat.native.dictionaries import value_bytes
 
 SAMPLE_ROWS = 4_096
+SAMPLE_BYTES = 16 << 20
+"""A sample of larger values has fewer rows: it is copied, and its distinct values once more."""
 
 _FEW_VALUES = 256
 """Of whole numbers with so many values at most in the sample differences are never smaller than one byte each."""
@@ -43,13 +46,22 @@ NUMBERS, TEXT = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 _WIDE_BITS, _RANDOM_BITS = 32, 4
 """Integers of wide types that use all but so few of its bits, such as hashes, are plain: differences take longer."""
 
+_MOST_BATCH, _PAGE_BYTES = 1_024, 1 << 20
+"""Parquet's writers look after each batch of values whether a page is full, at 1 MiB. 1,024 values (pyarrow's own) of
+1 MB would be one page of 1 GB, which takes four times that to write and twice to read, by whoever reads one row of it.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Encodings:
-    """How columns are encoded, by their paths in the file: with a dictionary, by a named encoding, or else plain."""
+    """How columns are encoded, by their paths in the file: with a dictionary, by a named encoding, or else plain.
+
+    `batch_values`: so many are written before it is looked at whether a page is full.
+    """
 
     dictionaries: Sequence[str]
     named: Mapping[str, str]
+    batch_values: int = _MOST_BATCH
 
 
 def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
@@ -57,19 +69,29 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
 
     Nested columns always get a dictionary, and so do Arrow dictionaries, which have theirs already. Text may be coded.
     """
-    step = max(1, rows.num_rows // SAMPLE_ROWS)
-    places = pa.array(np.arange(0, rows.num_rows, step))
     dictionaries: list[str] = []
     named: dict[str, str] = {}
     for item, column in zip(schema, rows.columns, strict=True):
-        sample = column.take(places).cast(item.type) if _is_sampled(item.type) else None
+        sample = _sampled(column).cast(item.type) if _is_sampled(item.type) else None
         if sample is None or (_repeats(sample) and not _is_smaller_as_differences(column, item, sample)):
             dictionaries.extend(_paths(item.name, item.type))
         elif is_any_string(item.type) or is_any_binary(item.type):
             named[item.name] = TEXT
         elif _is_whole(item.type) and not _is_random(sample):
             named[item.name] = NUMBERS
-    return Encodings(dictionaries=dictionaries, named=named)
+    largest = max(map(value_bytes, rows.columns), default=0.0)
+    return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(largest))
+
+
+def batch_values(size_bytes: float) -> int:
+    """Return how many values a writer takes at once, which have at most `size_bytes` on average in any column."""
+    return max(1, min(_MOST_BATCH, int(_PAGE_BYTES / max(size_bytes, 1))))
+
+
+def _sampled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values at even distances."""
+    rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(value_bytes(column), 1))))
+    return column.take(pa.array(np.arange(0, len(column), max(1, len(column) // rows))))
 
 
 def _is_sampled(kind: pa.DataType) -> bool:

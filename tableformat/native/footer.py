@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tblctl.tableformat.native.encoding import NUMBERS, TEXT, Encodings
+from tblctl.tableformat.native.encoding import NUMBERS, TEXT, Encodings, batch_values
 from tblctl.tableformat.native.thrift import (
     FALSE,
     I16,
@@ -44,7 +44,8 @@ _COLUMNS, _GROUP_ROWS, _SORTING_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 3, 4, 5, 7
 _CHUNK_OFFSET, _META_DATA = 2, 3
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
 # ColumnMetaData:
-_ENCODINGS, _PATH, _VALUES, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 2, 3, 5, 7, 9, 10, 11
+_ENCODINGS, _PATH, _VALUES, _UNCOMPRESSED, _COMPRESSED = 2, 3, 5, 6, 7
+_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
 # Statistics: of the greatest and the least value.
 _IS_EXACT = 7, 8
@@ -81,14 +82,16 @@ class RawGroup:
         """Return how its columns are encoded."""
         dictionaries: list[str] = []
         named: dict[str, str] = {}
+        value_bytes = 0.0
         for _, meta in _chunks(self.entry):
+            value_bytes = max(value_bytes, meta[_UNCOMPRESSED][1] / max(meta[_VALUES][1], 1))
             path = b".".join(meta[_PATH][1][1]).decode()
             if meta.get(_DICTIONARY_PAGE, (I64, 0))[1] > 0:
                 dictionaries.append(path)
                 continue
             for number in set(meta[_ENCODINGS][1][1]) & _NAMED.keys():
                 named[path] = _NAMED[number]
-        return Encodings(dictionaries=dictionaries, named=named)
+        return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(value_bytes))
 
 
 def read_footer(data: bytes) -> Struct:

@@ -10,9 +10,16 @@ import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import tblctl
+from tblctl.tableformat.native.encode import BlockEncoder, Window
 from tblctl.tableformat.native.encoding import NUMBERS, TEXT, choose_encodings
+from tblctl.tableformat.native.footer import raw_group, read_footer
+from tblctl.tableformat.native.names import block_path
+from tblctl.tableformat.native.thrift import read_struct
+
+from ..merger.blocks import block_of, lake
 
 
 def encodings(rows: pa.Table) -> dict[str, bool]:
@@ -186,3 +193,102 @@ def test_rows_behind_a_copied_row_group_are_encoded_as_it_is(tmp_path):
     for group in range(footer.num_row_groups):
         for place, expected in ((0, NUMBERS), (3, TEXT)):
             assert expected in footer.row_group(group).column(place).encodings
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+KIB = 1 << 10
+LARGE = [f"{number:03}" * 100 * KIB for number in range(40)]  # of 300 KiB
+
+
+def page_bytes(data: bytes) -> list[int]:
+    """Return the sizes of all data pages of a file, uncompressed."""
+    footer = pq.read_metadata(pa.BufferReader(data))
+    sizes = []
+    for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            start = chunk.data_page_offset
+            stop = _start(chunk) + chunk.total_compressed_size
+            while start < stop:
+                header, size = read_struct(data[start:])
+                sizes.append(header[2][1])
+                start += size + header[3][1]
+    return sizes
+
+
+def _start(chunk) -> int:
+    return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(LARGE),
+        pa.array([text.encode() for text in LARGE], pa.large_binary()),
+        pa.array([{"a": text} for text in LARGE]),
+        pa.array([[text] * 2 for text in LARGE]),
+    ],
+)
+def test_pages_of_large_values_hold_few_of_them(tmp_path, values):
+    table = tblctl.create(tmp_path / "t", pa.schema([("k", pa.int64()), ("v", values.type)]), cluster_by="k")
+    table.append(pa.table({"k": range(len(values)), "v": values}))
+    (path,) = (tmp_path / "t" / "data").glob("*.parquet")
+    assert max(page_bytes(path.read_bytes())) < 2 * 1024 * KIB
+    assert table.scan().to_arrow().column("v").combine_chunks().equals(values)
+
+
+def test_batches_of_values_depend_on_their_size_and_not_on_whether_text_is_coded():
+    def batch(values) -> int:
+        rows = pa.table({"k": range(len(values)), "v": values})
+        schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+        return choose_encodings(rows, schema).batch_values
+
+    assert batch(pa.array(["x" * KIB] * 10)) == 1_024 * KIB // (KIB + 4)
+    assert batch(pa.array(["x" * 1_000] * 10)) == 1_024
+    assert batch(pa.array(LARGE)) == 3
+    assert batch(pa.array(["x" * (2 << 20)])) == 1
+    words = pa.array(["x" * 5_000, None, "y"] * 10)
+    assert batch(words) == batch(words.dictionary_encode())
+    assert batch(pa.array([], pa.string())) == 1_024
+
+
+def test_a_row_group_that_is_copied_first_decides_the_same_batches(tmp_path):
+    table = tblctl.create(tmp_path / "t", "k: int64, v: string", cluster_by="k")
+    table.append(pa.table({"k": range(len(LARGE)), "v": LARGE}))
+    (path,) = (tmp_path / "t" / "data").glob("*.parquet")
+    data = path.read_bytes()
+    size = pq.read_metadata(path).serialized_size
+    footer = read_footer(data[-8 - size : -8])
+    group, _ = raw_group(footer, 0, lambda start, count: data[start : start + count])
+    assert group.encodings().batch_values == 3
+
+
+def test_choosing_encodings_copies_little_of_large_values():
+    rows = pa.table({"v": [f"{number:04}" * 256 * KIB for number in range(64)]})  # 64 MiB
+    assert most_held(lambda: choose_encodings(rows, rows.schema)) < rows.nbytes, (
+        "a sample, and its distinct values"
+    )
+
+
+def test_writing_and_reading_large_values_takes_little_beside_them():
+    rows = pa.table({"k": range(64), "v": [f"{number:04}" * 64 * KIB for number in range(64)]})  # 16 MiB
+    with lake(rows.schema, "k") as here:
+        window = Window.of(here.conformed(rows), [64], here.io.layout, here.sort)
+        encoder = BlockEncoder(here.io.layout, here.sort)
+        encoder.add(window)
+        assert most_held(lambda: encoder.add(window)) < rows.nbytes / 2
+        record = encoder.store(here.storage, block_path("0" * 32), level=0, run_id=None)
+        with here.io.open(block_of(record)) as reader:
+            assert most_held(lambda: [batch.num_rows for batch in reader.batches(0, 1)]) < rows.nbytes / 2
+
+
+def most_held(work) -> int:
+    """Return the most bytes that Arrow held for some work in this thread."""
+    usual = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    try:
+        work()
+    finally:
+        pa.set_memory_pool(usual)
+    return int(counted.max_memory())
