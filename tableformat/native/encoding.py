@@ -5,7 +5,7 @@ it has 1 MiB, given up again, or kept and larger than the values. Whole numbers 
 few bits as they need: on lineitem that takes half the time of plain ones, writing and reading, and 4 to 24 % fewer
 bytes. Text is written as lengths, then bytes: 7 to 11 % fewer bytes in the same time. (benchmarks/results/encode.txt)
 Whole numbers of some thousand values repeat, and may still be smaller as differences, which take half the time: both
-are tried on the first row group, which takes 2 ms a column.
+are tried on the first row group, which takes 2 ms for each such column.
 
 Trades a sample's time for that work: on lineitem's blocks of 100,000 rows the sample takes 3 ms of processor time;
 choosing dictionaries saves 14 of 62 ms and 17 % of the file, and reading is as fast or faster.
@@ -30,15 +30,15 @@ SAMPLE_ROWS = 4_096
 SAMPLE_BYTES = 16 << 20
 """A sample of larger values has fewer rows: it is copied, and its distinct values once more."""
 
-_FEW_VALUES = 256
-"""Of whole numbers with so many values at most in the sample differences are never smaller than one byte each."""
-
 DISTINCT_SHARE = 0.8
 """A column with more distinct values than this in the sample, about 9,000 in all, gets no dictionary.
 
 Measured on lineitem: l_partkey (0.99) and l_comment (0.97) get smaller and faster without, l_suppkey (10,000 values,
 0.82) is the same either way.
 """
+
+MAY_BE_DIFFERENCES = 0.25
+"""Whole numbers with a larger share than this, about 1,200 values, may be smaller as differences: both are tried."""
 
 NUMBERS, TEXT = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 """Parquet's names of encodings."""
@@ -73,7 +73,7 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
     named: dict[str, str] = {}
     for item, column in zip(schema, rows.columns, strict=True):
         sample = _sampled(column).cast(item.type) if _is_sampled(item.type) else None
-        if sample is None or (_repeats(sample) and not _is_smaller_as_differences(column, item, sample)):
+        if sample is None or _is_best_with_dictionary(column, item, sample):
             dictionaries.extend(_paths(item.name, item.type))
         elif is_any_string(item.type) or is_any_binary(item.type):
             named[item.name] = TEXT
@@ -108,17 +108,16 @@ def _is_sampled(kind: pa.DataType) -> bool:
     )
 
 
-def _repeats(sample: pa.ChunkedArray) -> bool:
-    distinct: int = pc.count_distinct(sample, mode="only_valid").as_py()
-    return bool(distinct <= DISTINCT_SHARE * (len(sample) - sample.null_count))
-
-
-def _is_smaller_as_differences(column: pa.ChunkedArray, item: pa.Field, sample: pa.ChunkedArray) -> bool:
-    """Tell whether whole numbers that repeat are smaller as differences than with a dictionary."""
-    if not _is_whole(item.type) or pc.count_distinct(sample).as_py() <= _FEW_VALUES or _is_random(sample):
+def _is_best_with_dictionary(column: pa.ChunkedArray, item: pa.Field, sample: pa.ChunkedArray) -> bool:
+    distinct = pc.count_distinct(sample, mode="only_valid").as_py()
+    valid = len(sample) - sample.null_count
+    if distinct > DISTINCT_SHARE * valid:
         return False
+    if distinct <= MAY_BE_DIFFERENCES * valid or not _is_whole(item.type) or _is_random(sample):
+        return True
     rows = pa.table({"": column})
-    return _encoded_bytes(rows, use_dictionary=False, column_encoding={"": NUMBERS}) < _encoded_bytes(rows)
+    differences = _encoded_bytes(rows, use_dictionary=False, column_encoding={"": NUMBERS})
+    return _encoded_bytes(rows) <= differences
 
 
 def _encoded_bytes(rows: pa.Table, **how: Any) -> int:
