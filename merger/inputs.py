@@ -265,7 +265,7 @@ def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ..
 def open_inputs(
     io: BlockIO, parts: Sequence[Part | Portion], scratch: Scratch, *, budget_bytes: int
 ) -> list[Input]:
-    """Return an input for each part; together they hold about `budget_bytes` of rows and pages at a time."""
+    """Return an input for each part; they hold about `budget_bytes` of rows at a time, and half as much of pages."""
     share = max(1, budget_bytes // max(len(parts), 1))
     spilled = _to_spill(parts, share, budget_bytes // 2)
     coded = _coded(parts)

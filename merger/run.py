@@ -2,9 +2,9 @@
 
 First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
 in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first (`split.py`
-cuts tasks so that they do), and then the order and a size for each row stay; a quarter is for rows and pages read
-ahead; and 0.6 B for windows: three times one, for that which is gathered while the one before it is made ready, and
-1.25 times each that is written or waits for it (its rows, and its file).
+cuts tasks so that they do), and then the order and a size for each row stay; a quarter is for rows that were read, and
+at most an eighth for pages read ahead; and 0.6 B for windows: three times one, for that which is gathered while the one
+before it is made ready, and 1.25 times each that is written or waits for it (its rows, and its file).
 """
 
 from __future__ import annotations
@@ -442,11 +442,12 @@ class _Workers:
         return [_done(work(item)) for item in items]
 
     def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
-        """Put work into a line, once fewer pieces of work than threads are waiting or being done."""
+        """Put work into a line, once fewer than `_WRITING` pieces of work are waiting or being done."""
         _raise_failures(self._writing)
         self._writing = [future for future in self._writing if not future.done()]
         while len(self._writing) >= _WRITING:
-            self._writing.pop(0).result()
+            self._writing[0].result()
+            self._writing.pop(0)
         future = line.submit(work)
         self._writing.append(future)
         return future

@@ -168,7 +168,7 @@ def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
             firsts.setdefault(item.place, item)
     if not firsts:
         return ()
-    sort_bytes = max(1, min(tasks[0].memory_bytes // _SORT_SHARE, _MOST_SORT_BYTES))
+    sort_bytes = _sort_bytes(tasks[0].memory_bytes)
     together = list(_together([firsts[place] for place in sorted(firsts)], sort_bytes))
     mine = {item.place: number for number, some in enumerate(together) for item in some}
     takers: list[list[Taker]] = [[] for _ in together]
@@ -182,8 +182,8 @@ def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
             takers[number].append(Taker(number=task.number, start=ends[number], stop=ends[number] + count))
             ends[number] += count
     ordered = sum(item.is_ordered for item in firsts.values())
-    sorts = sum(-(-sum(item.block.decoded_bytes for item in some) // sort_bytes) for some in together)
-    piece_bytes = max(_LEAST_PIECE_BYTES, tasks[0].memory_bytes // _PIECES_SHARE // max(ordered + sorts, 1))
+    sizes = [sum(item.block.decoded_bytes for item in some) for some in together]
+    stored_bytes = piece_bytes(sizes, tasks[0].memory_bytes, others=ordered)
     return tuple(
         SortTask(
             group=tasks[0].group,
@@ -192,10 +192,26 @@ def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
             takers=tuple(takers[number]),
             sort=tasks[0].sort,
             sort_bytes=sort_bytes,
-            piece_bytes=piece_bytes,
+            piece_bytes=stored_bytes,
         )
         for number, some in enumerate(together)
     )
+
+
+def piece_bytes(sizes: Sequence[int], memory_bytes: int, *, others: int = 0) -> int:
+    """Return the size of the pieces that portions are stored in.
+
+    Args:
+        sizes: decoded bytes of what is sorted together.
+        memory_bytes: of a merge task.
+        others: blocks that it merges as they are.
+    """
+    sorts = sum(-(-size // _sort_bytes(memory_bytes)) for size in sizes)
+    return max(_LEAST_PIECE_BYTES, memory_bytes // _PIECES_SHARE // max(others + sorts, 1))
+
+
+def _sort_bytes(memory_bytes: int) -> int:
+    return max(1, min(memory_bytes // _SORT_SHARE, _MOST_SORT_BYTES))
 
 
 def _together(slices: Sequence[Slice], most_bytes: int) -> Iterator[list[Slice]]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tblctl.merger.inputs import slice_keys
 from tblctl.merger.scratch import Pieces, Scratch
+from tblctl.merger.shuffle import piece_bytes
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys import key_changes, sort_indices
@@ -45,6 +46,14 @@ _FEW_BLOCKS = 256
 _SMALL_BYTES = 1 << 20
 """In groups of more blocks than these, blocks of so many decoded bytes are sorted again although they are in order:
 that takes 1 ms, and reading each as a stream of its own, by each task and for keys and rows apart, 5 ms every time."""
+
+_MANY_TASKS = 8
+_MOST_DECODED = 2
+"""Of a block that more tasks than these take rows of, and would decode so many times or more, each decodes the row
+groups at its ends with others. It is read once and portioned out, as if it were in another order."""
+
+_LEAST_PIECE_BYTES = 1 << 16
+"""But only if portions are stored in pieces at least as large: smaller ones take longer to read than decoding again."""
 
 _SAMPLES = 65_536
 _SAMPLE_BYTES = 32 << 20
@@ -98,6 +107,8 @@ def split_group(
         firsts = _firsts(cutter, planned, tasks, count, most_held)
         ends = cutter.positions([(planned[first], slack[first - 1]) for first in firsts[1:]])
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
+    if piece_bytes([item.block.decoded_bytes for item in slices], output.memory_bytes) >= _LEAST_PIECE_BYTES:
+        slices = _with_shared_ones_sorted(slices, np.array(bounds), io.options.row_group_rows)
     found = []
     for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
         low, high = bounds[number], bounds[number + 1]
@@ -131,6 +142,24 @@ def _with_small_ones_sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
     return [
         replace(item, is_ordered=False) if item.block.decoded_bytes <= _SMALL_BYTES else item
         for item in slices
+    ]
+
+
+def _with_shared_ones_sorted(slices: Sequence[Slice], bounds: np.ndarray, group_rows: int) -> Sequence[Slice]:
+    """Return the slices; blocks that many tasks would decode again and again are sorted as if in another order.
+
+    Args:
+        slices: all rows of each block.
+        bounds: how many rows of each block are before each task, and in all.
+        group_rows: the most rows of a row group.
+    """
+    low, high = bounds[:-1], bounds[1:]
+    takes = low < high
+    decoded = np.where(takes, -(-high // group_rows) - low // group_rows, 0).sum(axis=0)
+    shared = (takes.sum(axis=0) > _MANY_TASKS) & (decoded >= _MOST_DECODED * -(-bounds[-1] // group_rows))
+    return [
+        replace(item, is_ordered=False) if one else item
+        for item, one in zip(slices, shared.tolist(), strict=True)
     ]
 
 

@@ -2,7 +2,8 @@
 
 Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
 lengths of text and lists). About 5 % of a merge; catches lost, doubled and altered values, not rows whose values were
-exchanged, nor what encoding them as Parquet might do. Statistics of what was written must tell as many nulls.
+exchanged, nor what encoding them as Parquet might do. Statistics of blocks must tell as many nulls, but of fields of
+structs.
 """
 
 from __future__ import annotations

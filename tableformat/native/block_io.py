@@ -190,7 +190,7 @@ class NativeBlockBuilder:
 
     def _append(self, window: Window) -> None:
         """Append rows; a block is stored when the next row does not fit `block_bytes`."""
-        while window.rows.num_rows:
+        while window.groups:
             room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
             count = _fitting(window, self._io.schema.written, room)
             if self._open and not count:
@@ -202,6 +202,8 @@ class NativeBlockBuilder:
                 return
             first, others = _parted(window.groups, max(count, 1))
             self._open.add(self._window(window.rows.slice(0, sum(first)), first))
+            if not others:
+                return
             window = self._window(window.rows.slice(sum(first)), others)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.model.types import child_fields, map_children
+from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_string, map_children
 from tblctl.tableformat.reshape import Shape, fill_hidden, plan_shape, reshape_column
 
 
@@ -40,19 +40,17 @@ def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
     return size
 
 
-def value_bytes(column: pa.ChunkedArray) -> float:
-    """Return the most bytes that a value takes on average, of all kinds of them in a column; text also if coded."""
-    return max(
-        (_content_bytes(array) / len(array) for array in leaf_arrays(column) if len(array)), default=0.0
-    )
+def value_bytes(column: pa.ChunkedArray) -> int:
+    """Return the most bytes that a value takes, of all kinds of them in a column; text also if coded."""
+    return max((_largest_bytes(array) for array in leaf_arrays(column) if len(array)), default=0)
 
 
-def _content_bytes(array: pa.Array) -> int:
-    is_dictionary = pa.types.is_dictionary(array.type)
-    kind = array.type.value_type if is_dictionary else array.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _text_bytes(array)
-    return int((array.indices if is_dictionary else array).nbytes)
+def _largest_bytes(array: pa.Array) -> int:
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if is_any_string(kind) or is_any_binary(kind):
+        values = array.dictionary if pa.types.is_dictionary(array.type) else array
+        return pc.max(pc.binary_length(values)).as_py() or 0
+    return int(array.nbytes / len(array))
 
 
 def _text_bytes(text: pa.Array) -> int:

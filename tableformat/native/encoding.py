@@ -5,7 +5,7 @@ it has 1 MiB, given up again, or kept and larger than the values. Whole numbers 
 few bits as they need: on lineitem that takes half the time of plain ones, writing and reading, and 4 to 24 % fewer
 bytes. Text is written as lengths, then bytes: 7 to 11 % fewer bytes in the same time. (benchmarks/results/encode.txt)
 Whole numbers of some thousand values repeat, and may still be smaller as differences, which take half the time: both
-are tried on the first row group, which takes 2 ms for each such column.
+are tried on a part of the first row group.
 
 Trades a sample's time for that work: on lineitem's blocks of 100,000 rows the sample takes 3 ms of processor time;
 choosing dictionaries saves 14 of 62 ms and 17 % of the file, and reading is as fast or faster.
@@ -37,8 +37,11 @@ Measured on lineitem: l_partkey (0.99) and l_comment (0.97) get smaller and fast
 0.82) is the same either way.
 """
 
-MAY_BE_DIFFERENCES = 0.25
-"""Whole numbers with a larger share than this, about 1,200 values, may be smaller as differences: both are tried."""
+MAY_BE_DIFFERENCES = 0.5
+"""Whole numbers with a larger share than this, about 2,500 values, may be smaller as differences: both are tried."""
+
+TRIED_ROWS = 16_384
+"""Of the first row group. More take longer than they are worth, fewer make dictionaries look larger than they are."""
 
 NUMBERS, TEXT = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 """Parquet's names of encodings."""
@@ -46,9 +49,10 @@ NUMBERS, TEXT = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 _WIDE_BITS, _RANDOM_BITS = 32, 4
 """Integers of wide types that use all but so few of its bits, such as hashes, are plain: differences take longer."""
 
-_MOST_BATCH, _PAGE_BYTES = 1_024, 1 << 20
+_MOST_BATCH, _PAGE_BYTES = 256, 1 << 20
 """Parquet's writers look after each batch of values whether a page is full, at 1 MiB. 1,024 values (pyarrow's own) of
 1 MB would be one page of 1 GB, which takes four times that to write and twice to read, by whoever reads one row of it.
+256 take no longer than 1,024, and 64 take 3 % longer: large values may also begin after the row group that decides.
 """
 
 
@@ -71,20 +75,30 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
     """
     dictionaries: list[str] = []
     named: dict[str, str] = {}
+    doubtful: dict[str, pa.ChunkedArray] = {}
     for item, column in zip(schema, rows.columns, strict=True):
         sample = _sampled(column).cast(item.type) if _is_sampled(item.type) else None
-        if sample is None or _is_best_with_dictionary(column, item, sample):
+        share = 0.0 if sample is None else _distinct_share(sample)
+        is_number = sample is not None and _is_whole(item.type) and not _is_random(sample)
+        if is_number and MAY_BE_DIFFERENCES < share <= DISTINCT_SHARE:
+            doubtful[item.name] = column
+        elif share <= DISTINCT_SHARE:
             dictionaries.extend(_paths(item.name, item.type))
         elif is_any_string(item.type) or is_any_binary(item.type):
             named[item.name] = TEXT
-        elif _is_whole(item.type) and not _is_random(sample):
+        elif is_number:
             named[item.name] = NUMBERS
-    largest = max(map(value_bytes, rows.columns), default=0.0)
+    for name, is_smaller in _smaller_as_differences(doubtful).items():
+        if is_smaller:
+            named[name] = NUMBERS
+        else:
+            dictionaries.append(name)
+    largest = max(map(value_bytes, rows.columns), default=0)
     return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(largest))
 
 
 def batch_values(size_bytes: float) -> int:
-    """Return how many values a writer takes at once, which have at most `size_bytes` on average in any column."""
+    """Return how many values a writer takes at once, of which the largest have `size_bytes`, as far as is known."""
     return max(1, min(_MOST_BATCH, int(_PAGE_BYTES / max(size_bytes, 1))))
 
 
@@ -108,30 +122,39 @@ def _is_sampled(kind: pa.DataType) -> bool:
     )
 
 
-def _is_best_with_dictionary(column: pa.ChunkedArray, item: pa.Field, sample: pa.ChunkedArray) -> bool:
-    distinct = pc.count_distinct(sample, mode="only_valid").as_py()
-    valid = len(sample) - sample.null_count
-    if distinct > DISTINCT_SHARE * valid:
-        return False
-    if distinct <= MAY_BE_DIFFERENCES * valid or not _is_whole(item.type) or _is_random(sample):
-        return True
-    rows = pa.table({"": column})
-    differences = _encoded_bytes(rows, use_dictionary=False, column_encoding={"": NUMBERS})
-    return _encoded_bytes(rows) <= differences
+def _distinct_share(sample: pa.ChunkedArray) -> float:
+    distinct: int = pc.count_distinct(sample, mode="only_valid").as_py()
+    return float(distinct / max(len(sample) - sample.null_count, 1))
 
 
-def _encoded_bytes(rows: pa.Table, **how: Any) -> int:
+def _smaller_as_differences(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, bool]:
+    """Tell of columns of whole numbers whether they are smaller as differences than with dictionaries."""
+    if not columns:
+        return {}
+    names = [str(place) for place in range(len(columns))]
+    rows = pa.table(list(columns.values()), names).slice(0, TRIED_ROWS)
+    sizes = [
+        _encoded_bytes(rows, use_dictionary=False, column_encoding=dict.fromkeys(names, NUMBERS)),
+        _encoded_bytes(rows, use_dictionary=True),
+    ]
+    return {name: one < other for name, one, other in zip(columns, *sizes, strict=True)}
+
+
+def _encoded_bytes(rows: pa.Table, **how: Any) -> list[int]:
+    """Return what each column takes in a row group. zstd decides, whatever the table's codec is."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows,
         sink,
+        row_group_size=rows.num_rows,
         compression="zstd",
         compression_level=1,
         store_decimal_as_integer=True,
         write_statistics=False,
         **how,
     )
-    return int(sink.tell())
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    return [group.column(place).total_compressed_size for place in range(rows.num_columns)]
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -144,6 +167,8 @@ def _is_random(sample: pa.ChunkedArray) -> bool:
     if not pat.is_integer(sample.type) or sample.type.bit_width < _WIDE_BITS:
         return False
     ends = pc.min_max(sample).as_py()
+    if ends["max"] is None:
+        return False
     return bool((ends["max"] - ends["min"]).bit_length() > sample.type.bit_width - _RANDOM_BITS)
 
 

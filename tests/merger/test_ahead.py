@@ -84,8 +84,8 @@ def test_the_next_row_groups_are_fetched_before_the_present_one_is_merged(budget
 
 def test_a_row_group_that_is_read_in_pieces_is_followed_by_the_next_all_the_same():
     log = []
-    found = merged(log, stream(_Ahead(STORED, 1), log, share=500)([]))
-    assert found[:6] == ["fetch 0", "read 0 in pieces", "fetch 1", "merged", "merged", "read 1 in pieces"]
+    found = merged(log, stream(_Ahead(STORED, 1), log, share=999)([]))  # of 4, 4 and 2 rows
+    assert found[:7] == ["fetch 0", "read 0 in pieces", "fetch 1", *["merged"] * 3, "read 1 in pieces"]
 
 
 def test_all_streams_together_hold_no_more_than_the_budget():
