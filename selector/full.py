@@ -19,7 +19,7 @@ from tblctl.selector.plan import Plan
 
 
 def plan_full(context: Context) -> Plan:
-    """Return one group of all blocks. O(n log n) for n blocks.
+    """Return one group of all blocks that overlap or are small. O(n log n) for n blocks.
 
     Full blocks that overlap nothing pass through unwritten; what is left between them is a group each (`passing.py`).
     Where all are one sorted run already, only neighbours that fit into one block are merged, each such block a group.

@@ -21,7 +21,8 @@ STAGES = (
     ("sort keys", "tblctl.merger.run", "_planned"),
     ("read rows", "tblctl.merger.inputs", "Input.take"),
     ("verify", "tblctl.merger.verify", "Fingerprint.of"),
-    ("statistics and encode", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.add"),
+    ("statistics", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.adding"),
+    ("encode", "tblctl.tableformat.native.encode", "BlockEncoder.add"),
     ("store blocks", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.finish"),
     ("commit", "tblctl.tableformat.native.port", "NativePort.replace"),
 )

@@ -53,7 +53,9 @@ LIMITS = (
 @params.WHERE_BLOCKS
 @click.option("--if-exists", is_flag=True, help="No table at LOC is no error.")
 @click.option(
-    "--policy", metavar="NAME", help="How to choose: levels (default), or full, which sorts everything."
+    "--policy",
+    metavar="NAME",
+    help="How to choose: levels (default), or full, which sorts all that overlaps.",
 )
 @click.option(
     "--threshold",
