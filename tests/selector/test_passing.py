@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,8 +112,32 @@ def test_the_most_groups_are_the_first_runs():
     table = table_of(spread(0, 9), spread(5, 14), spread(20, 29), *PAIR)
     plan = table.plan("full", max_groups=1)
     assert table.ranges_of(plan) == [[(0, 9), (5, 14)]]
-    assert {item.rule: item.blocks for item in plan.rejected} == {"max_groups": 3}
+    assert {item.rule: item.blocks for item in plan.rejected} == {"max_groups": 2, "no_gain": 1}
     assert len(table.final("full", max_groups=1)) == 2
+
+
+@pytest.mark.parametrize("limits", [{"max_blocks": 4}, {"max_bytes": 25}])
+def test_limits_count_what_is_rewritten_not_what_stays(limits):
+    table = table_of(*(spread(20 * n, 20 * n + 9) for n in range(10)), spread(300, 319), spread(310, 329))
+    assert table.ranges_of(table.plan("full", **limits)) == [[(300, 319), (310, 329)]]
+
+
+def test_a_pair_that_the_limit_of_a_group_would_part_is_merged_all_the_same():
+    apart = [spread(20 * n, 20 * n + 9) for n in range(5)]
+    table = table_of(
+        *apart, spread(100, 119), spread(110, 129), *(spread(200 + 20 * n, 209 + 20 * n) for n in range(5))
+    )
+    six = table.decoded_bytes([key for keys in apart for key in keys]) * 6 // 5
+    assert table.ranges_of(table.plan("full", max_group_bytes=six)) == [[(100, 119), (110, 129)]]
+
+
+def test_what_the_limit_of_a_group_parts_is_merged_round_by_round_until_nothing_overlaps():
+    table = table_of(*(spread(10 * n, 10 * n + 14) for n in range(12)))
+    five = table.decoded_bytes(list(range(50)))
+    plans = table.final("full", max_group_bytes=five)
+    assert len(plans) > 1
+    run = sorted(block.keys for block in table.blocks)
+    assert all(before[-1] <= after[0] for before, after in itertools.pairwise(run))
 
 
 kinds = st.sampled_from(["clustered"] * 9 + ["unclustered"])
