@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from unittest import mock
@@ -53,21 +53,19 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
             f"{rows:,} rows of lineitem in {blocks} blocks, neighbours share {SHARE:.0%} of their range of "
             f"{KEY}, zstd 1, row groups of {row_group_rows:,} rows; {rounds} rounds"
         )
-        floor = Floor(job, place(folder, "floor"))
         copying, decoding = (Local(job, place(folder, name)) for name in ("copying", "decoding"))
         none = mock.patch("tblctl.merger.run.plan_copies", return_value=())
-        seconds = in_turn(
-            [
-                checked(floor, check, "the floor", ordered=False),
-                checked(copying, check, "ours"),
-                checked(decoding, check, "ours without copying", none),
-            ],
-            runs=rounds,
+        floor = checked(Floor(job, place(folder, "floor")), check, "the floor", ordered=False)
+        seconds = compare(
+            report,
+            "merge",
+            {
+                "floor: decode + encode, two processes": floor,
+                "tblctl": checked(copying, check, "ours"),
+                "tblctl, without copying row groups": checked(decoding, check, "ours without copying", none),
+            },
+            rounds,
         )
-        report.begin("merge")
-        titles = ("floor: decode + encode, two processes", "tblctl", "tblctl, without copying row groups")
-        for title, found in zip(titles, seconds, strict=True):
-            report.seconds(title, found)
         report.figure(
             "tblctl / floor", Pairs(ours=seconds[1], baseline=seconds[0]).cost, "x", most=MOST_OF_FLOOR
         )
@@ -88,25 +86,34 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
         compare_profiles(report, job, folder, rounds)
 
 
+def compare(report: Report, part: str, cases: Mapping[str, Timed], rounds: int) -> list[tuple[float, ...]]:
+    """Run cases in turn; write and return their times."""
+    seconds = in_turn(list(cases.values()), runs=rounds)
+    report.begin(part)
+    for title, found in zip(cases, seconds, strict=True):
+        report.seconds(title, found)
+    return seconds
+
+
 def compare_passing(report: Report, folder: Path, rounds: int, job: Job) -> None:
     """Sort everything where all blocks but two overlap nothing."""
     check = Check(job)
-    floor = Floor(job, place(folder, "floor of all"))
     passing, all_merged = (Local(job, place(folder, name)) for name in ("passing", "all merged"))
     passing.merged_blocks = 2
     everything = mock.patch("tblctl.selector.full.worth_sorting", worth_merging)
-    seconds = in_turn(
-        [
-            checked(floor, check, "the floor", ordered=False),
-            checked(passing, check, "ours"),
-            checked(all_merged, check, "ours with all blocks merged", everything),
-        ],
-        runs=rounds,
+    floor = checked(Floor(job, place(folder, "floor of all")), check, "the floor", ordered=False)
+    seconds = compare(
+        report,
+        "sort of everything: two blocks overlap each other, the others nothing",
+        {
+            "floor: decode + encode all, two processes": floor,
+            "tblctl": checked(passing, check, "ours"),
+            "tblctl, no block passing through": checked(
+                all_merged, check, "ours with all blocks merged", everything
+            ),
+        },
+        rounds,
     )
-    report.begin("sort of everything: two blocks overlap each other, the others nothing")
-    titles = ("floor: decode + encode all, two processes", "tblctl", "tblctl, no block passing through")
-    for title, found in zip(titles, seconds, strict=True):
-        report.seconds(title, found)
     report.figure("tblctl / floor", Pairs(ours=seconds[1], baseline=seconds[0]).cost, "x")
     report.figure("no block passing through / floor", Pairs(ours=seconds[2], baseline=seconds[0]).cost, "x")
     for title, one in (("tblctl", passing), ("no block passing through", all_merged)):

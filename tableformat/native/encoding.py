@@ -76,11 +76,13 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
     dictionaries: list[str] = []
     named: dict[str, str] = {}
     doubtful: dict[str, pa.ChunkedArray] = {}
-    for item, column in zip(schema, rows.columns, strict=True):
-        sample = _sampled(column).cast(item.type) if _is_sampled(item.type) else None
+    sizes = [value_bytes(column) for column in rows.columns]
+    for item, column, size_bytes in zip(schema, rows.columns, sizes, strict=True):
+        sample = _sampled(column, size_bytes).cast(item.type) if _is_sampled(item.type) else None
         share = 0.0 if sample is None else _distinct_share(sample)
-        is_number = sample is not None and _is_whole(item.type) and not _is_random(sample)
-        if is_number and MAY_BE_DIFFERENCES < share <= DISTINCT_SHARE:
+        may_differ = sample is not None and share > MAY_BE_DIFFERENCES
+        is_number = may_differ and _is_whole(item.type) and not _is_random(sample)
+        if is_number and share <= DISTINCT_SHARE:
             doubtful[item.name] = column
         elif share <= DISTINCT_SHARE:
             dictionaries.extend(_paths(item.name, item.type))
@@ -93,8 +95,7 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
             named[name] = NUMBERS
         else:
             dictionaries.append(name)
-    largest = max(map(value_bytes, rows.columns), default=0)
-    return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(largest))
+    return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(max(sizes, default=0)))
 
 
 def batch_values(size_bytes: float) -> int:
@@ -102,9 +103,9 @@ def batch_values(size_bytes: float) -> int:
     return max(1, min(_MOST_BATCH, int(_PAGE_BYTES / max(size_bytes, 1))))
 
 
-def _sampled(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values at even distances."""
-    rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(value_bytes(column), 1))))
+def _sampled(column: pa.ChunkedArray, size_bytes: int) -> pa.ChunkedArray:
+    """Return values at even distances; the largest have `size_bytes`."""
+    rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(size_bytes, 1))))
     return column.take(pa.array(np.arange(0, len(column), max(1, len(column) // rows))))
 
 
@@ -167,8 +168,6 @@ def _is_random(sample: pa.ChunkedArray) -> bool:
     if not pat.is_integer(sample.type) or sample.type.bit_width < _WIDE_BITS:
         return False
     ends = pc.min_max(sample).as_py()
-    if ends["max"] is None:
-        return False
     return bool((ends["max"] - ends["min"]).bit_length() > sample.type.bit_width - _RANDOM_BITS)
 
 
