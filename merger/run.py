@@ -309,9 +309,9 @@ class _Merge:
         read = pa.concat_tables(itertools.chain.from_iterable(found))
         del found
         in_order = bool((places == np.arange(len(places))).all())
-        columns = self._workers.begin(
-            *_columns(read, None if in_order else pa.array(places.astype(np.uint32)))
-        )
+        gather, numbered = _columns(read, None if in_order else pa.array(places.astype(np.uint32)))
+        del read  # `gather` lets go of one column after the other
+        columns = self._workers.begin(gather, numbered)
 
         def finish() -> None:
             gathered = [column.result() for column in columns]

@@ -52,7 +52,7 @@ _MOST_DECODED = 2
 """Of a block that more tasks than these take rows of, and would decode so many times or more, each decodes the row
 groups at its ends with others. It is read once and portioned out, as if it were in another order."""
 
-_WORTHWHILE_PIECE_BYTES = 1 << 16
+_USEFUL_BYTES = 1 << 16
 """But only if portions are stored in pieces at least as large: smaller ones take longer to read than decoding again."""
 
 _SAMPLES = 65_536
@@ -107,10 +107,7 @@ def split_group(
         firsts = _firsts(cutter, planned, tasks, count, most_held)
         ends = cutter.positions([(planned[first], slack[first - 1]) for first in firsts[1:]])
     bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
-    if (
-        piece_bytes([item.block.decoded_bytes for item in slices], output.memory_bytes)
-        >= _WORTHWHILE_PIECE_BYTES
-    ):
+    if piece_bytes([item.block.decoded_bytes for item in slices], output.memory_bytes) >= _USEFUL_BYTES:
         slices = _with_shared_ones_sorted(slices, np.array(bounds), io.options.row_group_rows)
     found = []
     for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
