@@ -19,14 +19,19 @@ import pyarrow as pa
 
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion
+from tblctl.merger.stretch import overlapping, own
 from tblctl.merger.task import Slice
-from tblctl.merger.verify import Fingerprint
+from tblctl.merger.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.keys import is_sorted, key_range, sort_indices
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import BlockIO, BlockReader
+
+READ_SHARE = 4
+"""Rows that were read and wait take so much of a task's memory, and pages half as much."""
 
 MOST_OPEN = 256
 """Blocks that a task holds open at once; each takes a file handle."""
@@ -64,7 +69,10 @@ class Input:
         taken = []
         while count:
             if self._table is None:
-                self._table, self._given = next(self._tables), 0
+                self._table, self._given = next(self._tables, None), 0
+            if self._table is None:
+                msg = f"an input of {self.rows} rows ended {count} rows too early. Nothing is committed"
+                raise VerificationError(msg)
             piece = self._table.slice(self._given, count)
             taken.append(piece)
             count -= piece.num_rows
@@ -192,7 +200,7 @@ def look_at(io: BlockIO, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
 
 def _ordered_keys(reader: BlockReader, part: Slice, sort: Sort) -> tuple[pa.Table, tuple[Piece, ...]]:
     """Return the keys of a slice in key order, checked, and which rows of which row groups they are of."""
-    pieces = tuple(_overlapping(reader, part.start, part.stop))
+    pieces = tuple(_piece(reader, *one) for one in overlapping(reader.group_rows, part.start, part.stop))
     groups = [piece.group for piece in pieces]
     keys = reader.keys(groups, sort).slice(pieces[0].start, part.stop - part.start)
     if not is_sorted(keys, sort):
@@ -230,16 +238,6 @@ def _damaged(block: Block, problem: str) -> CorruptTableError:
     return CorruptTableError(msg, name=block.path)
 
 
-def _overlapping(reader: BlockReader, start: int, stop: int) -> Generator[Piece, None, None]:
-    """Yield which rows of which row groups the rows `start` to `stop` of a block are."""
-    first = 0
-    for group, rows in enumerate(reader.group_rows):
-        low, high = max(start - first, 0), min(stop - first, rows)
-        if low < high:
-            yield _piece(reader, group, low, high)
-        first += rows
-
-
 def _piece(reader: BlockReader, group: int, start: int, stop: int) -> Piece:
     return Piece(
         row_bytes=max(1.0, reader.group_bytes[group] / reader.group_rows[group]),
@@ -263,15 +261,18 @@ def _part(io: BlockIO, reader: BlockReader, part: Slice, pieces: tuple[Piece, ..
 
 
 def open_inputs(
-    io: BlockIO, parts: Sequence[Part | Portion], scratch: Scratch, *, budget_bytes: int
+    io: BlockIO, parts: Sequence[Part | Portion], scratch: Scratch, *, budget_bytes: int, at_once: int
 ) -> list[Input]:
-    """Return an input for each part; they hold about `budget_bytes` of rows at a time, and half as much of pages."""
-    share = max(1, budget_bytes // max(len(parts), 1))
-    spilled = _to_spill(parts, share, budget_bytes // 2)
+    """Return an input for each part; they hold about `budget_bytes` of rows at a time, and half as much of pages.
+
+    At most `at_once` of them have given some of their rows and not all, at any time.
+    """
+    share = max(1, budget_bytes // max(at_once, 1))
+    spilled = _to_spill(parts, share, budget_bytes // 4, at_once)
     coded = _coded(parts)
-    ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4, len(parts))
+    ahead = _Ahead(0 if any(isinstance(part, Portion) for part in parts) else budget_bytes // 4, at_once)
     return [
-        _portion_input(part)
+        _portion_input(part, io.schema, coded)
         if isinstance(part, Portion)
         else Input(
             part.each_row_bytes,
@@ -283,52 +284,34 @@ def open_inputs(
 
 def _coded(parts: Sequence[Part | Portion]) -> frozenset[int]:
     """Return the columns that every part can give as dictionaries: those of one column are of one kind, then."""
-    codable = [part.codable if isinstance(part, Part) else frozenset() for part in parts]
-    return frozenset[int].intersection(*codable) if codable else frozenset()
+    return frozenset[int].intersection(*(part.codable for part in parts)) if parts else frozenset()
 
 
 def _source(stream: _Stream, scratch: Scratch | None) -> Source:
     return stream if scratch is None else _Spilled(stream, scratch)
 
 
-def _portion_input(portion: Portion) -> Input:
+def _portion_input(portion: Portion, schema: Schema, coded: frozenset[int]) -> Input:
     def source(read: list[Fingerprint]) -> Tables:
         read.append(portion.read)
-        yield from portion.tables()
+        yield from portion.tables(schema, coded)
 
     return Input(np.full(portion.rows, portion.row_bytes, dtype=np.float32), source)
 
 
-def _to_spill(parts: Sequence[Part | Portion], share: int, budget_bytes: int) -> set[int]:
-    """Return the numbers of the ordered parts to spill, so that what the others hold open fits the budget."""
+def _to_spill(parts: Sequence[Part | Portion], share: int, budget_bytes: int, at_once: int) -> set[int]:
+    """Return the numbers of the parts to spill, so that what `at_once` of the others hold open fits the budget."""
     held = {
         number: part.overhead_bytes + (part.stored_bytes if part.group_bytes > share else 0)
         for number, part in enumerate(parts)
         if isinstance(part, Part) and part.bytes > share
     }
-    spilled: set[int] = set()
-    total = sum(held.values())
-    for number, size in sorted(held.items(), key=lambda item: -item[1]):
-        if total <= budget_bytes // 2 and len(held) - len(spilled) <= MOST_OPEN:
-            break
-        spilled.add(number)
-        total -= size
-    return spilled
-
-
-def _own(rows: pa.Table, start: int, stop: int) -> pa.Table:
-    """Return some rows without holding on to the others, nor to more words of theirs than there are rows."""
-    if stop - start == rows.num_rows:
-        return rows
-    taken = rows.take(pa.array(np.arange(start, stop)))
-    for place, item in enumerate(taken.schema):
-        column = taken.column(place)
-        if item.type in _CODED and any(len(chunk.dictionary) > len(chunk) for chunk in column.chunks):
-            taken = taken.set_column(place, item, column.cast(item.type.value_type).dictionary_encode())
-    return taken
-
-
-_CODED = (pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int32(), pa.binary()))
+    largest = sorted(held, key=lambda number: -held[number])
+    sums = np.cumsum([0] + [held[number] for number in largest])
+    firsts = np.arange(len(sums))
+    stops = np.minimum(firsts + at_once, len(largest))
+    fits = (sums[stops] - sums <= budget_bytes) & (stops - firsts <= MOST_OPEN)
+    return set(largest[: int(np.argmax(fits))])
 
 
 class _Ahead:
@@ -392,7 +375,7 @@ class _Stream:
         if sum(reader.group_bytes[piece.group] for piece in pieces) > self.share:
             return pa.concat_tables(self._tables(reader)).combine_chunks()
         rows = reader.rows([piece.group for piece in pieces])
-        return _own(rows, pieces[0].start, pieces[0].start + sum(piece.rows for piece in pieces))
+        return own(rows, pieces[0].start, pieces[0].start + sum(piece.rows for piece in pieces))
 
     def _tables(self, reader: BlockReader) -> Tables:
         pieces = self.part.decoded
@@ -414,13 +397,13 @@ class _Stream:
     def _piece(self, reader: BlockReader, piece: Piece) -> Tables:
         """Yield the rows of a piece: at once, or in batches if its row group is large."""
         if reader.group_bytes[piece.group] <= self.share:
-            yield _own(reader.rows([piece.group]), piece.start, piece.stop)
+            yield own(reader.rows([piece.group]), piece.start, piece.stop)
             return
         place = 0
         for batch in reader.batches(piece.group, self.table_rows):
             low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
             if low < high:
-                yield _own(batch, low, high)
+                yield own(batch, low, high)
             place += batch.num_rows
 
     @property

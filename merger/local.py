@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import itertools
 import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from tblctl.merger.engine import Advance, Done, failure
 from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, Cancelled, Hooks, run_task
-from tblctl.merger.scratch import Scratch
-from tblctl.merger.shuffle import Portion, sort_blocks, units
+from tblctl.merger.scratch import Pieces, Scratch
+from tblctl.merger.shuffle import Portion, Portions, SortTask, by_task, sort_work, units
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.port import BlockIO
 
 _MOST_READS = 1.5
-"""Of blocks in another order by the tasks of a group, on average: sorting them beforehand costs a copy on the disk,
-which takes half the time that decoding them again does."""
+"""Of blocks that are portioned out, by the tasks of a group, on average: doing that once for all costs no more than
+doing it in each task, but for what is decoded again, and waiting for the last."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -101,6 +102,18 @@ class _Common:
     hooks: Hooks
     resident: Resident
 
+    def unless_cancelled(self, work: Callable[[_T], _R]) -> Callable[[_T], _R]:
+        """Return `work` of sorting: refused once the run is cancelled, memory given back after it where need be."""
+
+        def watched(item: _T) -> _R:
+            if self.hooks.cancelled():
+                raise Cancelled
+            result = work(item)
+            self.resident.bound()
+            return result
+
+        return watched
+
     def run(self, task: MergeTask, portions: Sequence[Portion] | None = None) -> TaskResult:
         """Run one of them."""
         return run_task(
@@ -119,7 +132,7 @@ def _runs(common: _Common, tasks: Iterable[MergeTask], opened: ExitStack) -> Ite
 
 
 class _SortedGroup:
-    """A group whose blocks in another order are sorted once for all its tasks, when the first of them runs.
+    """A group whose rows are portioned out once for all its tasks, by those that run at the time.
 
     A context manager: its scratch folder is gone when the last task has ended, or at the exit.
     """
@@ -129,9 +142,9 @@ class _SortedGroup:
         self._tasks = tasks
         self._lock = Lock()
         self._scratch = Scratch()
-        self._portions: dict[int, list[Portion]] = {}
-        self._failed: Exception | None = None
-        self._left = 0  # tasks that have not ended, once all is sorted
+        self._sorting: _Together[SortTask, Portions] | None = None
+        self._portions: dict[int, list[Portion]] | None = None
+        self._left = len(tasks)  # that have not ended
 
     def __enter__(self) -> Self:
         return self
@@ -141,32 +154,71 @@ class _SortedGroup:
 
     def run(self, task: MergeTask) -> TaskResult:
         """Run one of the tasks. What sorting failed with they all fail with."""
-        with self._lock:
-            if not self._left:
-                self._sort()
-            portions = self._portions.pop(task.number)
+        portions: list[Portion] = []
         try:
+            portions = self._sorted(task)
             return self._common.run(task, portions)
         finally:
+            self._scratch.remove(
+                portion.content for portion in portions if isinstance(portion.content, Pieces)
+            )
             with self._lock:
                 self._left -= 1
                 if not self._left:
                     self._scratch.__exit__()
 
-    def _sort(self) -> None:
+    def _sorted(self, task: MergeTask) -> list[Portion]:
+        """Take part in sorting, with the task's memory and threads; return its portions."""
+        with self._lock:
+            if self._sorting is None:
+                work, sorts = sort_work(self._common.io, self._tasks, self._scratch)
+                self._sorting = _Together(self._common.unless_cancelled(work), sorts)
+        with self._common.resident.task(task.memory_bytes):
+            found = self._sorting.take_part(THREADS)
+        with self._lock:
+            if self._portions is None:
+                self._portions = by_task(self._tasks, found)
+            return self._portions.pop(task.number)
+
+
+class _Together(Generic[_T, _R]):
+    """Some work on many items, which whoever needs all results takes part in."""
+
+    def __init__(self, work: Callable[[_T], _R], items: Sequence[_T]) -> None:
+        self._work = work
+        self._waiting = deque(enumerate(items))
+        self._left = len(items)
+        self._results: dict[int, _R] = {}
+        self._failed: Exception | None = None
+        self._lock = Lock()
+        self._ended = Event()
+
+    def take_part(self, threads: int) -> list[_R]:
+        """Work in so many threads while there is some left, and wait for the others.
+
+        Returns:
+            All results, in the order of the items.
+
+        Raises:
+            Exception: whatever the first piece of work failed with, by whomever it was done.
+        """
+        in_parallel(self._take_some, range(threads), threads=threads)
+        self._ended.wait()
         if self._failed:
             raise self._failed
-        try:
-            self._portions = sort_blocks(self._common.io, self._tasks, self._scratch, self._in_parallel)
-        except Exception as error:
-            self._failed = error
-            raise
-        self._left = len(self._tasks)
+        return [self._results[number] for number in range(len(self._results))]
 
-    def _in_parallel(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        def unless_cancelled(item: _T) -> _R:
-            if self._common.hooks.cancelled():
-                raise Cancelled
-            return work(item)
-
-        return in_parallel(unless_cancelled, items, threads=cpu_threads())
+    def _take_some(self, _: int) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting or self._failed:
+                    return
+                number, item = self._waiting.popleft()
+            try:
+                self._results[number] = self._work(item)
+            except Exception as error:  # noqa: BLE001 (raised by all that take part)
+                self._failed = self._failed or error
+            with self._lock:
+                self._left -= 1
+                if self._failed or not self._left:
+                    self._ended.set()

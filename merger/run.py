@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.merger.copying import Copy, between, plan_copies, without_copied
-from tblctl.merger.inputs import Input, Part, look_at, open_inputs
+from tblctl.merger.inputs import READ_SHARE, Input, Part, look_at, open_inputs
 from tblctl.merger.resident import Resident
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion, sort_blocks
@@ -43,7 +43,6 @@ THREADS = 2
 _WRITING = 4
 """Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
 
-_READ_AHEAD_SHARE = 4
 _READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
 _COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
 
@@ -93,7 +92,7 @@ def run_task(
         task: what to do.
         threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
-        portions: its rows of blocks in another order, if these were sorted for all tasks of the group beforehand.
+        portions: its rows that are portioned out, if that was done for all tasks of the group beforehand.
         resident: the process's memory, where tasks share it.
 
     Raises:
@@ -114,7 +113,9 @@ def run_task(
         if portions is None:
             portions = sort_blocks(io, [task], scratch, workers.map)[task.number]
         plan = _planned(io, task, portions, workers)
-        inputs = open_inputs(io, plan.parts, scratch, budget_bytes=task.memory_bytes // _READ_AHEAD_SHARE)
+        inputs = open_inputs(
+            io, plan.parts, scratch, budget_bytes=task.memory_bytes // READ_SHARE, at_once=plan.at_once
+        )
         for one in inputs:
             opened.callback(one.close)
         records = _Merge(_Job(io, task, hooks, resident), plan, inputs, workers).run()
@@ -142,6 +143,7 @@ class _Plan:
         cuts: the rows of each block to write.
         copies: the row groups that are copied undecoded.
         copied_ends: the keys of the first and the last row of each copy.
+        at_once: at most so many parts have rows before a place in the order and behind it.
     """
 
     parts: tuple[Part | Portion, ...]
@@ -149,11 +151,12 @@ class _Plan:
     cuts: tuple[int, ...]
     copies: tuple[Copy, ...]
     copied_ends: tuple[pa.Table, ...]
+    at_once: int
 
 
 def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: _Workers) -> _Plan:
     """Read the keys, and find out where every row goes."""
-    streamed = [item for item in task.slices if item.is_ordered]
+    streamed = [item for item in task.slices if item.is_streamed]
     found: list[tuple[pa.Table, Part | Portion]] = [
         *workers.read(lambda item: look_at(io, item, task.sort), streamed),
         *((portion.keys(task.sort, io.schema), portion) for portion in portions),
@@ -176,7 +179,17 @@ def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers:
         cuts=cuts,
         copies=copies,
         copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
+        at_once=_at_once(order, [part.rows for part in parts]),
     )
+
+
+def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
+    """Return how many inputs of so many rows have a row at or before a place and one at or behind it, at most."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=order.dtype)
+    stops = np.cumsum(rows)
+    begun, ended = np.sort(places[stops - rows]), np.sort(places[stops - 1])
+    return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
 
 
 def _clean_cuts(task: MergeTask, keys: pa.Table, places: np.ndarray) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -19,7 +19,7 @@ from tblctl.tableformat.errors import StorageError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pieces:
-    """Pieces of rows, each an Arrow IPC stream, in a file or in memory one after the other; holds no file open.
+    """Tables, each an Arrow IPC stream, in a file or in memory one after the other; holds no file open.
 
     Attributes:
         content: the file, or the bytes.
@@ -31,7 +31,7 @@ class Pieces:
 
     @classmethod
     def packed(cls, tables: Iterable[pa.Table], *, compression: str | None) -> Pieces:
-        """Return tables of one schema in memory, each as one piece; `compression` is one of Arrow IPC."""
+        """Return tables in memory, each as one piece; `compression` is one of Arrow IPC."""
         sink = pa.BufferOutputStream()
         starts = _write(sink, tables, compression)
         return cls(content=sink.getvalue(), starts=starts)
@@ -39,21 +39,16 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def read(self, piece: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return one piece, or some columns of it. Of a file only what is looked at comes into memory."""
+    def read(self, piece: int) -> pa.Table:
+        """Return one piece. Of a file only what is looked at comes into memory, and is not copied."""
         source = (
             pa.memory_map(str(self.content))
             if isinstance(self.content, Path)
             else pa.BufferReader(self.content)
         )
-        # The writer aligns values at 8 bytes, and transforms of keys (PyIceberg's) end the process unless it is 16.
-        options = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
+        options = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
         with source:
             source.seek(self.starts[piece])
-            if columns is not None:
-                names = pa.ipc.open_stream(source).schema.names
-                options.included_fields = [names.index(name) for name in columns]
-                source.seek(self.starts[piece])
             return pa.ipc.open_stream(source, options=options).read_all()
 
 
@@ -73,7 +68,7 @@ class Scratch:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def write(self, tables: Iterable[pa.Table]) -> Pieces:
-        """Write tables of one schema, each as one piece.
+        """Write tables, each as one piece.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
@@ -91,6 +86,13 @@ class Scratch:
         with self._new_file() as (path, file):
             file.write(pieces.content)
         return replace(pieces, content=path)
+
+    def remove(self, some: Iterable[Pieces]) -> None:
+        """Make room: delete what is not needed any more, as far as possible."""
+        for pieces in some:
+            if isinstance(pieces.content, Path):
+                with suppress(OSError):
+                    pieces.content.unlink()
 
     @contextmanager
     def _new_file(self) -> Iterator[tuple[Path, pa.NativeFile]]:

@@ -1,36 +1,49 @@
-"""Blocks in another order: read once and sorted, and their rows portioned out to the merge tasks that take them.
+"""Rows that are read once and sorted, and portioned out to the merge tasks that take them.
 
-Merge tasks of a group say which rows of such a block they take by where these are in its sorted order. So of the rows
-that a sort task sorts together each merge task takes one stretch: its portion, which is merged as a block in key order
-would be. What was decoded is compared with the portions here, and the portions with what is merged there (`verify.py`).
+These are of blocks in another order, and of blocks in key order that are too many to be merged as they are read
+(`split.py`). Merge tasks of a group say which rows of a block they take by where these are in its sorted order. So of
+the rows that a sort task sorts together each merge task takes one stretch: its portion, which is merged as a block in
+key order would be. What was decoded is compared with the portions here, and the portions with what is merged there
+(`verify.py`).
 
 How blocks are sorted together changes no output: rows with equal keys keep the order of the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.merger.scratch import Pieces, Scratch
+from tblctl.merger.stretch import overlapping, own
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.merger.verify import Fingerprint, require_equal
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.keys import key_table, sort_indices
-from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import BlockIO, BlockReader
 
-_SORT_SHARE = 32
-"""What is sorted at once takes so much of a task's memory, three times: as read, as sorted, and the pages."""
+_SORT_SHARE = 5
+"""What a thread sorts at once takes so much of a task's memory, up to three times: as read, as sorted, and the pages.
+Two threads of a task may do so. Fewer and larger portions are merged faster: each is read piece by piece."""
 
 _MOST_SORT_BYTES = 1 << 28
 """But no more than that: Spark carries portions of at most 2 GiB."""
+
+_EVEN_SORTS = 4
+_LEAST_SORT_SHARE = 32
+"""Less is sorted at once, down to such a part of the memory, where there were fewer sort tasks than so many for each
+merge task: processors would wait for the last ones."""
+
+_WORDS_SHARE = 16
+"""Text stays in the dictionaries that it is stored in where those take less of a piece: every piece has them."""
 
 _HELD_SHARE = 4
 """Portions that take more of a task's memory go to the scratch folder."""
@@ -52,12 +65,12 @@ class Taker:
 
 @dataclass(frozen=True, kw_only=True)
 class SortTask:
-    """Blocks in another order that are read and sorted together.
+    """Rows of blocks that are read and sorted together.
 
     Attributes:
         group: their number in the plan.
         place: of the first of them in the group, which the others follow.
-        blocks: one, or as many as may be sorted at once.
+        slices: what is read of blocks: one, or as many as may be sorted at once.
         takers: the merge tasks that take rows of them, in key order.
         sort: the order.
         sort_bytes: how much is sorted at once.
@@ -66,7 +79,7 @@ class SortTask:
 
     group: int
     place: int
-    blocks: tuple[Block, ...]
+    slices: tuple[Slice, ...]
     takers: tuple[Taker, ...]
     sort: Sort
     sort_bytes: int
@@ -75,7 +88,7 @@ class SortTask:
     @property
     def decoded_bytes(self) -> int:
         """About what the blocks' rows take in memory."""
-        return sum(block.decoded_bytes for block in self.blocks)
+        return sum(map(_decoded, self.slices))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,10 +99,11 @@ class Portion:
         place: of the sort task.
         number: of what it sorted at once, in the order of the blocks' rows.
         rows: how many.
-        row_bytes: about what one takes in memory.
+        row_bytes: about what one takes in memory, decoded.
         bytes_read: of files, for them.
         read: their fingerprint, as they were decoded.
-        content: the rows.
+        codable: columns of text, by id, whose values are Arrow dictionaries.
+        content: the rows; or as pieces, the first of which has the keys.
     """
 
     place: int
@@ -98,6 +112,7 @@ class Portion:
     row_bytes: float
     bytes_read: int
     read: Fingerprint
+    codable: frozenset[int]
     content: pa.Table | Pieces
 
     @property
@@ -105,22 +120,20 @@ class Portion:
         """Its place among the parts of a merge task."""
         return self.place, self.number
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows, piece by piece."""
+    def tables(self, schema: Schema, coded: Collection[int]) -> Iterator[pa.Table]:
+        """Yield the rows, piece by piece; text of columns that are not `coded` is decoded."""
+        decoded = [leaf.name for leaf in schema.leaves if leaf.id in self.codable and leaf.id not in coded]
         if isinstance(self.content, pa.Table):
-            yield self.content
+            yield _with_plain(self.content, decoded)
             return
-        for piece in range(len(self.content)):
-            yield self.content.read(piece)
+        for piece in range(1, len(self.content)):
+            yield _with_plain(self.content.read(piece), decoded)
 
     def keys(self, sort: Sort, schema: Schema) -> pa.Table:
-        """Return their keys, without reading more columns than these need."""
+        """Return their keys."""
         if isinstance(self.content, pa.Table):
             return key_table(self.content, sort, schema)
-        leaves = (schema.leaf_by_id(term.column_id) for term in sort.terms)
-        names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
-        pieces = [self.content.read(piece, names) for piece in range(len(self.content))]
-        return pa.concat_tables([key_table(piece, sort, schema) for piece in pieces])
+        return self.content.read(0)
 
 
 # -- deciding ----------------------------------------------------------------------------------------------------------
@@ -136,7 +149,7 @@ def units(tasks: Iterable[MergeTask], *, most_reads: float) -> Iterator[tuple[Me
     """
     sharing: list[MergeTask] = []
     for task in tasks:
-        if task.is_ordered:
+        if task.is_streamed:
             yield (task,)
             continue
         sharing.append(task)
@@ -151,81 +164,95 @@ def units(tasks: Iterable[MergeTask], *, most_reads: float) -> Iterator[tuple[Me
 
 
 def _reads(tasks: Sequence[MergeTask]) -> float:
-    slices = [item for task in tasks for item in task.slices if not item.is_ordered]
+    slices = [item for task in tasks for item in task.slices if not item.is_streamed]
     once = {item.place: item.block.decoded_bytes for item in slices}
     return sum(item.block.decoded_bytes for item in slices) / max(sum(once.values()), 1)
 
 
 def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
-    """Return what sorts the blocks in another order for some neighbouring tasks of a group.
+    """Return what sorts the rows that are portioned out to some neighbouring tasks of a group.
 
     Neighbours in the group are sorted together, as many as fit, so that many small blocks become few portions.
     """
     tasks = sorted(tasks, key=lambda task: task.number)
     firsts: dict[int, Slice] = {}
+    read: dict[int, Slice] = {}
     for task in tasks:
         for item in task.slices:
-            firsts.setdefault(item.place, item)
-    if not firsts:
+            first = firsts.setdefault(item.place, item)
+            read[item.place] = _to_read(replace(item, start=first.start))
+    if not read:
         return ()
-    sort_bytes = _sort_bytes(tasks[0].memory_bytes)
-    together = list(_together([firsts[place] for place in sorted(firsts)], sort_bytes))
+    portioned = [item for item in read.values() if not item.is_streamed]
+    sort_bytes = _sort_bytes(tasks[0].memory_bytes, sum(map(_decoded, portioned)), len(tasks))
+    together = list(_together([read[place] for place in sorted(read)], sort_bytes))
     mine = {item.place: number for number, some in enumerate(together) for item in some}
     takers: list[list[Taker]] = [[] for _ in together]
-    ends = [sum(item.start for item in some) for some in together]
+    ends = [sum(firsts[item.place].start - item.start for item in some) for some in together]
     for task in tasks:
         counts: dict[int, int] = {}
         for item in task.slices:
-            if not item.is_ordered:
+            if not item.is_streamed:
                 counts[mine[item.place]] = counts.get(mine[item.place], 0) + item.stop - item.start
         for number, count in counts.items():
             takers[number].append(Taker(number=task.number, start=ends[number], stop=ends[number] + count))
             ends[number] += count
-    ordered = sum(item.is_ordered for item in firsts.values())
-    sizes = [sum(item.block.decoded_bytes for item in some) for some in together]
-    stored_bytes = piece_bytes(sizes, tasks[0].memory_bytes, others=ordered)
+    sizes = [sum(map(_decoded, some)) for some in together]
+    parts = len(read) - len(portioned) + sum(-(-size // sort_bytes) for size in sizes)
     return tuple(
         SortTask(
             group=tasks[0].group,
             place=some[0].place,
-            blocks=tuple(item.block for item in some),
+            slices=tuple(some),
             takers=tuple(takers[number]),
             sort=tasks[0].sort,
             sort_bytes=sort_bytes,
-            piece_bytes=stored_bytes,
+            piece_bytes=_piece_bytes(parts, tasks[0].memory_bytes),
         )
         for number, some in enumerate(together)
     )
 
 
-def piece_bytes(sizes: Sequence[int], memory_bytes: int, *, others: int = 0) -> int:
-    """Return the size of the pieces that portions are stored in.
-
-    Args:
-        sizes: decoded bytes of what is sorted together.
-        memory_bytes: of a merge task.
-        others: blocks that it merges as they are.
-    """
-    sorts = sum(-(-size // _sort_bytes(memory_bytes)) for size in sizes)
-    return max(_LEAST_PIECE_BYTES, memory_bytes // _PIECES_SHARE // max(others + sorts, 1))
+def _to_read(part: Slice) -> Slice:
+    """Return what must be read of a block to have some of its rows."""
+    return part if part.is_ordered else replace(part, start=0, stop=part.block.row_count)
 
 
-def _sort_bytes(memory_bytes: int) -> int:
-    return max(1, min(memory_bytes // _SORT_SHARE, _MOST_SORT_BYTES))
+def _decoded(part: Slice) -> int:
+    """Return about what the rows of a slice take in memory."""
+    return part.block.decoded_bytes * (part.stop - part.start) // part.block.row_count
+
+
+def shared_piece_bytes(sizes: Sequence[int], memory_bytes: int, tasks: int) -> int:
+    """Return the size of the pieces that portions are stored in, where blocks of such decoded sizes are all sorted."""
+    total_bytes = sum(sizes)
+    return _piece_bytes(-(-total_bytes // _sort_bytes(memory_bytes, total_bytes, tasks)), memory_bytes)
+
+
+def _piece_bytes(parts: int, memory_bytes: int) -> int:
+    """Return the size of the pieces that portions are stored in, for tasks that merge so many parts each."""
+    return max(_LEAST_PIECE_BYTES, memory_bytes // _PIECES_SHARE // max(parts, 1))
+
+
+def _sort_bytes(memory_bytes: int, total_bytes: int, tasks: int) -> int:
+    """Return how much is sorted at once, of so much that so many merge tasks take rows of."""
+    most = min(memory_bytes // _SORT_SHARE, _MOST_SORT_BYTES)
+    least = memory_bytes // _LEAST_SORT_SHARE
+    return max(1, min(most, max(least, total_bytes // (_EVEN_SORTS * tasks))))
 
 
 def _together(slices: Sequence[Slice], most_bytes: int) -> Iterator[list[Slice]]:
-    """Yield the slices in another order in lists of neighbours of at most so many bytes, or of one."""
+    """Yield the slices to portion out in lists of neighbours of at most so many bytes, or of one."""
     some: list[Slice] = []
     size = 0
     for item in slices:
-        is_full = size + item.block.decoded_bytes > most_bytes
-        if some and (item.is_ordered or is_full):
+        is_full = size + _decoded(item) > most_bytes
+        if some and (item.is_streamed or is_full):
             yield some
             some, size = [], 0
-        if not item.is_ordered:
+        if not item.is_streamed:
             some.append(item)
-            size += item.block.decoded_bytes
+            size += _decoded(item)
     if some:
         yield some
 
@@ -240,123 +267,236 @@ def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
         CorruptTableError: a block is missing or damaged; named.
         VerificationError: the portions are not what was read.
     """
+    coded = _text(io.schema, task.sort)
     if task.decoded_bytes <= task.sort_bytes:
-        read = in_parallel(partial(_rows, io), task.blocks, threads=io.opens)
-        rows = pa.concat_tables(read).combine_chunks()
-        del read
-        order = sort_indices(key_table(rows, task.sort, io.schema), task.sort).to_numpy()
-        yield from _portioned(task, 0, rows, order, np.arange(len(order)))
+        given = [_alike(in_parallel(partial(_rows, io, coded), task.slices, threads=io.opens))]
+        order = sort_indices(key_table(given[0], task.sort, io.schema), task.sort).to_numpy()
+        yield from _portioned(io, task, given, _Order(0, order, np.arange(len(order))))
         return
-    (block,) = task.blocks
-    with io.open(block) as reader:
-        keys = reader.keys(range(len(reader.group_rows)), task.sort).combine_chunks()
-        ranks = np.empty(keys.num_rows, dtype=np.int64)
-        ranks[sort_indices(keys, task.sort).to_numpy()] = np.arange(keys.num_rows)
-        del keys
+    (part,) = task.slices
+    with io.open(part.block, coded=coded) as reader:
+        ranks = np.arange(part.stop - part.start)
+        if not part.is_ordered:
+            keys = reader.keys(range(len(reader.group_rows)), task.sort).combine_chunks()
+            ranks[sort_indices(keys, task.sort).to_numpy()] = ranks.copy()
+            del keys
         first = 0
-        for number, rows in enumerate(_stretches(reader, task.sort_bytes)):
-            mine = ranks[first : first + rows.num_rows]
+        for number, given in enumerate(_stretches(reader, part, task.sort_bytes)):
+            mine = ranks[first : first + given[0].num_rows]
+            first += len(mine)
             order = np.argsort(mine)
-            yield from _portioned(task, number, rows, order, mine[order])
-            first += rows.num_rows
+            yield from _portioned(io, task, given, _Order(number, order, mine[order]))
 
 
-def _rows(io: BlockIO, block: Block) -> pa.Table:
-    with io.open(block) as reader:
-        return reader.rows(range(len(reader.group_rows)))
+def _text(schema: Schema, sort: Sort) -> frozenset[int]:
+    """Return the columns that are not of the key, by id, whose values may be Arrow dictionaries if blocks have them."""
+    keys = {term.column_id for term in sort.terms}
+    return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
 
-def _stretches(reader: BlockReader, most_bytes: int) -> Iterator[pa.Table]:
-    """Yield all rows of a block, as many at once as take about `most_bytes`."""
+def _rows(io: BlockIO, coded: Collection[int], part: Slice) -> pa.Table:
+    with io.open(part.block, coded=coded) as reader:
+        found = list(overlapping(reader.group_rows, part.start, part.stop))
+        first = found[0][1]
+        return own(reader.rows([group for group, _, _ in found]), first, first + part.stop - part.start)
+
+
+def _alike(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables as one; text that is not coded in each of them is decoded."""
+    kinds = [set(types) for types in zip(*(table.schema.types for table in tables), strict=True)]
+    names = [name for name, found in zip(tables[0].column_names, kinds, strict=True) if len(found) > 1]
+    return pa.concat_tables([_with_plain(table, names) for table in tables])
+
+
+def _with_plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return a table with plain values in some columns."""
+    for name in names:
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            place = table.schema.get_field_index(name)
+            item = table.schema.field(place).with_type(column.type.value_type)
+            table = table.set_column(place, item, column.cast(item.type))
+    return table
+
+
+def _coded(rows: pa.Schema, schema: Schema) -> Mapping[str, int]:
+    """Return the columns of text, with their ids, whose values are Arrow dictionaries, which the schema has not."""
+    return {
+        leaf.name: leaf.id
+        for leaf in schema.leaves
+        if len(leaf.path) == 1
+        and pa.types.is_dictionary(rows.field(leaf.name).type)
+        and not pa.types.is_dictionary(leaf.type)
+    }
+
+
+def _in_order(
+    given: list[pa.Table], order: pa.Array, coded: Collection[str], most_words: int
+) -> tuple[pa.Table, Fingerprint]:
+    """Return rows in an order, and the fingerprint of all that are `given`: a list that they are taken out of.
+
+    They are let go of column by column. Dictionaries of `coded` columns are decoded if they take more than `most_words`
+    bytes.
+    """
+    rows = given.pop()
+    fields, columns = list(rows.schema), rows.columns[::-1]
+    del rows
+    taken: list[pa.Array] = []
+    found: dict[str, tuple[int, int, int]] = {}
+    for place, item in enumerate(fields):
+        column = columns.pop().combine_chunks()
+        if item.name in coded and column.dictionary.nbytes > most_words:
+            fields[place] = item.with_type(item.type.value_type)
+            column = column.cast(item.type.value_type)
+        found |= Fingerprint.of(pa.table({item.name: column})).columns
+        taken.append(pc.take(column, order, boundscheck=False))
+    return pa.table(taken, schema=pa.schema(fields)), Fingerprint(found)
+
+
+def _row_bytes(rows: pa.Table, coded: Collection[str]) -> float:
+    """Return about what a row takes in memory, decoded."""
+    size = rows.nbytes
+    for name in coded:
+        for chunk in rows[name].chunks:
+            lengths = pc.binary_length(chunk.dictionary)
+            size += pc.sum(pc.take(lengths, chunk.indices, boundscheck=False)).as_py() or 0
+    return float(max(1.0, size / rows.num_rows))
+
+
+def _stretches(reader: BlockReader, part: Slice, most_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield what is to be read of a block, as many rows at once as take about `most_bytes`, each in a list of one."""
     some: list[pa.Table] = []
     size = 0.0
-    for group, (rows, group_bytes) in enumerate(zip(reader.group_rows, reader.group_bytes, strict=True)):
-        fits = group_bytes <= most_bytes
-        most_rows = max(1, rows * most_bytes // max(group_bytes, 1))
-        for table in [reader.rows([group])] if fits else reader.batches(group, most_rows):
-            table_bytes = group_bytes * table.num_rows / rows
+    for group, low, high in overlapping(reader.group_rows, part.start, part.stop):
+        row_bytes = max(1.0, reader.group_bytes[group] / reader.group_rows[group])
+        for table in _group(reader, group, low, high, most_rows=max(1, int(most_bytes / row_bytes))):
+            table_bytes = row_bytes * table.num_rows
             if some and size + table_bytes > most_bytes:
-                yield pa.concat_tables(some).combine_chunks()
-                some, size = [], 0.0
+                given, some, size = [pa.concat_tables(some)], [], 0.0
+                yield given
             some.append(table)
             size += table_bytes
-    yield pa.concat_tables(some).combine_chunks()
+    given = [pa.concat_tables(some)]
+    del some
+    yield given
+
+
+def _group(reader: BlockReader, group: int, low: int, high: int, *, most_rows: int) -> Iterator[pa.Table]:
+    """Yield some rows of a row group, at most so many at once."""
+    if reader.group_rows[group] <= most_rows:
+        yield own(reader.rows([group]), low, high)
+        return
+    first = 0
+    for table in reader.batches(group, most_rows):
+        start, stop = max(low - first, 0), min(high - first, table.num_rows)
+        if start < stop:
+            yield own(table, start, stop)
+        first += table.num_rows
+
+
+class _Order(NamedTuple):
+    """Of what a sort task sorts at once.
+
+    Attributes:
+        number: in the order of what is read.
+        order: the places of the rows, in key order.
+        ranks: of the rows in key order, among all that the task sorts.
+    """
+
+    number: int
+    order: np.ndarray
+    ranks: np.ndarray
 
 
 def _portioned(
-    task: SortTask, number: int, rows: pa.Table, order: np.ndarray, ranks: np.ndarray
+    io: BlockIO, task: SortTask, given: list[pa.Table], order: _Order
 ) -> Iterator[tuple[int, Portion]]:
-    """Yield the portions of rows; `order` sorts them, and has them at `ranks` among all rows of the task."""
-    bounds = np.searchsorted(ranks, [(taker.start, taker.stop) for taker in task.takers])
+    """Yield the portions of the rows in `given`, a list that they are taken out of."""
+    row_count = given[0].num_rows
+    bounds = np.searchsorted(order.ranks, [(taker.start, taker.stop) for taker in task.takers])
+    low, high = int(bounds.min()), int(bounds.max())
+    coded = _coded(given[0].schema, io.schema)
+    rows, read = _in_order(given, pa.array(order.order[low:high]), coded, task.piece_bytes // _WORDS_SHARE)
+    coded = _coded(rows.schema, io.schema)
     taken = [
-        (taker.number, rows.take(pa.array(order[low:high])))
-        for taker, (low, high) in zip(task.takers, bounds.tolist(), strict=True)
-        if low < high
+        (taker.number, rows.slice(start - low, stop - start))
+        for taker, (start, stop) in zip(task.takers, bounds.tolist(), strict=True)
+        if start < stop
     ]
+    del rows
     found = [Fingerprint.of(table) for _, table in taken]
-    if sum(table.num_rows for _, table in taken) == rows.num_rows:
-        where = f"group {task.group}, sorting {task.blocks[0].path}"
-        require_equal(Fingerprint.of(rows), Fingerprint.total(found), where)
-    row_count = sum(block.row_count for block in task.blocks)
-    size_bytes = sum(block.size_bytes for block in task.blocks)
-    for (taker, table), read in zip(taken, found, strict=True):
+    if sum(table.num_rows for _, table in taken) == row_count:
+        where = f"group {task.group}, sorting {task.slices[0].block.path}"
+        require_equal(read, Fingerprint.total(found), where)
+    size_bytes = sum(
+        part.block.size_bytes * (part.stop - part.start) // part.block.row_count for part in task.slices
+    )
+    all_rows = sum(part.stop - part.start for part in task.slices)
+    for (taker, table), fingerprint in zip(taken, found, strict=True):
         yield (
             taker,
             Portion(
                 place=task.place,
-                number=number,
+                number=order.number,
                 rows=table.num_rows,
-                row_bytes=max(1.0, table.nbytes / table.num_rows),
-                bytes_read=size_bytes * table.num_rows // row_count,
-                read=read,
+                row_bytes=_row_bytes(table, coded),
+                bytes_read=size_bytes * table.num_rows // all_rows,
+                read=fingerprint,
+                codable=frozenset(coded.values()),
                 content=table,
             ),
         )
 
 
-def cut(portion: Portion, piece_bytes: int) -> Iterator[pa.Table]:
-    """Yield the rows of a portion in pieces of about `piece_bytes`."""
-    rows = max(1, int(piece_bytes / portion.row_bytes))
-    for table in portion.tables():
-        for start in range(0, table.num_rows, rows):
-            yield table.slice(start, rows)
+def pieces(portion: Portion, task: SortTask, schema: Schema) -> Iterator[pa.Table]:
+    """Yield the keys of a portion that is in memory, and then its rows piece by piece."""
+    (rows,) = portion.tables(schema, portion.codable)
+    yield key_table(rows, task.sort, schema)
+    most_rows = max(1, int(task.piece_bytes / portion.row_bytes))
+    for start in range(0, portion.rows, most_rows):
+        yield rows.slice(start, most_rows)
 
 
-_Portions = list[tuple[int, Portion]]
-SortAll = Callable[[Callable[[SortTask], _Portions], Iterable[SortTask]], list[_Portions]]
+Portions = list[tuple[int, Portion]]
+"""Of a sort task, each with the number of the merge task that takes it."""
+
+
+def sort_work(
+    io: BlockIO, tasks: Sequence[MergeTask], scratch: Scratch
+) -> tuple[Callable[[SortTask], Portions], tuple[SortTask, ...]]:
+    """Return what sorts the rows that neighbouring tasks of a group are portioned out, and the sort tasks for it.
+
+    Portions stay in memory if they are small, or go to the scratch folder.
+    """
+    portioned = (item for task in tasks for item in task.slices if not item.is_streamed)
+    is_large = sum(map(_decoded, portioned)) > tasks[0].memory_bytes // _HELD_SHARE
+
+    def stored(task: SortTask, portion: Portion) -> Portion:
+        return (
+            replace(portion, content=scratch.write(pieces(portion, task, io.schema))) if is_large else portion
+        )
+
+    def work(task: SortTask) -> Portions:
+        return [(taker, stored(task, portion)) for taker, portion in portions(io, task)]
+
+    return work, sort_tasks(tasks)
+
+
+def by_task(tasks: Iterable[MergeTask], found: Iterable[Portions]) -> dict[int, list[Portion]]:
+    """Return the portions of each merge task, by its number."""
+    portions_of: dict[int, list[Portion]] = {task.number: [] for task in tasks}
+    for some in found:
+        for taker, portion in some:
+            portions_of[taker].append(portion)
+    return portions_of
+
+
+SortAll = Callable[[Callable[[SortTask], Portions], Iterable[SortTask]], Iterable[Portions]]
 """Calls a function with every sort task, several at once."""
 
 
 def sort_blocks(
     io: BlockIO, tasks: Sequence[MergeTask], scratch: Scratch, sort_all: SortAll
 ) -> dict[int, list[Portion]]:
-    """Sort the blocks in another order for some neighbouring tasks of a group; return the portions of each task.
-
-    They stay in memory if they are small, or go to the scratch folder.
-    """
-    is_large = sum(_decoded_bytes(task) for task in tasks) > tasks[0].memory_bytes // _HELD_SHARE
-
-    def stored(task: SortTask) -> _Portions:
-        return [
-            (
-                taker,
-                replace(portion, content=scratch.write(cut(portion, task.piece_bytes)))
-                if is_large
-                else portion,
-            )
-            for taker, portion in portions(io, task)
-        ]
-
-    found: dict[int, list[Portion]] = {task.number: [] for task in tasks}
-    for some in sort_all(stored, sort_tasks(tasks)):
-        for taker, portion in some:
-            found[taker].append(portion)
-    return found
-
-
-def _decoded_bytes(task: MergeTask) -> int:
-    return sum(
-        item.block.decoded_bytes * (item.stop - item.start) // item.block.row_count
-        for item in task.slices
-        if not item.is_ordered
-    )
+    """Do that work; return the portions of each merge task, by its number."""
+    return by_task(tasks, sort_all(*sort_work(io, tasks, scratch)))

@@ -41,9 +41,10 @@ _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
 _MOST_READS = 8.0
-"""Of blocks in another order by the tasks of a group, on average: sorting them beforehand costs a shuffle and a stage
-more. Of 6 M rows of lineitem on local[2] that takes 19 to 23 s of processor time for 2, 4 or 8 tasks, 5 to 8 s of them
-the JVM's. Where each task reads all blocks and sorts for itself, 2 take 11 s, 4 take 15 s, and 8 take 20 to 21 s."""
+"""Of blocks that are portioned out, by the tasks of a group, on average: doing that once for all costs a shuffle and a
+stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor time for 2, 4 or 8
+tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take 11 s, 4 take 15 s, and
+8 take 20 to 21 s."""
 
 _JOBS_AT_ONCE = (
     3  # one runs, one fills the processors that it leaves free towards its end, one is being planned

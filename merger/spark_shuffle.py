@@ -1,4 +1,4 @@
-"""The frame of a job whose blocks in another order are sorted beforehand: Spark's own shuffle carries the portions.
+"""The frame of a job whose rows are portioned out beforehand: Spark's own shuffle carries the portions.
 
 A frame of sort tasks, a row and a partition each, becomes rows of portions: the number of the merge task, what is known
 of the portion, and its rows as Arrow IPC, lz4. These and a row for each merge task go to a partition a merge task. A
@@ -36,7 +36,7 @@ def sorted_and_merged(
         session: pyspark's.
         io: of the table.
         job: the merge tasks.
-        sorts: what sorts the blocks in another order for them.
+        sorts: what sorts the rows that are portioned out to them.
         function: what runs a merge task, if not `spark_task.run`.
     """
     import pyarrow as pa

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tblctl.merger.engine import as_own, failure
 from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import Portion, SortTask, cut, portions
+from tblctl.merger.shuffle import Portion, SortTask, pieces, portions
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
@@ -52,13 +52,14 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
     task: SortTask
     task, numbers = pickle.loads(sort)  # noqa: S301 (both pickles are the driver's)
     try:
-        for taker, portion in portions(pickle.loads(io), task):  # noqa: S301
-            content = Pieces.packed(cut(portion, task.piece_bytes), compression="lz4")
+        opened: BlockIO = pickle.loads(io)  # noqa: S301
+        for taker, portion in portions(opened, task):
+            content = Pieces.packed(pieces(portion, task, opened.schema), compression="lz4")
             rows: list[pickle.PickleBuffer] = []
             what = pickle.dumps(replace(portion, content=content), protocol=5, buffer_callback=rows.append)
             yield numbers[taker], what, pa.py_buffer(rows[0].raw())
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
-        what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.blocks[0].path}"))
+        what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.slices[0].block.path}"))
         for number in numbers.values():
             yield number, what, pa.py_buffer(b"")
 

@@ -19,9 +19,9 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from tblctl.merger.inputs import slice_keys
+from tblctl.merger.inputs import MOST_OPEN, READ_SHARE, slice_keys
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import piece_bytes
+from tblctl.merger.shuffle import shared_piece_bytes
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys import key_changes, sort_indices
@@ -47,13 +47,13 @@ _SMALL_BYTES = 1 << 20
 """In groups of more blocks than these, blocks of so many decoded bytes are sorted again although they are in order:
 that takes 1 ms, and reading each as a stream of its own, by each task and for keys and rows apart, 5 ms every time."""
 
-_MANY_TASKS = 8
-_MOST_DECODED = 2
-"""Of a block that more tasks than these take rows of, and would decode so many times or more, each decodes the row
-groups at its ends with others. It is read once and portioned out, as if it were in another order."""
+_MOST_DECODED = 8
+"""A block that tasks would decode so many times, since each decodes the row groups at its ends with others, is read
+once and portioned out, as if it were in another order. (That costs about as much as decoding it four times; on Spark,
+which carries the portions, eight times.)"""
 
 _USEFUL_BYTES = 1 << 16
-"""But only if portions are stored in pieces at least as large: smaller ones take longer to read than decoding again."""
+"""Blocks in key order are portioned out only if pieces are at least as large: reading smaller ones takes too long."""
 
 _SAMPLES = 65_536
 _SAMPLE_BYTES = 32 << 20
@@ -100,15 +100,14 @@ def split_group(
     if len(sizes) > 1 and (tasks > 1 or decoded + ORDER_BYTES * rows > share):
         key_bytes = _key_bytes(io, slices, output.sort)
     most_held = share / (key_bytes + ORDER_BYTES)  # rows of a task
-    count = max(tasks, math.ceil(rows / most_held))
+    count = _whole_waves(rows / most_held, tasks)
     planned = list(itertools.accumulate(sizes, initial=0))
     with Scratch() as scratch:
         cutter = _Cutter(_Keys(io, slices, output.sort, scratch, most_bytes=share), key_bytes)
         firsts = _firsts(cutter, planned, tasks, count, most_held)
         ends = cutter.positions([(planned[first], slack[first - 1]) for first in firsts[1:]])
-    bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
-    if piece_bytes([item.block.decoded_bytes for item in slices], output.memory_bytes) >= _USEFUL_BYTES:
-        slices = _with_shared_ones_sorted(slices, np.array(bounds), io.options.row_group_rows)
+        bounds = [np.array([item.start for item in slices]), *ends, np.array([item.stop for item in slices])]
+        slices = _portioned(slices, cutter, np.array(bounds), io.options.row_group_rows, output.memory_bytes)
     found = []
     for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(sizes)])):
         low, high = bounds[number], bounds[number + 1]
@@ -131,35 +130,42 @@ def split_group(
                 memory_bytes=output.memory_bytes,
             )
         )
-    sharing = sum(not task.is_ordered for task in found)
+    sharing = sum(not task.is_streamed for task in found)
     return tuple(replace(task, sharing=sharing) for task in found)
 
 
 def _with_small_ones_sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
-    """Return the slices; small blocks of very many are sorted as if they were in another order."""
+    """Return the slices; small blocks of very many are portioned out, as if they were in another order."""
     if len(slices) <= _FEW_BLOCKS:
         return slices
     return [
-        replace(item, is_ordered=False) if item.block.decoded_bytes <= _SMALL_BYTES else item
+        replace(item, is_portioned=True) if item.block.decoded_bytes <= _SMALL_BYTES else item
         for item in slices
     ]
 
 
-def _with_shared_ones_sorted(slices: Sequence[Slice], bounds: np.ndarray, group_rows: int) -> Sequence[Slice]:
-    """Return the slices; blocks that many tasks would decode again and again are sorted as if in another order.
+def _portioned(
+    slices: Sequence[Slice], cutter: _Cutter, bounds: np.ndarray, group_rows: int, memory_bytes: int
+) -> Sequence[Slice]:
+    """Return the slices; blocks are portioned out that cannot be streamed well.
 
     Args:
         slices: all rows of each block.
+        cutter: of these.
         bounds: how many rows of each block are before each task, and in all.
         group_rows: the most rows of a row group.
+        memory_bytes: of a task.
     """
+    sizes = [item.block.decoded_bytes for item in slices]
+    if shared_piece_bytes(sizes, memory_bytes, tasks=len(bounds) - 1) < _USEFUL_BYTES:
+        return slices
     low, high = bounds[:-1], bounds[1:]
-    takes = low < high
-    decoded = np.where(takes, -(-high // group_rows) - low // group_rows, 0).sum(axis=0)
-    shared = (takes.sum(axis=0) > _MANY_TASKS) & (decoded >= _MOST_DECODED * -(-bounds[-1] // group_rows))
+    decoded = np.where(low < high, -(-high // group_rows) - low // group_rows, 0).sum(axis=0)
+    shared = decoded >= _MOST_DECODED * -(-bounds[-1] // group_rows)
+    portioned = shared | cutter.crowded(group_rows, memory_bytes // READ_SHARE)
     return [
-        replace(item, is_ordered=False) if one else item
-        for item, one in zip(slices, shared.tolist(), strict=True)
+        replace(item, is_portioned=True) if one else item
+        for item, one in zip(slices, portioned.tolist(), strict=True)
     ]
 
 
@@ -175,7 +181,14 @@ def _firsts(cutter: _Cutter, planned: Sequence[int], tasks: int, count: int, mos
     weights = cutter.weights(planned)
     even = max(sum(weights), 1) / tasks
     loads = [max(weight / even, size / most_held) for weight, size in zip(weights, sizes, strict=True)]
-    return _shared_out(loads, max(count, math.ceil(0.95 * sum(loads))))  # 5 % more is no task of its own
+    return _shared_out(
+        loads, max(count, _whole_waves(0.95 * sum(loads), tasks))
+    )  # 5 % more is no task of its own
+
+
+def _whole_waves(least: float, tasks: int) -> int:
+    """Return how many tasks there are if memory asks for so many: all processors should end at about the same time."""
+    return tasks * max(1, math.ceil(least / tasks))
 
 
 def _shared_out(loads: Sequence[float], tasks: int) -> list[int]:
@@ -287,11 +300,29 @@ class _Cutter:
 
         def sample(place: int) -> tuple[pa.Table, np.ndarray]:
             keys = self.keys.read(place)
-            places = np.unique(np.append(np.arange(stride - 1, keys.num_rows, stride), keys.num_rows - 1))
+            places = np.unique([0, *range(stride - 1, keys.num_rows, stride), keys.num_rows - 1])
             return keys.take(pa.array(places)).combine_chunks(), places
 
         samples = in_parallel(sample, range(len(slices)), threads=self.keys.threads)
         return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.keys.sort)
+
+    def crowded(self, group_rows: int, most_bytes: int) -> np.ndarray:
+        """Return which blocks overlap so many others that a row group of each would take more than `most_bytes`.
+
+        Blocks in another order and those that are portioned out anyway do not count.
+        """
+        held = np.array(
+            [
+                item.block.decoded_bytes * min(1.0, group_rows / item.block.row_count)
+                if item.is_streamed
+                else 0.0
+                for item in self.keys.slices
+            ]
+        )
+        if held.sum() <= most_bytes and np.count_nonzero(held) <= MOST_OPEN:
+            return np.zeros(len(held), dtype=bool)
+        crowded: np.ndarray = (held > 0) & self._brackets.crowded(held, most_bytes)
+        return crowded
 
     def _exact(self, rank: int, slack: int, brackets: _Brackets) -> np.ndarray:
         """Return where the cut is that is planned behind `rank` rows: there, or up to `slack` rows before."""
@@ -352,3 +383,17 @@ class _Brackets:
         later = slice(stop, None)
         np.minimum.at(high, self._source[later], self._place[later])
         return low, high
+
+    def crowded(self, held_bytes: np.ndarray, most_bytes: int) -> np.ndarray:
+        """Return which inputs have rows where `held_bytes` of those that do come to more, or too many may be open."""
+        samples = np.arange(len(self._source))
+        first, last = np.full(len(held_bytes), len(samples)), np.zeros(len(held_bytes), dtype=np.int64)
+        np.minimum.at(first, self._source, samples)
+        np.maximum.at(last, self._source, samples)
+        changes = np.zeros((2, len(samples) + 1))
+        for change, sizes in zip(changes, (held_bytes, held_bytes > 0), strict=True):
+            np.add.at(change, first, sizes)
+            np.subtract.at(change, last + 1, sizes)
+        together, count = np.cumsum(changes, axis=1)[:, :-1]
+        before = np.cumsum([0, *((together > most_bytes) | (count > MOST_OPEN))])
+        return np.asarray(before[last + 1] > before[first])

@@ -17,7 +17,8 @@ class Slice:
     """Rows `start` to `stop` of a block, counted in key order.
 
     That is the block's own order if it `is_ordered`; otherwise the stable order that sorting it by the key gives.
-    `place` is the block's among those of its group, whose rows with equal keys keep that order.
+    `place` is the block's among those of its group, whose rows with equal keys keep that order. If it `is_portioned`,
+    its rows are not merged as they are read, but sorted together with others' beforehand (`shuffle.py`).
     """
 
     block: Block
@@ -25,6 +26,12 @@ class Slice:
     start: int
     stop: int
     is_ordered: bool
+    is_portioned: bool = False
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether its rows are merged as they are read."""
+        return self.is_ordered and not self.is_portioned
 
 
 def whole_slices(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[Slice]:
@@ -48,7 +55,7 @@ class MergeTask:
     Attributes:
         group: its number in the plan.
         number: of the task in the group, in key order.
-        sharing: how many tasks of the group take rows of blocks in another order.
+        sharing: how many tasks of the group take rows that are portioned out.
         slices: what to merge; rows with equal keys keep this order, and within a block their own.
         cuts: rows of each block to write as planned; their sum is that of the slices.
         slack: for each cut between two of these how many rows it may move back, to where a key ends (`model/cut.py`).
@@ -70,9 +77,9 @@ class MergeTask:
     memory_bytes: int
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether all blocks that it takes rows of are in key order."""
-        return all(item.is_ordered for item in self.slices)
+    def is_streamed(self) -> bool:
+        """Whether it merges all rows as they are read."""
+        return all(item.is_streamed for item in self.slices)
 
     @property
     def rows(self) -> int:

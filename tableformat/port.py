@@ -204,7 +204,7 @@ class BlockIO(Protocol):
 
         Args:
             block: which one.
-            coded: columns, by id, that come as Arrow dictionaries: some of `BlockReader.codable`.
+            coded: columns, by id; those of them that are in `BlockReader.codable` come as Arrow dictionaries.
 
         Raises:
             CorruptTableError: it is missing or damaged; `details["name"]` is its path.

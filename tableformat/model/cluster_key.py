@@ -50,6 +50,8 @@ _MAX_DAYS = 89_000_000
 """About 243,000 years on either side of 1970. Further out PyIceberg's kernels give null years and hours that wrap
 around; times are clamped here, so that order and bounds hold."""
 
+_ALIGNMENT = 16  # bytes, of the widest values: decimals
+
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
@@ -214,7 +216,14 @@ def _kernel(term: Term, array: pa.Array) -> pa.Array:
     from pyiceberg.types import UnknownType
 
     # The kernels go by the array's own type; the Iceberg type asked for is not looked at.
-    return parse_transform(term.transform).pyarrow_transform(UnknownType())(array)
+    return parse_transform(term.transform).pyarrow_transform(UnknownType())(_aligned(array))
+
+
+def _aligned(array: pa.Array) -> pa.Array:
+    """Return the array, or a copy if its values lie where the kernels would end the process: Rust wants its alignment."""
+    if any(buffer is not None and buffer.address % _ALIGNMENT for buffer in array.buffers()):
+        return pa.concat_arrays([array, array.slice(0, 0)])
+    return array
 
 
 def _result_type(term: Term, source_type: pa.DataType) -> pa.DataType:

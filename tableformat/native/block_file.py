@@ -103,7 +103,7 @@ class BlockFile:
     On a remote storage it takes one request to open, none if its end is among `tails`, and reads what it needs of
     its row groups in few requests, at once (`storage.ranges.joined`).
 
-    Columns whose ids are in `coded`, some of `codable`, come as Arrow dictionaries.
+    Columns of `codable` whose ids are in `coded` come as Arrow dictionaries.
     """
 
     def __init__(
@@ -128,8 +128,9 @@ class BlockFile:
             self._file = self._opened()
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
-            if coded:
-                names = [item.name for item in self.schema if field_id(item) in coded]
+            self.coded = self.codable.intersection(coded) if coded else frozenset[int]()
+            if self.coded:
+                names = [item.name for item in self.schema if field_id(item) in self.coded]
                 self._file = self._opened(metadata=self.metadata, read_dictionary=names)
         except (ObjectNotFoundError, FileNotFoundError) as error:
             msg = f"{storage.url}: block {path} is missing, although the snapshot names it"

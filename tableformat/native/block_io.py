@@ -83,7 +83,6 @@ class NativeBlockReader:
         self._block = block
         address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
         self._file = BlockFile(io.storage, address, io.tails, coded=coded)
-        self._coded = coded
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +93,7 @@ class NativeBlockReader:
     @cached_property
     def _every(self) -> Projection:
         """All columns; whoever only reads keys does without."""
-        return Projection.plan(self._file.schema, self._schema).coded(self._coded)
+        return Projection.plan(self._file.schema, self._schema).coded(self._file.coded)
 
     @cached_property
     def group_rows(self) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from arrow_rows import canonical
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tblctl.merger import inputs, run
+from tblctl.merger import run
+from tblctl.merger.stretch import own
 from tblctl.merger.verify import Fingerprint
 from tblctl.tableformat.native import dictionaries, statistics
 from tblctl.tableformat.native.block_file import BlockFile
@@ -149,7 +150,7 @@ def test_coded_rows_behind_a_copied_row_group_are_decoded():
 
 def test_a_few_rows_do_not_hold_the_words_of_all_the_others():
     words = pa.array([f"word {n}" for n in range(100)]).dictionary_encode()
-    few = inputs._own(pa.table({"s": words, "n": range(100)}), 10, 13)
+    few = own(pa.table({"s": words, "n": range(100)}), 10, 13)
     assert few["s"].to_pylist() == ["word 10", "word 11", "word 12"]
     assert [len(chunk.dictionary) for chunk in few["s"].chunks] == [3]
 

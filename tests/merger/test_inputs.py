@@ -134,10 +134,8 @@ def test_unordered_rows_that_exceed_the_budget_are_spilled_in_pieces(spy, thread
         task = replace(task, memory_bytes=400_000)
         hooks = Hooks(advance=lambda _: seen.extend(tmp_path.glob("*/*")), cancelled=lambda: False)
         records = here.run([task], threads=threads, hooks=hooks)
-        assert len(spy.spilled) == 20, (
-            "five for each row group: a budget of 12,500 bytes sorts 104 rows at once"
-        )
-        assert max(spy.pieces) <= 121
+        assert len(spy.spilled) == 6, "portions: at most 500 rows are sorted at once, and batches of 416"
+        assert max(spy.pieces) <= 498, "not two row groups at once"
         assert seen, "they were on disk meanwhile"
         assert canonical(here.rows_of(records)) == expected
         assert spy.open == 0
@@ -277,7 +275,7 @@ def test_closing_an_input_before_it_was_asked_opens_nothing(spy):
         here.add(rows(0, 20))
         _, part = inputs.look_at(here.io, here.slices[0], here.sort)
         opened = spy.opened
-        (one,) = inputs.open_inputs(here.io, [part], scratch, budget_bytes=1)
+        (one,) = inputs.open_inputs(here.io, [part], scratch, budget_bytes=1, at_once=1)
         with contextlib.closing(one):
             assert one.rows == 20
         assert spy.opened == opened

@@ -88,14 +88,14 @@ def test_tasks_begin_in_the_order_given_and_are_asked_for_when_there_is_room(her
     monkeypatch.setattr(local, "run_task", lambda io, task, **_: began.append(task) or result_of(task))
 
     def plan():
-        for task in here.split(tasks=8):
+        for task in here.split(tasks=7):
             ahead.append(len(planned) - len(done))
             planned.append(task)
             yield task
 
     done = []
     run(here, plan(), done.append)
-    assert [task.number for task in began] == list(range(8))
+    assert [task.number for task in began] == list(range(7))
     assert max(ahead) == 1, "one runs and one fills in"
 
 

@@ -483,3 +483,17 @@ def test_what_was_merged_is_told_and_adds_up(here, threads):
     assert sum(advanced) == result.rows == 300
     assert result.bytes_written == sum(record.size_bytes for record in result.records)
     assert result.bytes_read > 0
+
+
+@pytest.mark.parametrize(
+    ("order", "rows", "at_once"),
+    [
+        ([0, 1, 2, 3, 4, 5], [2, 2, 2], 1),
+        ([0, 2, 4, 1, 3, 5], [2, 2, 2], 3),
+        ([0, 2, 1, 3, 4, 5], [2, 2, 2], 2),
+        ([3, 0, 1, 2], [1, 1, 1, 1], 1),
+        ([0, 2, 3, 4, 1], [2, 3], 2),
+    ],
+)
+def test_how_many_inputs_are_under_way_at_once(order, rows, at_once):
+    assert run._at_once(np.array(order, np.uint32), rows) == at_once

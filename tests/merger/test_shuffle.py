@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import threading
 from dataclasses import replace
 
 import pyarrow as pa
@@ -48,13 +49,25 @@ def rows(seed, count, most=50):
     )
 
 
+def portioned(tasks, places):
+    """Return tasks whose blocks in these places are portioned out, whether they are in order or not."""
+    return tuple(
+        replace(
+            task,
+            slices=tuple(replace(one, is_portioned=one.place in places) for one in task.slices),
+            sharing=len(tasks),
+        )
+        for task in tasks
+    )
+
+
 def mapped(work, items):
     return [work(item) for item in items]
 
 
 def run_sorted_beforehand(here, tasks):
     """Run tasks one after the other, their blocks in another order sorted once for all of them."""
-    sharing = [task for task in tasks if not task.is_ordered]
+    sharing = [task for task in tasks if not task.is_streamed]
     with Scratch() as scratch:
         found = sort_blocks(here.io, sharing, scratch, mapped) if sharing else {}
         results = [run_task(here.io, task, portions=found.get(task.number, ())) for task in tasks]
@@ -82,7 +95,7 @@ def test_tasks_of_ordered_blocks_wait_for_no_others():
         here.unordered(rows(1, 10, most=10))
         tasks = iter(here.split(tasks=8))
         first = next(tasks)
-        assert not first.is_ordered
+        assert not first.is_streamed
         for task, unit in zip(tasks, units(tasks, most_reads=0), strict=False):
             assert unit != (task,)
 
@@ -93,14 +106,14 @@ def test_small_neighbours_are_sorted_together_and_blocks_in_order_part_them():
             (here.add if ordered else here.unordered)(rows(seed, 40))
         tasks = here.split(tasks=2)
         found = sort_tasks(tasks)
-        assert [(task.place, len(task.blocks)) for task in found] == [(0, 2), (3, 3)]
+        assert [(task.place, len(task.slices)) for task in found] == [(0, 2), (3, 3)]
         for task in found:
             first, second = task.takers
             assert (first.number, first.start, second.number) == (0, 0, 1)
-            assert (first.stop, second.stop) == (second.start, 40 * len(task.blocks))
+            assert (first.stop, second.stop) == (second.start, 40 * len(task.slices))
         block_bytes = here.slices[0].block.decoded_bytes
         small = [replace(task, memory_bytes=2 * block_bytes * 32) for task in tasks]
-        assert [(task.place, len(task.blocks)) for task in sort_tasks(small)] == [(0, 2), (3, 2), (5, 1)]
+        assert [(task.place, len(task.slices)) for task in sort_tasks(small)] == [(0, 2), (3, 2), (5, 1)]
 
 
 def test_a_task_alone_takes_its_own_stretch():
@@ -130,6 +143,8 @@ def test_any_blocks_sorted_beforehand_are_merged_as_a_stable_sort_orders_them(da
         expected = canonical(here.expected())
         memory_bytes = data.draw(st.sampled_from([1, 1_000, 20_000, 1 << 30]))
         tasks = here.split(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
+        tasks = portioned(tasks, data.draw(st.sets(st.integers(0, len(here.slices)))))
+        assert canonical(here.rows_of(here.run(tasks))) == expected
         assert canonical(here.rows_of(run_sorted_beforehand(here, tasks))) == expected
         if "dictionary" not in str(schema):  # pyarrow cannot unpickle null scalars of lists of these
             assert canonical(here.rows_of(merge_packed(here, tasks))) == expected
@@ -146,7 +161,7 @@ def merge_packed(here, tasks):
     global _IO  # noqa: PLW0603 (a lake in memory cannot be pickled)
     _IO = here.io
     io = pickle.dumps(IO())
-    sharing = [task for task in tasks if not task.is_ordered]
+    sharing = [task for task in tasks if not task.is_streamed]
     numbers = {task.number: task.number for task in tasks}
     portions = [
         row
@@ -188,7 +203,7 @@ def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(
         shuffle,
         "_portioned",
-        lambda task, number, table, *rest: most.append(table.nbytes) or real(task, number, table, *rest),
+        lambda io, task, given, order: most.append(given[0].nbytes) or real(io, task, given, order),
     )
     with lake("k: int64, s: string, l: list<int64>", "k", block_rows=6) as here:
         for seed in range(2):
@@ -198,6 +213,63 @@ def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
         records = run_sorted_beforehand(here, here.split(4, memory_bytes=96 << 20))
         assert_merged(here, records)
         assert max(most) <= 5 << 20, "3 MiB at once, by the rows' average"
+
+
+def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
+    read = []
+    real = NativeBlockReader.rows
+    with lake(COLUMNS, "k", block_rows=100, row_group_rows=100) as here:
+        for seed in range(3):
+            here.add(rows(seed, 1_000, most=10_000))
+        tasks = portioned(here.split(tasks=5), {0, 1, 2})
+        (sort,) = sort_tasks([tasks[2]])
+        assert [(item.start, item.stop) for item in sort.slices] == [
+            (item.start, item.stop) for item in tasks[2].slices
+        ]
+        assert [(taker.number, taker.start, taker.stop) for taker in sort.takers] == [(2, 0, tasks[2].rows)]
+        monkeypatch.setattr(
+            NativeBlockReader, "rows", lambda reader, groups: read.append(len(groups)) or real(reader, groups)
+        )
+        records = here.run([tasks[2]])
+        assert len(read) == 3
+        assert sum(read) <= 3 * 4, "200 rows of 1,000, and the row groups at their ends"
+        monkeypatch.undo()
+        assert facts(here, records) == facts(
+            here, here.run([replace(tasks[2], slices=here.split(5)[2].slices)])
+        )
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large):
+    """Unless its words are so many that each piece would be full of them, or a block has not stored it so."""
+    kept = []
+    real = shuffle._portioned
+
+    def portioned_(*given):
+        for taker, portion in real(*given):
+            kept.append(portion)
+            yield taker, portion
+
+    if large:
+        monkeypatch.setattr(shuffle, "_WORDS_SHARE", 1 << 20)
+    words = [f"word {n}" for n in range(60)]
+    with lake("k: int64, s: string, t: string", "k", block_rows=1_000, row_group_rows=1_000) as here:
+        for seed in range(4):
+            chance = random.Random(seed)
+            keys = [chance.randrange(500) for _ in range(1_000)]
+            texts = [chance.choice(words) for _ in keys]
+            others = [f"{seed} {n}" if seed == 3 else "one" for n in range(1_000)]
+            here.unordered(pa.table({"k": keys, "s": texts, "t": others}))
+        (task,) = here.split()
+        expected = facts(here, here.run([task]))
+        monkeypatch.setattr(shuffle, "_portioned", portioned_)
+        block_bytes = max(item.block.decoded_bytes for item in here.slices)
+        monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
+        assert facts(here, here.run([replace(task, memory_bytes=4_000_000)])) == expected
+    types = [{name: pa.types.is_dictionary(portion.content[name].type) for name in "st"} for portion in kept]
+    assert {one["s"] for one in types} == {not large}
+    assert {one["t"] for one in types} == {False, not large}, "the last block's differ in each row"
+    assert all(bool(portion.codable) == any(one.values()) for portion, one in zip(kept, types, strict=True))
 
 
 # -- in this process ---------------------------------------------------------------------------------------------------
@@ -234,6 +306,31 @@ def test_each_block_is_read_once_for_all_tasks(here, monkeypatch):
     monkeypatch.undo()
     assert_merged(here, [record for item in found for record in item.records])
     assert sum(item.bytes_read for item in found) <= sum(item.block.size_bytes for item in here.slices)
+
+
+def test_what_tasks_sort_together_leaves_the_disk_as_they_end(here, tmp_path):
+    left = []
+    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    run(here, tasks, done=lambda _: left.append(len(list(tmp_path.rglob("*.arrow")))))
+    assert left[0] > 0
+    assert sorted(left, reverse=True) == left
+    assert left[-1] == 0
+
+
+def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch):
+    """Four sort tasks, each of which waits until another is begun by a thread of another task."""
+    together = threading.Barrier(4, timeout=20)
+    real = shuffle.portions
+
+    def slow(io, task):
+        together.wait()
+        yield from real(io, task)
+
+    monkeypatch.setattr(shuffle, "portions", slow)
+    monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
+    del here.slices[4:]
+    found = run(here, here.split(tasks=4))
+    assert [type(item) for item in found] == [TaskResult] * 4
 
 
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(here):
@@ -325,19 +422,22 @@ def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
     "tamper",
     [
         lambda t: t.slice(1),
-        lambda t: pa.concat_tables([t, t]),
+        lambda t: pa.concat_tables([t.slice(1), t]),
         lambda t: t.set_column(1, "n", pa.array([9] * t.num_rows)),
     ],
 )
-def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, tamper):
+@pytest.mark.parametrize("kept", [(), (0,)], ids=["keys too", "rows alone"])
+def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, tamper, kept):
     tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
     real = Pieces.read
     monkeypatch.setattr(
         Pieces,
         "read",
-        lambda pieces, piece, columns=None: tamper(real(pieces, piece)).select(columns or ["k", "n", "s"]),
+        lambda pieces, piece: real(pieces, piece) if piece in kept else tamper(real(pieces, piece)),
     )
-    with pytest.raises(Exception, match=r"values read and merged differ|has slices of"):
+    with pytest.raises(
+        Exception, match=r"values read and merged differ|has slices of|not in key order|nowhere|too early"
+    ):
         run_sorted_beforehand(here, tasks)
     assert here.stored() == set()
 

@@ -265,3 +265,53 @@ def test_no_task_has_more_than_its_share_and_a_block(weights, tasks):
         sum(weights[start:stop]) for start, stop in zip(firsts, [*firsts[1:], len(weights)], strict=True)
     ]
     assert max(shares) <= sum(weights) / count + 2 * max(weights)
+
+
+# -- what is portioned out ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_blocks_that_overlap_too_many_others_are_portioned_out(monkeypatch, tasks):
+    """Eight blocks of the same keys, and eight that follow each other: a task has room for three row groups."""
+    monkeypatch.setattr(split, "_USEFUL_BYTES", 1)
+    with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
+        for start in range(8):
+            here.add(text_rows(range(start, 1_600, 8)))
+        for start in range(2_000, 3_600, 200):
+            here.add(text_rows(range(start, start + 200)))
+        group_bytes = here.slices[0].block.decoded_bytes // 4
+        expected = canonical(here.expected())
+        for memory_bytes, crowded in ((3 * group_bytes * 4, True), (17 * group_bytes * 4, False)):
+            planned = here.split(tasks, memory_bytes=memory_bytes)
+            found = {item.place: item.is_portioned for task in planned for item in task.slices}
+            assert found == {place: crowded and place < 8 for place in range(16)}
+            assert canonical(here.rows_of(here.run(planned))) == expected
+
+
+def test_pieces_that_would_be_too_small_are_not_portioned_out():
+    with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
+        for start in range(8):
+            here.add(text_rows(range(start, 1_600, 8)))
+        assert all(task.is_streamed for task in here.split(memory_bytes=here.slices[0].block.decoded_bytes))
+
+
+def test_more_blocks_than_may_be_open_are_portioned_out(monkeypatch):
+    monkeypatch.setattr(split, "MOST_OPEN", 7)
+    with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
+        for start in range(8):
+            here.add(text_rows(range(start, 1_600, 8)))
+        (task,) = here.split()
+        assert all(item.is_portioned for item in task.slices)
+
+
+def text_rows(keys):
+    return pa.table({"k": list(keys), "s": [f"{key:01000d}" for key in keys]})
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_tasks_that_memory_asks_for_come_in_whole_waves(tasks):
+    with lake("k: int64, s: string", "k", block_rows=10) as here:
+        here.add(text_rows(range(500)))
+        counts = {len(here.split(tasks, memory_bytes=memory)) for memory in range(10_000, 40_000, 1_000)}
+        assert len(counts) >= 3
+        assert all(count % tasks == 0 for count in counts)
