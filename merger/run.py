@@ -185,10 +185,10 @@ def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers:
 
 def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
     """Return how many inputs of so many rows have a row at or before a place and one at or behind it, at most."""
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order), dtype=order.dtype)
     stops = np.cumsum(rows)
-    begun, ended = np.sort(places[stops - rows]), np.sort(places[stops - 1])
+    first, last = np.zeros((2, len(order)), dtype=bool)
+    first[stops - rows] = last[stops - 1] = True
+    begun, ended = np.flatnonzero(first[order]), np.flatnonzero(last[order])
     return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
 
 
