@@ -60,11 +60,13 @@ class Input:
         self.read: list[Fingerprint] = []
         self._source = source
         self._tables: Tables | None = None
+        self._left = self.rows  # that were not handed out
         self._table: pa.Table | None = None  # that is being handed out
         self._given = 0  # of its rows
 
     def take(self, count: int) -> list[pa.Table]:
-        """Return the next `count` rows, in tables one after the other."""
+        """Return the next `count` rows, in tables one after the other. After the last one nothing is held."""
+        self._left -= count
         self._tables = self._source(self.read) if self._tables is None else self._tables
         taken = []
         while count:
@@ -79,6 +81,8 @@ class Input:
             self._given += piece.num_rows
             if self._given == self._table.num_rows:
                 self._table = None
+        if not self._left:
+            self.close()
         return taken
 
     def close(self) -> None:

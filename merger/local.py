@@ -21,7 +21,7 @@ from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.port import BlockIO
 
-_MOST_READS = 1.5
+_MOST_READS = 1.2
 """Of blocks that are portioned out, by the tasks of a group, on average: doing that once for all costs no more than
 doing it in each task, but for what is decoded again, and waiting for the last."""
 
@@ -123,7 +123,7 @@ class _Common:
 
 def _runs(common: _Common, tasks: Iterable[MergeTask], opened: ExitStack) -> Iterator[tuple[Run, MergeTask]]:
     """Yield each task with what runs it."""
-    for unit in units(tasks, most_reads=_MOST_READS):
+    for unit in units(tasks, group_rows=common.io.options.row_group_rows, most_reads=_MOST_READS):
         run: Run = common.run
         if len(unit) > 1:
             run = opened.enter_context(_SortedGroup(common, unit)).run
@@ -165,6 +165,8 @@ class _SortedGroup:
             with self._lock:
                 self._left -= 1
                 if not self._left:
+                    self._sorting = None
+                    self._portions = {}
                     self._scratch.__exit__()
 
     def _sorted(self, task: MergeTask) -> list[Portion]:
@@ -173,11 +175,12 @@ class _SortedGroup:
             if self._sorting is None:
                 work, sorts = sort_work(self._common.io, self._tasks, self._scratch)
                 self._sorting = _Together(self._common.unless_cancelled(work), sorts)
+            sorting = self._sorting
         with self._common.resident.task(task.memory_bytes):
-            found = self._sorting.take_part(THREADS)
+            sorting.take_part(THREADS)
         with self._lock:
             if self._portions is None:
-                self._portions = by_task(self._tasks, found)
+                self._portions = by_task(self._tasks, sorting.given_out())
             return self._portions.pop(task.number)
 
 
@@ -189,24 +192,25 @@ class _Together(Generic[_T, _R]):
         self._waiting = deque(enumerate(items))
         self._left = len(items)
         self._results: dict[int, _R] = {}
-        self._failed: Exception | None = None
+        self._failed: BaseException | None = None
         self._lock = Lock()
         self._ended = Event()
 
-    def take_part(self, threads: int) -> list[_R]:
+    def take_part(self, threads: int) -> None:
         """Work in so many threads while there is some left, and wait for the others.
 
-        Returns:
-            All results, in the order of the items.
-
         Raises:
-            Exception: whatever the first piece of work failed with, by whomever it was done.
+            BaseException: whatever the first piece of work failed with, by whomever it was done.
         """
         in_parallel(self._take_some, range(threads), threads=threads)
         self._ended.wait()
         if self._failed:
             raise self._failed
-        return [self._results[number] for number in range(len(self._results))]
+
+    def given_out(self) -> list[_R]:
+        """Return all results, in the order of the items, and keep none."""
+        results, self._results = self._results, {}
+        return [results[number] for number in sorted(results)]
 
     def _take_some(self, _: int) -> None:
         while True:
@@ -216,7 +220,7 @@ class _Together(Generic[_T, _R]):
                 number, item = self._waiting.popleft()
             try:
                 self._results[number] = self._work(item)
-            except Exception as error:  # noqa: BLE001 (raised by all that take part)
+            except BaseException as error:  # noqa: BLE001 (raised by all that take part)
                 self._failed = self._failed or error
             with self._lock:
                 self._left -= 1

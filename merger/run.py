@@ -28,7 +28,7 @@ from tblctl.merger.copying import Copy, between, plan_copies, without_copied
 from tblctl.merger.inputs import READ_SHARE, Input, Part, look_at, open_inputs
 from tblctl.merger.resident import Resident
 from tblctl.merger.scratch import Scratch
-from tblctl.merger.shuffle import Portion, sort_blocks
+from tblctl.merger.shuffle import READER_BYTES, Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted, require_told
 from tblctl.tableformat.errors import InternalError
@@ -43,7 +43,6 @@ THREADS = 2
 _WRITING = 4
 """Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
 
-_READER_BYTES = 64 << 20  # of memory for each block that is opened at once where that waits for a network
 _COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
 
 
@@ -102,7 +101,7 @@ def run_task(
         Cancelled: as asked.
     """
     clock = _Clock(io)
-    opens = min(io.opens, task.memory_bytes // _READER_BYTES)
+    opens = min(io.opens, task.memory_bytes // READER_BYTES)
     resident = resident or Resident(io.env)
     with (
         resident.task(task.memory_bytes),

@@ -31,7 +31,7 @@ from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import BlockIO, BlockReader
 
 _SORT_SHARE = 5
-"""What a thread sorts at once takes so much of a task's memory, up to three times: as read, as sorted, and the pages.
+"""What a thread sorts at once takes so much of a task's memory, up to 2.5 times: as read, as sorted, a column, pages.
 Two threads of a task may do so. Fewer and larger portions are merged faster: each is read piece by piece."""
 
 _MOST_SORT_BYTES = 1 << 28
@@ -43,9 +43,15 @@ _LEAST_SORT_SHARE = 32
 merge task: processors would wait for the last ones."""
 
 _WORDS_SHARE = 16
-"""Text stays in the dictionaries that it is stored in where those take less of a piece: every piece has them."""
+"""Text stays in the dictionaries that it is stored in while these together take less of a piece: each has them."""
 
-_HELD_SHARE = 4
+ORDER_BYTES = 24
+"""What ordering takes a row, beside its key."""
+
+READER_BYTES = 64 << 20
+"""Of memory, for each block that is opened at once where that waits for a network."""
+
+HELD_SHARE = 4
 """Portions that take more of a task's memory go to the scratch folder."""
 
 _PIECES_SHARE = 8
@@ -139,13 +145,16 @@ class Portion:
 # -- deciding ----------------------------------------------------------------------------------------------------------
 
 
-def units(tasks: Iterable[MergeTask], *, most_reads: float) -> Iterator[tuple[MergeTask, ...]]:
-    """Yield tasks that are run as one: those of a group for which blocks are better sorted beforehand, or else one.
+def units(
+    tasks: Iterable[MergeTask], *, group_rows: int, most_reads: float
+) -> Iterator[tuple[MergeTask, ...]]:
+    """Yield tasks that are run as one: those of a group whose rows are better portioned out for all, or else one.
 
     Args:
         tasks: of groups, all tasks of one after the other.
-        most_reads: how many times a group's blocks in another order may be read, on average, by tasks that sort them
-            for themselves.
+        group_rows: the most rows of a row group.
+        most_reads: how many times the blocks that are portioned out may be decoded, on average, by tasks that sort
+            what they take for themselves.
     """
     sharing: list[MergeTask] = []
     for task in tasks:
@@ -155,7 +164,7 @@ def units(tasks: Iterable[MergeTask], *, most_reads: float) -> Iterator[tuple[Me
         sharing.append(task)
         if len(sharing) < task.sharing:
             continue
-        if _reads(sharing) > most_reads:
+        if _reads(sharing, group_rows) > most_reads:
             yield tuple(sharing)
         else:
             yield from ((one,) for one in sharing)
@@ -163,10 +172,11 @@ def units(tasks: Iterable[MergeTask], *, most_reads: float) -> Iterator[tuple[Me
     yield from ((one,) for one in sharing)
 
 
-def _reads(tasks: Sequence[MergeTask]) -> float:
-    slices = [item for task in tasks for item in task.slices if not item.is_streamed]
-    once = {item.place: item.block.decoded_bytes for item in slices}
-    return sum(item.block.decoded_bytes for item in slices) / max(sum(once.values()), 1)
+def _reads(tasks: Sequence[MergeTask], group_rows: int) -> float:
+    slices = [_to_read(item) for task in tasks for item in task.slices if not item.is_streamed]
+    once = {item.place: item.block.row_count for item in slices}
+    decoded = sum(min(item.stop - item.start + group_rows, item.block.row_count) for item in slices)
+    return decoded / max(sum(once.values()), 1)
 
 
 def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
@@ -219,8 +229,9 @@ def _to_read(part: Slice) -> Slice:
 
 
 def _decoded(part: Slice) -> int:
-    """Return about what the rows of a slice take in memory."""
-    return part.block.decoded_bytes * (part.stop - part.start) // part.block.row_count
+    """Return about what the rows of a slice take in memory, and their order."""
+    rows = part.stop - part.start
+    return part.block.decoded_bytes * rows // part.block.row_count + ORDER_BYTES * rows
 
 
 def shared_piece_bytes(sizes: Sequence[int], memory_bytes: int, tasks: int) -> int:
@@ -269,21 +280,20 @@ def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
     """
     coded = _text(io.schema, task.sort)
     if task.decoded_bytes <= task.sort_bytes:
-        given = [_alike(in_parallel(partial(_rows, io, coded), task.slices, threads=io.opens))]
+        opens = max(1, min(io.opens, task.sort_bytes * _SORT_SHARE // READER_BYTES))
+        read = partial(_rows, io, coded, task.sort_bytes)
+        given = [_alike(in_parallel(read, task.slices, threads=opens))]
         order = sort_indices(key_table(given[0], task.sort, io.schema), task.sort).to_numpy()
         yield from _portioned(io, task, given, _Order(0, order, np.arange(len(order))))
         return
     (part,) = task.slices
     with io.open(part.block, coded=coded) as reader:
-        ranks = np.arange(part.stop - part.start)
-        if not part.is_ordered:
-            keys = reader.keys(range(len(reader.group_rows)), task.sort).combine_chunks()
-            ranks[sort_indices(keys, task.sort).to_numpy()] = ranks.copy()
-            del keys
+        ranks = None if part.is_ordered else _ranks(reader, task.sort)
         first = 0
         for number, given in enumerate(_stretches(reader, part, task.sort_bytes)):
-            mine = ranks[first : first + given[0].num_rows]
-            first += len(mine)
+            stop = first + given[0].num_rows
+            mine = np.arange(first, stop) if ranks is None else ranks[first:stop]
+            first = stop
             order = np.argsort(mine)
             yield from _portioned(io, task, given, _Order(number, order, mine[order]))
 
@@ -294,11 +304,24 @@ def _text(schema: Schema, sort: Sort) -> frozenset[int]:
     return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
 
-def _rows(io: BlockIO, coded: Collection[int], part: Slice) -> pa.Table:
+def _ranks(reader: BlockReader, sort: Sort) -> np.ndarray:
+    """Return the place of each row of a block in key order."""
+    keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
+    ranks = np.empty(keys.num_rows, dtype=np.int64)
+    ranks[sort_indices(keys, sort).to_numpy()] = np.arange(keys.num_rows)
+    return ranks
+
+
+def _rows(io: BlockIO, coded: Collection[int], most_bytes: int, part: Slice) -> pa.Table:
+    """Return what is to be read of a block; of larger row groups so much at a time."""
     with io.open(part.block, coded=coded) as reader:
-        found = list(overlapping(reader.group_rows, part.start, part.stop))
-        first = found[0][1]
-        return own(reader.rows([group for group, _, _ in found]), first, first + part.stop - part.start)
+        if part.stop - part.start == part.block.row_count:
+            return reader.rows(range(len(reader.group_rows)))
+        return pa.concat_tables(
+            table
+            for group, low, high in overlapping(reader.group_rows, part.start, part.stop)
+            for table in _group(reader, group, low, high, most_bytes)
+        )
 
 
 def _alike(tables: Sequence[pa.Table]) -> pa.Table:
@@ -332,25 +355,31 @@ def _coded(rows: pa.Schema, schema: Schema) -> Mapping[str, int]:
 
 def _in_order(
     given: list[pa.Table], order: pa.Array, coded: Collection[str], most_words: int
-) -> tuple[pa.Table, Fingerprint]:
-    """Return rows in an order, and the fingerprint of all that are `given`: a list that they are taken out of.
+) -> tuple[pa.Table, Fingerprint | None]:
+    """Return rows in an order, and if that has all of them their fingerprint as they are `given`.
 
-    They are let go of column by column. Dictionaries of `coded` columns are decoded if they take more than `most_words`
-    bytes.
+    `given` is a list that they are taken out of; they are let go of column by column. Dictionaries of `coded` columns
+    are decoded if they together would take more than `most_words` bytes.
     """
     rows = given.pop()
+    is_whole = len(order) == rows.num_rows
     fields, columns = list(rows.schema), rows.columns[::-1]
     del rows
     taken: list[pa.Array] = []
     found: dict[str, tuple[int, int, int]] = {}
     for place, item in enumerate(fields):
-        column = columns.pop().combine_chunks()
-        if item.name in coded and column.dictionary.nbytes > most_words:
+        column = columns.pop()
+        if is_whole:
+            found |= Fingerprint.of(pa.table({item.name: column})).columns
+        column = column.combine_chunks()
+        words = column.dictionary.nbytes if item.name in coded else 0
+        if words > most_words:
             fields[place] = item.with_type(item.type.value_type)
             column = column.cast(item.type.value_type)
-        found |= Fingerprint.of(pa.table({item.name: column})).columns
+        else:
+            most_words -= words
         taken.append(pc.take(column, order, boundscheck=False))
-    return pa.table(taken, schema=pa.schema(fields)), Fingerprint(found)
+    return pa.table(taken, schema=pa.schema(fields)), Fingerprint(found) if is_whole else None
 
 
 def _row_bytes(rows: pa.Table, coded: Collection[str]) -> float:
@@ -366,23 +395,28 @@ def _row_bytes(rows: pa.Table, coded: Collection[str]) -> float:
 def _stretches(reader: BlockReader, part: Slice, most_bytes: int) -> Iterator[list[pa.Table]]:
     """Yield what is to be read of a block, as many rows at once as take about `most_bytes`, each in a list of one."""
     some: list[pa.Table] = []
+    table: pa.Table | None = None
     size = 0.0
     for group, low, high in overlapping(reader.group_rows, part.start, part.stop):
-        row_bytes = max(1.0, reader.group_bytes[group] / reader.group_rows[group])
-        for table in _group(reader, group, low, high, most_rows=max(1, int(most_bytes / row_bytes))):
-            table_bytes = row_bytes * table.num_rows
+        for table in _group(reader, group, low, high, most_bytes):
+            table_bytes = _row_bytes_of(reader, group) * table.num_rows
             if some and size + table_bytes > most_bytes:
                 given, some, size = [pa.concat_tables(some)], [], 0.0
                 yield given
             some.append(table)
             size += table_bytes
     given = [pa.concat_tables(some)]
-    del some
+    del some, table
     yield given
 
 
-def _group(reader: BlockReader, group: int, low: int, high: int, *, most_rows: int) -> Iterator[pa.Table]:
-    """Yield some rows of a row group, at most so many at once."""
+def _row_bytes_of(reader: BlockReader, group: int) -> float:
+    return max(1.0, reader.group_bytes[group] / reader.group_rows[group] + ORDER_BYTES)
+
+
+def _group(reader: BlockReader, group: int, low: int, high: int, most_bytes: int) -> Iterator[pa.Table]:
+    """Yield some rows of a row group, at most so many bytes at once."""
+    most_rows = max(1, int(most_bytes / _row_bytes_of(reader, group)))
     if reader.group_rows[group] <= most_rows:
         yield own(reader.rows([group]), low, high)
         return
@@ -412,9 +446,10 @@ def _portioned(
     io: BlockIO, task: SortTask, given: list[pa.Table], order: _Order
 ) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of the rows in `given`, a list that they are taken out of."""
-    row_count = given[0].num_rows
     bounds = np.searchsorted(order.ranks, [(taker.start, taker.stop) for taker in task.takers])
     low, high = int(bounds.min()), int(bounds.max())
+    if low == high:
+        return
     coded = _coded(given[0].schema, io.schema)
     rows, read = _in_order(given, pa.array(order.order[low:high]), coded, task.piece_bytes // _WORDS_SHARE)
     coded = _coded(rows.schema, io.schema)
@@ -425,7 +460,7 @@ def _portioned(
     ]
     del rows
     found = [Fingerprint.of(table) for _, table in taken]
-    if sum(table.num_rows for _, table in taken) == row_count:
+    if read is not None:
         where = f"group {task.group}, sorting {task.slices[0].block.path}"
         require_equal(read, Fingerprint.total(found), where)
     size_bytes = sum(
@@ -469,7 +504,7 @@ def sort_work(
     Portions stay in memory if they are small, or go to the scratch folder.
     """
     portioned = (item for task in tasks for item in task.slices if not item.is_streamed)
-    is_large = sum(map(_decoded, portioned)) > tasks[0].memory_bytes // _HELD_SHARE
+    is_large = sum(map(_decoded, portioned)) > tasks[0].memory_bytes // HELD_SHARE
 
     def stored(task: SortTask, portion: Portion) -> Portion:
         return (

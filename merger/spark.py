@@ -95,17 +95,17 @@ class SparkEngine:
 
         spark_workers.prepare(self._session)
         jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
-        jobs.run(_cut(tasks, self.parallelism), report)
+        jobs.run(_cut(tasks, self.parallelism, io.options.row_group_rows), report)
 
 
-def _cut(tasks: Iterable[MergeTask], parallelism: int) -> Iterator[Job]:
+def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
     """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs.
 
     Tasks for which the same blocks are sorted are of one job.
     """
     job: list[MergeTask] = []
     size_bytes = 0
-    for unit in units(tasks, most_reads=_MOST_READS):
+    for unit in units(tasks, group_rows=group_rows, most_reads=_MOST_READS):
         job.extend(unit)
         size_bytes += sum(task.size_bytes for task in unit)
         if len(job) >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
@@ -199,7 +199,9 @@ class _Jobs:
         else:
             self._session.sparkContext.addJobTag(self._tag)
             self._session.sparkContext.setJobDescription(name)
-        shared = [unit for unit in units(job, most_reads=_MOST_READS) if len(unit) > 1]
+        group_rows = self._io.options.row_group_rows
+        found = units(job, group_rows=group_rows, most_reads=_MOST_READS)
+        shared = [unit for unit in found if len(unit) > 1]
         sorts = [sort for unit in shared for sort in sort_tasks(unit)]
         if sorts:
             frame = sorted_and_merged(self._session, self._io, job, sorts, self._function)

@@ -16,13 +16,10 @@ import pyarrow as pa
 from tblctl.merger.engine import as_own, failure
 from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import Portion, SortTask, pieces, portions
+from tblctl.merger.shuffle import HELD_SHARE, Portion, SortTask, pieces, portions
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
-
-_HELD_SHARE = 4
-"""Portions that take more of a task's memory go to the scratch folder."""
 
 TaskFunction = Callable[..., TaskResult]
 """Called with the BlockIO, the task, and its portions if blocks were sorted for it beforehand."""
@@ -88,7 +85,7 @@ def merge_pickled(
             elif number not in failed and content is not None:
                 held_bytes += content.size
                 try:
-                    if held_bytes > memory_bytes // _HELD_SHARE:
+                    if held_bytes > memory_bytes // HELD_SHARE:
                         what = replace(what, content=scratch.keep(what.content))
                         held_bytes -= content.size
                     found.setdefault(number, []).append(what)

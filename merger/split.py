@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tblctl.merger.inputs import MOST_OPEN, READ_SHARE, slice_keys
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import shared_piece_bytes
+from tblctl.merger.shuffle import ORDER_BYTES, shared_piece_bytes
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys import key_changes, sort_indices
@@ -32,9 +32,6 @@ from tblctl.tableformat.port import BlockIO
 
 KEY_SHARE = 4
 """A task's keys and order take at most this part of its memory."""
-
-ORDER_BYTES = 24
-"""What ordering takes a row beside its key: see `run.py`."""
 
 _PIECE_ROWS = 65_536
 """Keys that wait on the disk are read back so many at once."""
@@ -86,8 +83,9 @@ def split_group(
         output: what they become.
         tasks: how many are wished for; there are fewer if fewer blocks come out, and more if memory asks for it.
 
-    Keys are read only if there is more than one task; once, but those of large blocks in key order, which need not be
-    kept. In memory are 12 bytes a sample, the keys of one block a thread, and a quarter of a task's memory of others.
+    Keys are read only if there is more than one task, or if more row groups may be needed at once than a task can hold;
+    once, but those of large blocks in key order, which need not be kept. In memory are 12 bytes a sample, the keys of
+    one block a thread, and a quarter of a task's memory of others.
     """
     slices = _with_small_ones_sorted(slices)
     rows = sum(item.stop - item.start for item in slices)
@@ -307,7 +305,7 @@ class _Cutter:
         return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.keys.sort)
 
     def crowded(self, group_rows: int, most_bytes: int) -> np.ndarray:
-        """Return which blocks overlap so many others that a row group of each would take more than `most_bytes`.
+        """Return which blocks not to stream, so that a row group of each that overlaps at a place fits `most_bytes`.
 
         Blocks in another order and those that are portioned out anyway do not count.
         """
@@ -321,8 +319,7 @@ class _Cutter:
         )
         if held.sum() <= most_bytes and np.count_nonzero(held) <= MOST_OPEN:
             return np.zeros(len(held), dtype=bool)
-        crowded: np.ndarray = (held > 0) & self._brackets.crowded(held, most_bytes)
-        return crowded
+        return self._brackets.crowded(held, most_bytes)
 
     def _exact(self, rank: int, slack: int, brackets: _Brackets) -> np.ndarray:
         """Return where the cut is that is planned behind `rank` rows: there, or up to `slack` rows before."""
@@ -385,15 +382,37 @@ class _Brackets:
         return low, high
 
     def crowded(self, held_bytes: np.ndarray, most_bytes: int) -> np.ndarray:
-        """Return which inputs have rows where `held_bytes` of those that do come to more, or too many may be open."""
+        """Return which inputs to leave out, so that at no place `held_bytes` of those that have rows there exceed that.
+
+        Nor may more be open than `MOST_OPEN`. First go those whose rows lie farthest apart: they are between most
+        others' rows. All that are about as bad go with them.
+        """
         samples = np.arange(len(self._source))
         first, last = np.full(len(held_bytes), len(samples)), np.zeros(len(held_bytes), dtype=np.int64)
         np.minimum.at(first, self._source, samples)
         np.maximum.at(last, self._source, samples)
-        changes = np.zeros((2, len(samples) + 1))
-        for change, sizes in zip(changes, (held_bytes, held_bytes > 0), strict=True):
-            np.add.at(change, first, sizes)
-            np.subtract.at(change, last + 1, sizes)
-        together, count = np.cumsum(changes, axis=1)[:, :-1]
-        before = np.cumsum([0, *((together > most_bytes) | (count > MOST_OPEN))])
-        return np.asarray(before[last + 1] > before[first])
+        sparse = (last - first + 1) / np.bincount(self._source, minlength=len(held_bytes))
+
+        def places(held: np.ndarray) -> np.ndarray:
+            """Return at how many samples up to each there would be too many."""
+            changes = np.zeros((2, len(samples) + 1))
+            for change, sizes in zip(changes, (held, held > 0), strict=True):
+                np.add.at(change, first, sizes)
+                np.subtract.at(change, last + 1, sizes)
+            together, count = np.cumsum(changes, axis=1)[:, :-1]
+            return np.cumsum([0, *((together > most_bytes) | (count > MOST_OPEN))])
+
+        before = places(held_bytes)
+        crowded = np.flatnonzero((before[last + 1] > before[first]) & (held_bytes > 0))
+        crowded = crowded[np.argsort(-sparse[crowded], kind="stable")]
+
+        def is_enough(count: int) -> bool:
+            rest = held_bytes.copy()
+            rest[crowded[:count]] = 0
+            return bool(places(rest)[-1] == 0)
+
+        left_out = np.zeros(len(held_bytes), dtype=bool)
+        if len(crowded):
+            count = bisect.bisect_left(range(1, len(crowded)), 1, key=is_enough) + 1
+            left_out[crowded[sparse[crowded] >= sparse[crowded[count - 1]] / 2]] = True
+        return left_out

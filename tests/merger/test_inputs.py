@@ -134,7 +134,7 @@ def test_unordered_rows_that_exceed_the_budget_are_spilled_in_pieces(spy, thread
         task = replace(task, memory_bytes=400_000)
         hooks = Hooks(advance=lambda _: seen.extend(tmp_path.glob("*/*")), cancelled=lambda: False)
         records = here.run([task], threads=threads, hooks=hooks)
-        assert len(spy.spilled) == 6, "portions: at most 500 rows are sorted at once, and batches of 416"
+        assert len(spy.spilled) == 8, "portions: not two row groups of 500 rows are sorted at once"
         assert max(spy.pieces) <= 498, "not two row groups at once"
         assert seen, "they were on disk meanwhile"
         assert canonical(here.rows_of(records)) == expected
@@ -279,3 +279,16 @@ def test_closing_an_input_before_it_was_asked_opens_nothing(spy):
         with contextlib.closing(one):
             assert one.rows == 20
         assert spy.opened == opened
+
+
+def test_an_input_that_was_taken_whole_holds_nothing(spy):
+    """Pairs of blocks that overlap follow each other, each larger than its share: at most two pairs are open."""
+    with lake(COLUMNS, "k", block_rows=10_000, row_group_rows=100) as here:
+        for start in range(0, 6_000, 300):
+            for parity in range(2):
+                here.add(rows(start + parity, 150, 2))
+        (task,) = here.split()
+        spy.most_open = 0
+        records = here.run([replace(task, memory_bytes=50 * ROW_BYTES * 2 * 4 * 8)], threads=2)
+        assert canonical(here.rows_of(records)) == canonical(here.expected())
+        assert 2 <= spy.most_open <= 5

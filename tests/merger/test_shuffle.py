@@ -18,7 +18,7 @@ from tblctl.merger import local, shuffle, spark_task
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.run import run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import Taker, sort_blocks, sort_tasks, units
+from tblctl.merger.shuffle import ORDER_BYTES, Taker, sort_blocks, sort_tasks, units
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import CorruptTableError, StorageError
@@ -83,10 +83,10 @@ def test_tasks_that_would_read_the_same_blocks_again_and_again_are_one_unit():
             here.unordered(rows(seed, 200))
         here.add(rows(9, 200))
         tasks = here.split(tasks=5)
-        assert [len(unit) for unit in units(tasks, most_reads=4.9)] == [5]
-        assert [len(unit) for unit in units(tasks, most_reads=5)] == [1] * 5
+        assert [len(unit) for unit in units(tasks, group_rows=1, most_reads=4.9)] == [5]
+        assert [len(unit) for unit in units(tasks, group_rows=1, most_reads=5)] == [1] * 5
         other = [replace(task, group=8) for task in tasks]
-        assert [len(unit) for unit in units([*tasks, *other], most_reads=4.9)] == [5, 5]
+        assert [len(unit) for unit in units([*tasks, *other], group_rows=1, most_reads=4.9)] == [5, 5]
 
 
 def test_tasks_of_ordered_blocks_wait_for_no_others():
@@ -96,7 +96,7 @@ def test_tasks_of_ordered_blocks_wait_for_no_others():
         tasks = iter(here.split(tasks=8))
         first = next(tasks)
         assert not first.is_streamed
-        for task, unit in zip(tasks, units(tasks, most_reads=0), strict=False):
+        for task, unit in zip(tasks, units(tasks, group_rows=1, most_reads=0), strict=False):
             assert unit != (task,)
 
 
@@ -112,7 +112,7 @@ def test_small_neighbours_are_sorted_together_and_blocks_in_order_part_them():
             assert (first.number, first.start, second.number) == (0, 0, 1)
             assert (first.stop, second.stop) == (second.start, 40 * len(task.slices))
         block_bytes = here.slices[0].block.decoded_bytes
-        small = [replace(task, memory_bytes=2 * block_bytes * 32) for task in tasks]
+        small = [replace(task, memory_bytes=2 * (block_bytes + 40 * ORDER_BYTES) * 32) for task in tasks]
         assert [(task.place, len(task.slices)) for task in sort_tasks(small)] == [(0, 2), (3, 2), (5, 1)]
 
 
@@ -231,7 +231,6 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
             NativeBlockReader, "rows", lambda reader, groups: read.append(len(groups)) or real(reader, groups)
         )
         records = here.run([tasks[2]])
-        assert len(read) == 3
         assert sum(read) <= 3 * 4, "200 rows of 1,000, and the row groups at their ends"
         monkeypatch.undo()
         assert facts(here, records) == facts(
@@ -315,6 +314,31 @@ def test_what_tasks_sort_together_leaves_the_disk_as_they_end(here, tmp_path):
     assert left[0] > 0
     assert sorted(left, reverse=True) == left
     assert left[-1] == 0
+
+
+def test_portions_in_memory_are_let_go_of_with_their_group(monkeypatch):
+    """Eight groups of 1.6 MB are merged one after the other."""
+    monkeypatch.setattr(LocalEngine, "parallelism", 0)
+    held = []
+    with lake(COLUMNS, "k", block_rows=2_000) as here:
+        for seed in range(4):
+            here.unordered(pa.table({"k": range(2_000), "n": range(2_000), "s": [f"{seed:0200d}"] * 2_000}))
+        tasks = here.split(tasks=4)
+        before = pa.total_allocated_bytes()
+        groups = [replace(task, group=group) for group in range(8) for task in tasks]
+        run(here, groups, done=lambda _: held.append(pa.total_allocated_bytes() - before))
+    assert len(held) == 32
+    assert max(held[16:]) <= 2 * max(held[:4])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
+    def interrupted(io, task):
+        raise error
+
+    monkeypatch.setattr(shuffle, "portions", interrupted)
+    with pytest.raises(error):
+        run(here, here.split(tasks=6))
 
 
 def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch):

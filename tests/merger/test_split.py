@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tblctl.merger import split
+from tblctl.merger.run import run_task
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.native.block_io import NativeBlockReader
@@ -315,3 +316,16 @@ def test_tasks_that_memory_asks_for_come_in_whole_waves(tasks):
         counts = {len(here.split(tasks, memory_bytes=memory)) for memory in range(10_000, 40_000, 1_000)}
         assert len(counts) >= 3
         assert all(count % tasks == 0 for count in counts)
+
+
+def test_where_new_blocks_have_a_few_old_keys_the_old_blocks_are_streamed_and_copied(monkeypatch):
+    monkeypatch.setattr(split, "_USEFUL_BYTES", 1)
+    with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
+        for start in range(0, 3_000, 200):
+            here.add(text_rows(range(start, start + 200)))
+        for number in range(5):
+            here.add(text_rows([number, *range(3_000 + number, 3_500, 5)]))
+        group_bytes = here.slices[0].block.decoded_bytes // 4
+        (task,) = here.split(memory_bytes=4 * group_bytes * 4)
+        assert {item.place for item in task.slices if item.is_portioned} == {15, 16, 17, 18, 19}
+        assert run_task(here.io, task).rows_copied >= 1_800

@@ -33,7 +33,7 @@ def test_jobs_fill_all_cores_with_work_for_seconds_in_the_order_of_tasks(
     slots: list[float], parallelism: int, expected: list[list[float]]
 ) -> None:
     tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True) for slot in slots]
-    jobs = _cut(tasks, parallelism)
+    jobs = _cut(tasks, parallelism, 1)
     assert [[item.size_bytes / _SLOT_BYTES for item in job] for job in jobs] == expected
 
 
@@ -45,7 +45,7 @@ def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
             planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True))
             yield planned[-1]
 
-    next(_cut(plan(), 2))
+    next(_cut(plan(), 2, 1))
     assert len(planned) == 2
 
 

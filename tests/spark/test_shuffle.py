@@ -56,7 +56,7 @@ def block(path: str) -> Block:
 
 def test_tasks_that_share_blocks_to_sort_are_of_one_job() -> None:
     tasks = [task(0), unordered(1, 0, "b"), unordered(1, 1, "b"), task(2)]
-    assert [[(one.group, one.number) for one in job] for job in _cut(tasks, 1)] == [
+    assert [[(one.group, one.number) for one in job] for job in _cut(tasks, 1, 1)] == [
         [(0, 0), (1, 0), (1, 1), (2, 0)]
     ]
 
