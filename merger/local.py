@@ -103,14 +103,12 @@ class _Common:
     resident: Resident
 
     def unless_cancelled(self, work: Callable[[_T], _R]) -> Callable[[_T], _R]:
-        """Return `work` of sorting: refused once the run is cancelled, memory given back after it where need be."""
+        """Return `work` of sorting: refused once the run is cancelled."""
 
         def watched(item: _T) -> _R:
             if self.hooks.cancelled():
                 raise Cancelled
-            result = work(item)
-            self.resident.bound()
-            return result
+            return work(item)
 
         return watched
 
@@ -173,7 +171,9 @@ class _SortedGroup:
         """Take part in sorting, with the task's memory and threads; return its portions."""
         with self._lock:
             if self._sorting is None:
-                work, sorts = sort_work(self._common.io, self._tasks, self._scratch)
+                work, sorts = sort_work(
+                    self._common.io, self._tasks, self._scratch, self._common.resident.bound
+                )
                 self._sorting = _Together(self._common.unless_cancelled(work), sorts)
             sorting = self._sorting
         with self._common.resident.task(task.memory_bytes):

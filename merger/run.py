@@ -110,7 +110,7 @@ def run_task(
         _Workers(threads, clock, opens) as workers,
     ):
         if portions is None:
-            portions = sort_blocks(io, [task], scratch, workers.map)[task.number]
+            portions = sort_blocks(io, [task], scratch, workers.map, resident.bound)[task.number]
         plan = _planned(io, task, portions, workers)
         inputs = open_inputs(
             io, plan.parts, scratch, budget_bytes=task.memory_bytes // READ_SHARE, at_once=plan.at_once

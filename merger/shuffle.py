@@ -30,12 +30,15 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import BlockIO, BlockReader
 
-_SORT_SHARE = 5
-"""What a thread sorts at once takes so much of a task's memory, up to 2.5 times: as read, as sorted, a column, pages.
+_SORT_SHARE = 6
+"""What a thread sorts at once takes so much of a task's memory, up to three times: as read, as sorted, a column, pages.
 Two threads of a task may do so. Fewer and larger portions are merged faster: each is read piece by piece."""
 
 _MOST_SORT_BYTES = 1 << 28
 """But no more than that: Spark carries portions of at most 2 GiB."""
+
+_PARTS = 8
+"""What is sorted at once comes in so many parts at least, as the next one may be in memory too."""
 
 _EVEN_SORTS = 4
 _LEAST_SORT_SHARE = 32
@@ -58,6 +61,10 @@ _PIECES_SHARE = 8
 """One piece of every portion that a merge task reads takes so much of its memory."""
 
 _LEAST_PIECE_BYTES = 1 << 14
+
+
+Bound = Callable[[], None]
+"""Is called where much memory was let go of (`resident.py`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +278,7 @@ def _together(slices: Sequence[Slice], most_bytes: int) -> Iterator[list[Slice]]
 # -- doing -------------------------------------------------------------------------------------------------------------
 
 
-def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
+def portions(io: BlockIO, task: SortTask, bound: Bound = lambda: None) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of a sort task, each with the number of the merge task that takes it.
 
     Raises:
@@ -284,7 +291,7 @@ def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
         read = partial(_rows, io, coded, task.sort_bytes)
         given = [_alike(in_parallel(read, task.slices, threads=opens))]
         order = sort_indices(key_table(given[0], task.sort, io.schema), task.sort).to_numpy()
-        yield from _portioned(io, task, given, _Order(0, order, np.arange(len(order))))
+        yield from _portioned(io, task, given, _Order(0, order, np.arange(len(order))), bound)
         return
     (part,) = task.slices
     with io.open(part.block, coded=coded) as reader:
@@ -295,7 +302,7 @@ def portions(io: BlockIO, task: SortTask) -> Iterator[tuple[int, Portion]]:
             mine = np.arange(first, stop) if ranks is None else ranks[first:stop]
             first = stop
             order = np.argsort(mine)
-            yield from _portioned(io, task, given, _Order(number, order, mine[order]))
+            yield from _portioned(io, task, given, _Order(number, order, mine[order]), bound)
 
 
 def _text(schema: Schema, sort: Sort) -> frozenset[int]:
@@ -354,7 +361,7 @@ def _coded(rows: pa.Schema, schema: Schema) -> Mapping[str, int]:
 
 
 def _in_order(
-    given: list[pa.Table], order: pa.Array, coded: Collection[str], most_words: int
+    given: list[pa.Table], order: pa.Array, coded: Collection[str], most_words: int, bound: Bound
 ) -> tuple[pa.Table, Fingerprint | None]:
     """Return rows in an order, and if that has all of them their fingerprint as they are `given`.
 
@@ -365,7 +372,7 @@ def _in_order(
     is_whole = len(order) == rows.num_rows
     fields, columns = list(rows.schema), rows.columns[::-1]
     del rows
-    taken: list[pa.Array] = []
+    taken: list[pa.Array | pa.ChunkedArray] = []
     found: dict[str, tuple[int, int, int]] = {}
     for place, item in enumerate(fields):
         column = columns.pop()
@@ -378,8 +385,20 @@ def _in_order(
             column = column.cast(item.type.value_type)
         else:
             most_words -= words
-        taken.append(pc.take(column, order, boundscheck=False))
+        bound()
+        taken.append(_take(column, order))
     return pa.table(taken, schema=pa.schema(fields)), Fingerprint(found) if is_whole else None
+
+
+def _take(column: pa.Array, order: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """Return values in an order; nested ones in parts, since Arrow makes indices of all values in them meanwhile."""
+    if not pa.types.is_nested(column.type):
+        return pc.take(column, order, boundscheck=False)
+    rows = max(1, -(-len(order) // _PARTS))
+    parts = [
+        pc.take(column, order.slice(start, rows), boundscheck=False) for start in range(0, len(order), rows)
+    ]
+    return pa.chunked_array(parts, column.type)
 
 
 def _row_bytes(rows: pa.Table, coded: Collection[str]) -> float:
@@ -415,8 +434,8 @@ def _row_bytes_of(reader: BlockReader, group: int) -> float:
 
 
 def _group(reader: BlockReader, group: int, low: int, high: int, most_bytes: int) -> Iterator[pa.Table]:
-    """Yield some rows of a row group, at most so many bytes at once."""
-    most_rows = max(1, int(most_bytes / _row_bytes_of(reader, group)))
+    """Yield some rows of a row group, at once a small part of so many bytes, of which they are a part."""
+    most_rows = max(1, int(most_bytes / _PARTS / _row_bytes_of(reader, group)))
     if reader.group_rows[group] <= most_rows:
         yield own(reader.rows([group]), low, high)
         return
@@ -443,7 +462,7 @@ class _Order(NamedTuple):
 
 
 def _portioned(
-    io: BlockIO, task: SortTask, given: list[pa.Table], order: _Order
+    io: BlockIO, task: SortTask, given: list[pa.Table], order: _Order, bound: Bound
 ) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of the rows in `given`, a list that they are taken out of."""
     bounds = np.searchsorted(order.ranks, [(taker.start, taker.stop) for taker in task.takers])
@@ -451,7 +470,8 @@ def _portioned(
     if low == high:
         return
     coded = _coded(given[0].schema, io.schema)
-    rows, read = _in_order(given, pa.array(order.order[low:high]), coded, task.piece_bytes // _WORDS_SHARE)
+    most_words = task.piece_bytes // _WORDS_SHARE
+    rows, read = _in_order(given, pa.array(order.order[low:high]), coded, most_words, bound)
     coded = _coded(rows.schema, io.schema)
     taken = [
         (taker.number, rows.slice(start - low, stop - start))
@@ -497,7 +517,7 @@ Portions = list[tuple[int, Portion]]
 
 
 def sort_work(
-    io: BlockIO, tasks: Sequence[MergeTask], scratch: Scratch
+    io: BlockIO, tasks: Sequence[MergeTask], scratch: Scratch, bound: Bound
 ) -> tuple[Callable[[SortTask], Portions], tuple[SortTask, ...]]:
     """Return what sorts the rows that neighbouring tasks of a group are portioned out, and the sort tasks for it.
 
@@ -512,7 +532,12 @@ def sort_work(
         )
 
     def work(task: SortTask) -> Portions:
-        return [(taker, stored(task, portion)) for taker, portion in portions(io, task)]
+        found = []
+        for taker, portion in portions(io, task, bound):
+            found.append((taker, stored(task, portion)))
+            del portion  # which has all rows that were sorted with its own
+            bound()
+        return found
 
     return work, sort_tasks(tasks)
 
@@ -531,7 +556,11 @@ SortAll = Callable[[Callable[[SortTask], Portions], Iterable[SortTask]], Iterabl
 
 
 def sort_blocks(
-    io: BlockIO, tasks: Sequence[MergeTask], scratch: Scratch, sort_all: SortAll
+    io: BlockIO,
+    tasks: Sequence[MergeTask],
+    scratch: Scratch,
+    sort_all: SortAll,
+    bound: Bound = lambda: None,
 ) -> dict[int, list[Portion]]:
     """Do that work; return the portions of each merge task, by its number."""
-    return by_task(tasks, sort_all(*sort_work(io, tasks, scratch)))
+    return by_task(tasks, sort_all(*sort_work(io, tasks, scratch, bound)))

@@ -54,6 +54,7 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
             content = Pieces.packed(pieces(portion, task, opened.schema), compression="lz4")
             rows: list[pickle.PickleBuffer] = []
             what = pickle.dumps(replace(portion, content=content), protocol=5, buffer_callback=rows.append)
+            del portion  # which has all rows that were sorted with its own
             yield numbers[taker], what, pa.py_buffer(rows[0].raw())
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
         what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.slices[0].block.path}"))

@@ -42,9 +42,9 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
         gathered.append(rows.nbytes)
         return real_adding(builder, rows, groups)
 
-    def portioned(io, task, given, order):
+    def portioned(io, task, given, *more):
         sorted_.append(given[0].nbytes)
-        return real_portioned(io, task, given, order)
+        return real_portioned(io, task, given, *more)
 
     with lake(rows[0].schema, "k", row_group_rows=30) as here:
         for table in rows:

@@ -203,7 +203,7 @@ def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(
         shuffle,
         "_portioned",
-        lambda io, task, given, order: most.append(given[0].nbytes) or real(io, task, given, order),
+        lambda io, task, given, *more: most.append(given[0].nbytes) or real(io, task, given, *more),
     )
     with lake("k: int64, s: string, l: list<int64>", "k", block_rows=6) as here:
         for seed in range(2):
@@ -333,7 +333,7 @@ def test_portions_in_memory_are_let_go_of_with_their_group(monkeypatch):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
-    def interrupted(io, task):
+    def interrupted(*_):
         raise error
 
     monkeypatch.setattr(shuffle, "portions", interrupted)
@@ -346,9 +346,9 @@ def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch)
     together = threading.Barrier(4, timeout=20)
     real = shuffle.portions
 
-    def slow(io, task):
+    def slow(*given):
         together.wait()
-        yield from real(io, task)
+        yield from real(*given)
 
     monkeypatch.setattr(shuffle, "portions", slow)
     monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)

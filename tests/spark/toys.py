@@ -10,6 +10,7 @@ from tblctl.merger.spark import SparkEngine, TaskFunction
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.options import TableOptions
 
 ROWS = 7
 
@@ -42,7 +43,7 @@ class ToyIO(SimpleNamespace):
 
 
 def block_io(**more: Any) -> Any:
-    return ToyIO(env=SYSTEM, **more)
+    return ToyIO(env=SYSTEM, options=TableOptions(), **more)
 
 
 def _make_result() -> TaskFunction:
