@@ -1,6 +1,6 @@
 """One group of all blocks of lineitem, sorted and not: merged in this process, and on a cluster of executors of 1 GiB.
 
-    python -m benchmarks.group --scale 10     60 million rows; takes a disk of 20 GB
+    python -m benchmarks.group --scale 10     60 million rows; takes a disk of 30 GB
 
 A fresh process merges, verifies and commits. Its peak is the kernel's (`VmHWM`), above what it had before the merge: in
 this process that of two tasks at once with two processors, on a cluster that of the driver.
