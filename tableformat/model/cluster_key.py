@@ -220,7 +220,7 @@ def _kernel(term: Term, array: pa.Array) -> pa.Array:
 
 
 def _aligned(array: pa.Array) -> pa.Array:
-    """Return the array, or a copy if its values lie where the kernels would end the process: Rust wants its alignment."""
+    """Return the array, or a copy if its values lie where the kernels, which are of Rust, would end the process."""
     if any(buffer is not None and buffer.address % _ALIGNMENT for buffer in array.buffers()):
         return pa.concat_arrays([array, array.slice(0, 0)])
     return array

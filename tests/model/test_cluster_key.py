@@ -313,3 +313,18 @@ def test_pyiceberg_is_only_imported_where_values_are_transformed():
         "assert not bad, bad\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_values_that_lie_anywhere_in_memory_are_transformed():
+    """Arrow aligns what it writes to files at 8 bytes; the kernels end the process where they want 16."""
+    numbers = pa.array([decimal.Decimal(number) for number in range(100)], pa.decimal128(15, 2))
+    content = numbers.buffers()[1].to_pybytes()
+    moved = [
+        pa.Array.from_buffers(
+            numbers.type, 100, [None, pa.py_buffer(bytes(shift) + content).slice(shift)], null_count=0
+        )
+        for shift in (0, 8)
+    ]
+    assert {one.buffers()[1].address % 16 for one in moved} == {0, 8}
+    aligned, other = (values("bucket[16]", one, numbers.type) for one in moved)
+    assert aligned.equals(other)
