@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.shuffle import Portion
-from tblctl.merger.stretch import overlapping, own
+from tblctl.merger.stretch import overlapping, own, within
 from tblctl.merger.task import Slice
 from tblctl.merger.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import CorruptTableError
@@ -403,12 +403,7 @@ class _Stream:
         if reader.group_bytes[piece.group] <= self.share:
             yield own(reader.rows([piece.group]), piece.start, piece.stop)
             return
-        place = 0
-        for batch in reader.batches(piece.group, self.table_rows):
-            low, high = max(piece.start - place, 0), min(piece.stop - place, batch.num_rows)
-            if low < high:
-                yield own(batch, low, high)
-            place += batch.num_rows
+        yield from within(reader.batches(piece.group, self.table_rows), piece.start, piece.stop)
 
     @property
     def table_rows(self) -> int:

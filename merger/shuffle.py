@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.stretch import overlapping, own
+from tblctl.merger.stretch import overlapping, own, within
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.merger.verify import Fingerprint, require_equal
 from tblctl.tableformat.concurrency import in_parallel
@@ -439,12 +439,7 @@ def _group(reader: BlockReader, group: int, low: int, high: int, most_bytes: int
     if reader.group_rows[group] <= most_rows:
         yield own(reader.rows([group]), low, high)
         return
-    first = 0
-    for table in reader.batches(group, most_rows):
-        start, stop = max(low - first, 0), min(high - first, table.num_rows)
-        if start < stop:
-            yield own(table, start, stop)
-        first += table.num_rows
+    yield from within(reader.batches(group, most_rows), low, high)
 
 
 class _Order(NamedTuple):

@@ -179,9 +179,8 @@ def _firsts(cutter: _Cutter, planned: Sequence[int], tasks: int, count: int, mos
     weights = cutter.weights(planned)
     even = max(sum(weights), 1) / tasks
     loads = [max(weight / even, size / most_held) for weight, size in zip(weights, sizes, strict=True)]
-    return _shared_out(
-        loads, max(count, _whole_waves(0.95 * sum(loads), tasks))
-    )  # 5 % more is no task of its own
+    least = 0.95 * sum(loads)  # 5 % more is no task of its own
+    return _shared_out(loads, max(count, _whole_waves(least, tasks)))
 
 
 def _whole_waves(least: float, tasks: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,16 @@ def overlapping(group_rows: Sequence[int], start: int, stop: int) -> Iterator[tu
         if low < high:
             yield group, low, high
         first += rows
+
+
+def within(tables: Iterable[pa.Table], start: int, stop: int) -> Iterator[pa.Table]:
+    """Yield the rows `start` to `stop` of tables that follow each other, without holding on to the others."""
+    first = 0
+    for table in tables:
+        low, high = max(start - first, 0), min(stop - first, table.num_rows)
+        if low < high:
+            yield own(table, low, high)
+        first += table.num_rows
 
 
 def own(rows: pa.Table, start: int, stop: int) -> pa.Table:
