@@ -1,6 +1,7 @@
 """What all commands share: common options, help with examples, errors as one clear message, exit codes.
 
-Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the command's own wording is at fault), 130 interrupted.
+Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the command's own wording is at fault), 130 interrupted,
+143 terminated.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 # What the words of the command can get wrong. A mismatch with data or with the table's state is a failed operation.
 WORDING_ERRORS = (
@@ -120,6 +122,9 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         # The reader has seen enough (`| head`). Python flushes once more at exit; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except Terminated as error:
+        say(with_notes("tblctl: terminated", error))
+        return TERMINATED
     except (KeyboardInterrupt, click.Abort) as error:
         say(with_notes("tblctl: interrupted", error.__cause__ or error))  # click makes an interrupt the cause
         return INTERRUPTED
@@ -143,6 +148,19 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         say(f"tblctl: error: a bug in tblctl, please report it: {type(error).__name__}: {error}{hint}")
         return FAILED
     return result if isinstance(result, int) else DONE
+
+
+class Terminated(BaseException):
+    """The process is told to end (SIGTERM): it cleans up first, as after an interrupt."""
+
+
+def terminated(*_: object) -> None:
+    """Handle SIGTERM.
+
+    Raises:
+        Terminated: always.
+    """
+    raise Terminated
 
 
 def with_notes(text: str, error: BaseException) -> str:

@@ -13,6 +13,22 @@ from tblctl.cli import params
 
 NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict", "commit_every")
 
+
+def read_commit_every(text: str | None) -> str | None:
+    """Refuse what is neither a number of groups nor a time."""
+    if text is None:
+        return None
+    try:
+        amount = int(text) if text.strip().isdecimal() else tblctl.parse_duration(text)
+    except tblctl.errors.InvalidOptionError:
+        amount = 0
+    if amount <= 0:
+        params.refuse(
+            f"--commit-every is {text!r}, expected a number of groups such as 8, or a time such as 60s or 5m"
+        )
+    return text
+
+
 OPTIONS = (
     click.option(
         "--engine",
@@ -44,6 +60,7 @@ OPTIONS = (
     click.option(
         "--commit-every",
         metavar="N|TIME",
+        callback=lambda _ctx, _param, text: read_commit_every(text),
         help="Commit whenever N groups of a round are merged (8), or every so often (60s, 5m) those that are, so that "
         "a run that is killed has lost less (default: each round is one commit).",
     ),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tblctl.merger.inputs import Part, Piece
-from tblctl.merger.shuffle import Portion
+from tblctl.merger.portion import Portion
 from tblctl.tableformat.model.block import Block
 
 

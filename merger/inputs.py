@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from tblctl.merger.portion import Portion
 from tblctl.merger.scratch import Scratch
-from tblctl.merger.shuffle import Portion
 from tblctl.merger.stretch import overlapping, own, within
 from tblctl.merger.task import Slice
 from tblctl.merger.verify import Fingerprint, VerificationError

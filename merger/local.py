@@ -13,10 +13,11 @@ from threading import Event, Lock
 from typing import Generic, Self, TypeVar
 
 from tblctl.merger.engine import Advance, Done, failure
+from tblctl.merger.portion import Portion, Portions, by_task, sort_work
 from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, Cancelled, Hooks, run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import Portion, Portions, SortTask, by_task, sort_work, units
+from tblctl.merger.shuffle import SortTask, units
 from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.port import BlockIO

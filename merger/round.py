@@ -189,7 +189,9 @@ class _Round(Generic[VersionT]):
         self._told.expect(works)
         with self._leaving_nothing():
             if works:
-                title = f"tblctl recluster {self._version.location} ({len(works)} groups)"
+                title = (
+                    f"tblctl recluster {self._version.location} ({len(works)} group{'s' * (len(works) > 1)})"
+                )
                 with closing(self._tasks(works)) as tasks:
                     self._engine.run(self._io, tasks, self._note, title=title, advance=self._told.advance)
             for work in self._live():

@@ -14,11 +14,10 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +25,12 @@ import pyarrow.compute as pc
 
 from tblctl.merger.copying import Copy, between, plan_copies, without_copied
 from tblctl.merger.inputs import READ_SHARE, Input, Part, look_at, open_inputs
+from tblctl.merger.portion import READER_BYTES, Portion, sort_blocks
 from tblctl.merger.resident import Resident
 from tblctl.merger.scratch import Scratch
-from tblctl.merger.shuffle import READER_BYTES, Portion, sort_blocks
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted, require_told
+from tblctl.merger.workers import WRITING, Clock, Line, Workers, raise_failures
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import key_changes, key_table, sort_indices
 from tblctl.tableformat.model.cut import cut_rows, rows_back
@@ -40,19 +40,15 @@ from tblctl.tableformat.port import BlockBuilder, BlockIO
 THREADS = 2
 """Of a task, in every engine: one reads or writes while the other computes."""
 
-_WRITING = 4
-"""Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
-
 _COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
 
 
 def _window_bytes(memory_bytes: int) -> int:
     """Return the size of a window. It does not depend on what else a machine has, so that neither do blocks."""
-    return max(1, int(0.6 * memory_bytes / (3 + 1.25 * _WRITING)))
+    return max(1, int(0.6 * memory_bytes / (3 + 1.25 * WRITING)))
 
 
 _T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
@@ -100,14 +96,14 @@ def run_task(
         StorageError: of the table, or of the local disk.
         Cancelled: as asked.
     """
-    clock = _Clock(io)
+    clock = Clock(io)
     opens = min(io.opens, task.memory_bytes // READER_BYTES)
     resident = resident or Resident(io.env)
     with (
         resident.task(task.memory_bytes),
         Scratch() as scratch,
         ExitStack() as opened,
-        _Workers(threads, clock, opens) as workers,
+        Workers(threads, clock, opens) as workers,
     ):
         if portions is None:
             portions = sort_blocks(io, [task], scratch, workers.map, resident.bound)[task.number]
@@ -153,7 +149,7 @@ class _Plan:
     at_once: int
 
 
-def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: _Workers) -> _Plan:
+def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: Workers) -> _Plan:
     """Read the keys, and find out where every row goes."""
     streamed = [item for item in task.slices if item.is_streamed]
     found: list[tuple[pa.Table, Part | Portion]] = [
@@ -212,7 +208,7 @@ class _Job:
 class _Merge:
     """The windows of one task, from inputs to builders."""
 
-    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], workers: _Workers) -> None:
+    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], workers: Workers) -> None:
         self._io = job.io
         self._task = job.task
         self._hooks = job.hooks
@@ -235,7 +231,7 @@ class _Merge:
             for finish in _one_later(self._begun()):
                 finish()
                 self._resident.bound()
-                _raise_failures(self._finished)
+                raise_failures(self._finished)
             self._require_all_taken()
             return self._verified(tuple(record for future in self._finished for record in future.result()))
         except BaseException:
@@ -253,7 +249,7 @@ class _Merge:
         for count in self._plan.cuts:
             builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
             self._builders.append(builder)
-            block = _Block(builder, _Line(self._workers))
+            block = _Block(builder, Line(self._workers))
             for piece in between(self._plan.copies, range(start, start + count)):
                 if isinstance(piece, Copy):
                     yield self._copied(piece, block)
@@ -407,148 +403,4 @@ class _Block(NamedTuple):
     """A block that is written: what takes its rows, and the order in which it does."""
 
     builder: BlockBuilder
-    line: _Line
-
-
-class _Workers:
-    """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits.
-
-    `opens` are for reading, where it waits for a network: they cost no processor time.
-    """
-
-    def __init__(self, threads: int, clock: _Clock, opens: int) -> None:
-        self.threads = threads
-        self.clock = clock
-        self.pool = _pool(threads)
-        self._readers = _pool(opens) if opens > threads else None
-        self._writing: list[Future[Any]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for pool in (self.pool, self._readers):
-            if pool:
-                pool.shutdown(cancel_futures=True)
-
-    def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        """Return `work` of every item."""
-        return self._map(self.pool, work, items)
-
-    def read(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        """Return `work` of every item, work that waits for the storage."""
-        return self._map(self._readers or self.pool, work, items)
-
-    def _map(
-        self, pool: ThreadPoolExecutor | None, work: Callable[[_T], _R], items: Iterable[_T]
-    ) -> list[_R]:
-        waiting = list(items)
-        if pool is None or len(waiting) <= 1:
-            return [work(item) for item in waiting]
-        return list(pool.map(lambda item: self.clock.counted(work, item), waiting))
-
-    def begin(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[Future[_R]]:
-        """Begin `work` of every item, and return what will have it."""
-        if self.pool:
-            return [self.pool.submit(self.clock.counted, work, item) for item in items]
-        return [_done(work(item)) for item in items]
-
-    def write(self, line: _Line, work: Callable[[], _R]) -> Future[_R]:
-        """Put work into a line, once fewer than `_WRITING` pieces of work are waiting or being done."""
-        _raise_failures(self._writing)
-        self._writing = [future for future in self._writing if not future.done()]
-        while len(self._writing) >= _WRITING:
-            self._writing[0].result()
-            self._writing.pop(0)
-        future = line.submit(work)
-        self._writing.append(future)
-        return future
-
-    def settle(self) -> None:
-        """Wait until nothing is being written, whatever came of it."""
-        for future in self._writing:
-            future.exception()
-
-
-def _pool(threads: int) -> ThreadPoolExecutor | None:
-    return ThreadPoolExecutor(threads, thread_name_prefix="tblctl-merge") if threads > 1 else None
-
-
-def _done(result: _R) -> Future[_R]:
-    future: Future[_R] = Future()
-    future.set_result(result)
-    return future
-
-
-def _raise_failures(futures: Iterable[Future[Any]]) -> None:
-    """Raise what a piece of work that is done failed with, if any did."""
-    for future in futures:
-        if future.done():
-            future.result()
-
-
-class _Line:
-    """Work that is done one after the other, beside the caller; after a failure all that follows fails the same."""
-
-    def __init__(self, workers: _Workers) -> None:
-        self._workers = workers
-        self._lock = Lock()
-        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._running = False
-        self._failed: BaseException | None = None
-
-    def submit(self, work: Callable[[], _R]) -> Future[_R]:
-        """Queue some work."""
-        future: Future[_R] = Future()
-        with self._lock:
-            self._waiting.append((future, work))
-            start = not self._running
-            self._running = True
-        if start and self._workers.pool:
-            self._workers.pool.submit(self._workers.clock.counted, lambda _: self._run(), None)
-        elif start:
-            self._run()
-        return future
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._running = False
-                    return
-                future, work = self._waiting.popleft()
-            try:
-                result = work() if self._failed is None else None
-            except BaseException as error:  # noqa: BLE001 (raised again by whoever asks for the result)
-                self._failed = error
-                future.set_exception(error)
-            else:
-                if self._failed is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(self._failed)
-            del future, work
-
-
-class _Clock:
-    """Wall and processor seconds of one task, over all its threads."""
-
-    def __init__(self, io: BlockIO) -> None:
-        self._env = io.env
-        self._wall = self._env.elapsed()
-        self._cpu = self._env.cpu()
-        self._others: list[float] = []
-
-    def counted(self, work: Callable[[_T], _R], item: _T) -> _R:
-        """Do work in another thread, counting its time."""
-        started = self._env.cpu()
-        try:
-            return work(item)
-        finally:
-            self._others.append(self._env.cpu() - started)
-
-    def wall(self) -> float:
-        return self._env.elapsed() - self._wall
-
-    def cpu(self) -> float:
-        return self._env.cpu() - self._cpu + sum(self._others)
+    line: Line

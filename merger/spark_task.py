@@ -14,9 +14,10 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from tblctl.merger.engine import as_own, failure
+from tblctl.merger.portion import HELD_SHARE, Portion, pieces, portions
 from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import HELD_SHARE, Portion, SortTask, pieces, portions
+from tblctl.merger.shuffle import SortTask
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO

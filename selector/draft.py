@@ -141,7 +141,7 @@ def worth_merging(
 
     A run is packed from its smallest key on: neighbours, at least two, as long as they fit. At most `most` parts.
     """
-    if not chosen.size:
+    if not chosen.size or most < 1:
         return []
     one = np.zeros(chosen.size, np.int64)
     run = chosen[_key_order(blocks, chosen, one)]
@@ -167,7 +167,11 @@ def _key_order(blocks: Candidates, chosen: Integers, group: Integers) -> Integer
     """Return the places of `chosen` by group, low and high; blocks of unknown range come last."""
     unknown = blocks.unknown[chosen]
     low = np.where(unknown, np.iinfo(np.int64).max, blocks.low[chosen])
-    order: Integers = np.lexsort((blocks.high[chosen], low, group))
+    high = blocks.high[chosen]
+    rises = high[1:] >= high[:-1]
+    for key in (low, group):
+        rises = (key[1:] > key[:-1]) | (key[1:] == key[:-1]) & rises
+    order: Integers = np.arange(chosen.size) if rises.all() else np.lexsort((high, low, group))
     return order
 
 

@@ -62,8 +62,9 @@ def _within(
     worth: list[Integers] = []
     for group in groups:
         worth += worth_sorting(blocks, group, context.table_options, most=most_groups - len(worth))
+    rule = rule or ("max_groups" if len(worth) == most_groups else "max_group_bytes")
     idle = np.setdiff1d(joined(groups), joined(worth), assume_unique=True)
-    return worth, {rule or "max_group_bytes": joined((idle, rest))}
+    return worth, {rule: joined((idle, rest))}
 
 
 _NO_GAIN = "merging would only write the same again: these blocks are in order already"

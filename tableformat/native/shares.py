@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ class ShareReader:
         with BlockFile(self.storage, address) as file:
             projection = Projection.plan(file.schema, self.schema, names)
             windows = list(_windows(file, file.row_groups(condition, self.schema)))
-            for groups, following in zip(windows, [*windows[1:], []], strict=True):
+            nothing: list[int] = []
+            for groups, following in itertools.zip_longest(windows, windows[1:], fillvalue=nothing):
                 for needed in (groups, following):
                     if needed:
                         file.will_need(needed, projection)

@@ -240,6 +240,11 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        *(
+            ([*words, "--commit-every", text], f"--commit-every is {text!r}, expected a number of groups")
+            for text in ("often", "0", "0s", "-1", "1.5", "3x", "")
+            for words in ([], ["--dry-run"])
+        ),
         (["--threshold", "2", "--ratio", "0.1"], "--threshold and --ratio exclude each other"),
         (["--threshold", "deep"], "'--threshold': 'deep'"),
         (["--master", "local", "--remote", "sc://h"], "--master and --remote exclude each other"),

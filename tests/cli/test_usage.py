@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -176,3 +179,60 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
     os.close(read_end)
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (1, b"")
+
+
+BUSY = """
+import sys, time
+from tblctl.cli import main
+from tblctl.merger.scratch import Scratch
+real = Scratch.write
+def slow(scratch, tables):
+    pieces = real(scratch, tables)
+    print("written", flush=True)
+    time.sleep(0.5)
+    return pieces
+Scratch.write = slow
+main.run()
+"""
+
+
+def test_a_merge_that_is_terminated_cleans_up_and_says_so(tmp_path: Path) -> None:
+    table = tblctl.create(tmp_path / "t", "k: int64, s: string", options={"block_rows": 2000})
+    for seed in range(3):
+        table.append(
+            pa.table(
+                {"k": [n * 7919 % 3001 + seed for n in range(2000)], "s": [f"{n:03000}" for n in range(2000)]}
+            )
+        )
+    table.set_cluster_key("k")
+    before = sorted(path.name for path in (tmp_path / "t" / "data").iterdir())
+    (tmp_path / "tmp").mkdir()
+    words = ["recluster", str(tmp_path / "t"), "--final", "--memory", "16MiB"]
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY, *words],
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"written\n"
+        assert list((tmp_path / "tmp").iterdir())
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (143, b"tblctl: terminated\n")
+    assert not list((tmp_path / "tmp").iterdir())
+    assert sorted(path.name for path in (tmp_path / "t" / "data").iterdir()) == before
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "-1"), ("10", "10")])
+def test_the_allocator_of_arrow_is_told_to_keep_pages_before_it_is_loaded(
+    given: str | None, found: str
+) -> None:
+    program = (
+        "import os, sys; from tblctl.cli import main\n"
+        "main.application.main = lambda **_: print(os.environ['MIMALLOC_PURGE_DELAY'], 'pyarrow' in sys.modules)\n"
+        "main.run()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "MIMALLOC_PURGE_DELAY"}
+    environment |= {} if given is None else {"MIMALLOC_PURGE_DELAY": given}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{found} False\n", done.stderr

@@ -14,11 +14,12 @@ from faults import Faults, inject
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.merger import local, shuffle, spark_task
+from tblctl.merger import local, portion, shuffle, spark_task
 from tblctl.merger.local import LocalEngine
+from tblctl.merger.portion import sort_blocks
 from tblctl.merger.run import run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import ORDER_BYTES, Taker, sort_blocks, sort_tasks, units
+from tblctl.merger.shuffle import ORDER_BYTES, Taker, sort_tasks, units
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import CorruptTableError, StorageError
@@ -199,9 +200,9 @@ def test_sorting_beforehand_changes_no_block(memory_bytes):
 
 def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
     most = []
-    real = shuffle._portioned
+    real = portion._portioned
     monkeypatch.setattr(
-        shuffle,
+        portion,
         "_portioned",
         lambda io, task, given, *more: most.append(given[0].nbytes) or real(io, task, given, *more),
     )
@@ -242,15 +243,15 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
 def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large):
     """Unless its words are so many that each piece would be full of them, or a block has not stored it so."""
     kept = []
-    real = shuffle._portioned
+    real = portion._portioned
 
     def portioned_(*given):
-        for taker, portion in real(*given):
-            kept.append(portion)
-            yield taker, portion
+        for taker, one in real(*given):
+            kept.append(one)
+            yield taker, one
 
     if large:
-        monkeypatch.setattr(shuffle, "_WORDS_SHARE", 1 << 20)
+        monkeypatch.setattr(portion, "_WORDS_SHARE", 1 << 20)
     words = [f"word {n}" for n in range(60)]
     with lake("k: int64, s: string, t: string", "k", block_rows=1_000, row_group_rows=1_000) as here:
         for seed in range(4):
@@ -261,7 +262,7 @@ def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large)
             here.unordered(pa.table({"k": keys, "s": texts, "t": others}))
         (task,) = here.split()
         expected = facts(here, here.run([task]))
-        monkeypatch.setattr(shuffle, "_portioned", portioned_)
+        monkeypatch.setattr(portion, "_portioned", portioned_)
         block_bytes = max(item.block.decoded_bytes for item in here.slices)
         monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
         assert facts(here, here.run([replace(task, memory_bytes=4_000_000)])) == expected
@@ -336,7 +337,7 @@ def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
     def interrupted(*_):
         raise error
 
-    monkeypatch.setattr(shuffle, "portions", interrupted)
+    monkeypatch.setattr(portion, "portions", interrupted)
     with pytest.raises(error):
         run(here, here.split(tasks=6))
 
@@ -344,13 +345,13 @@ def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
 def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch):
     """Four sort tasks, each of which waits until another is begun by a thread of another task."""
     together = threading.Barrier(4, timeout=20)
-    real = shuffle.portions
+    real = portion.portions
 
     def slow(*given):
         together.wait()
         yield from real(*given)
 
-    monkeypatch.setattr(shuffle, "portions", slow)
+    monkeypatch.setattr(portion, "portions", slow)
     monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
     del here.slices[4:]
     found = run(here, here.split(tasks=4))
@@ -428,7 +429,7 @@ def test_a_write_that_fails_fails_its_task_alone(here, nth):
 
 
 def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
-    real = shuffle.sort_indices
+    real = portion.sort_indices
 
     def wrong(keys, sort):
         order = real(keys, sort).to_numpy().copy()
@@ -436,7 +437,7 @@ def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
         return pa.array(order)
 
     tasks = here.split(tasks=6)
-    monkeypatch.setattr(shuffle, "sort_indices", wrong)
+    monkeypatch.setattr(portion, "sort_indices", wrong)
     with pytest.raises(VerificationError, match="group 7, sorting data/"):
         run_sorted_beforehand(here, tasks)
     assert here.stored() == set()

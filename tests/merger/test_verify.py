@@ -146,6 +146,18 @@ def test_dictionaries_are_compared_by_what_they_mean():
         require_equal(words([0, 1], "a", "b"), words([0, 1], "a", "c"), "here")
 
 
+@given(st.lists(st.text(max_size=3), unique=True, min_size=1), st.data())
+def test_text_that_is_coded_has_the_fingerprint_of_what_it_says(words, data):
+    start = data.draw(st.integers(0, len(words) - 1))
+    some = pa.array(words).slice(start)
+    indices = data.draw(st.lists(st.one_of(st.none(), st.integers(0, len(some) - 1))))
+    coded = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), some)
+    for one in (coded, coded.slice(1), coded.slice(0, 1)):
+        assert Fingerprint.of(pa.table({"a": one})) == Fingerprint.of(
+            pa.table({"a": one.dictionary_decode()})
+        )
+
+
 @given(SCHEMAS, st.data())
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_rows_of_any_type_in_any_order_are_equal(columns, data):

@@ -65,6 +65,19 @@ def test_all_shares_together_are_the_scan(tmp_path: Path, where: str | None, lea
     assert all(part.schema.equals(expected.schema) for part in parts)
 
 
+def test_a_block_whose_statistics_allow_rows_that_no_row_group_has_yields_none(tmp_path: Path) -> None:
+    table = tblctl.create(
+        tmp_path, "k: int64", cluster_by="k", options={"row_group_rows": 100, "block_rows": 1000}
+    )
+    table.append(pa.table({"k": [*range(100), *range(200, 300)]}))
+    for where, count in (("k = 150", 0), ("k = 250", 1)):
+        condition = condition_of(table, where)
+        selection = select_blocks(native_of(table).storage, native_of(table).head(), condition)
+        (share,) = cut_shares(selection, least=1, most_bytes=1 << 30)
+        found = reader_of(table, ("k",), condition).tables(share)
+        assert sum(part.num_rows for part in found) == count
+
+
 def test_shares_are_about_as_large_as_each_other_and_no_larger_than_said(tmp_path: Path) -> None:
     table = make(str(tmp_path))
     native = native_of(table)

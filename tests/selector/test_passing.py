@@ -116,6 +116,16 @@ def test_the_most_groups_are_the_first_runs():
     assert len(table.final("full", max_groups=1)) == 2
 
 
+def test_groups_that_become_several_runs_count_as_many():
+    over_all, beside = spread(0, 2000), [spread(1 + n, 31 + n) for n in range(4)]
+    runs_ = [*PAIR, spread(200, 209), spread(300, 319), spread(310, 329)]
+    table = table_of(over_all, *beside, *runs_, *(spread(400 + n, 430 + n) for n in range(5)))
+    for most in range(1, 6):
+        plan = table.plan("full", max_groups=most, max_group_bytes=table.decoded_bytes(list(range(50))))
+        assert len(plan.groups) == min(most, 4)
+    assert len(table.plan("full", max_groups=3).rejected) <= 1
+
+
 @pytest.mark.parametrize("limits", [{"max_blocks": 4}, {"max_bytes": 25}])
 def test_limits_count_what_is_rewritten_not_what_stays(limits):
     table = table_of(*(spread(20 * n, 20 * n + 9) for n in range(10)), spread(300, 319), spread(310, 329))
