@@ -25,8 +25,11 @@ _CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMO
 _PROBE_SECONDS = 5.0
 _CONNECT_PORT = 15002
 
-_QUIET = {"spark.ui.showConsoleProgress": "false"}
-_QUIET_AND_ON_THIS_HOST = _QUIET | {
+_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's allocator keeps what is freed, as in the command
+}
+_ON_THIS_HOST = _SETTINGS | {
     "spark.log.level": "FATAL",  # what a job failed of is reported, without the stacks of the JVM
     "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL",  # the same, until that is read
     "spark.ui.enabled": "false",
@@ -127,7 +130,7 @@ def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | No
 def _start(master: str, conf: Mapping[str, str]) -> Any:
     sessions = _pyspark_sessions()
     is_local, is_cluster = master.startswith("local"), master.startswith("spark://")
-    settings = {**(_QUIET_AND_ON_THIS_HOST if is_local else _QUIET), **conf}
+    settings = {**(_ON_THIS_HOST if is_local else _SETTINGS), **conf}
     builder = sessions.builder.appName("tblctl").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -64,8 +64,8 @@ class SourceOptions:
             problems.append('option columns names none: expected names such as "a,b"')
         if not options.get("path"):
             problems.append(
-                "there is no path: name the table's location in load(...), save(...), start(...) or OPTIONS (path "
-                "'...'); INSERT INTO reaches it through a temporary view, not through CREATE TABLE"
+                "there is no path: name the table's location in load(...), save(...), start(...), or in CREATE "
+                "TEMPORARY VIEW .. USING tblctl OPTIONS (path '...'); Spark passes none on from CREATE TABLE"
             )
         storage: dict[str, Any] = {}
         memory_bytes = None

@@ -28,6 +28,7 @@ with open_session(master="local[1]", conf={"spark.app.name": "mine"}) as first:
     print("master", context.master, context.appName, context.pythonExec == sys.executable)
     where = first.range(1).rdd.map(lambda _: __import__("sys").executable).collect()
     print("workers", where == [sys.executable])
+    print(first.range(1).rdd.map(lambda _: __import__("os").environ.get("MIMALLOC_PURGE_DELAY")).collect())
     with open_session() as second:
         print("same", second is first)
     print("goes on", first.range(3).count())
@@ -50,6 +51,7 @@ def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_s
     assert done.stdout.splitlines() == [
         "master local[1] mine True",
         "workers True",
+        "['-1']",
         "same True",
         "goes on 3",
         "refused True",

@@ -232,6 +232,16 @@ def test_memory_and_unknown_options_are_refused(session: Any, tmp_path: Path) ->
         frame(session, 1).write.format("tblctl").mode("append").save()
 
 
+def test_a_table_of_sparks_catalog_says_that_its_path_is_not_passed_on(session: Any, tmp_path: Path) -> None:
+    create(str(tmp_path / "t"))
+    session.sql(f"CREATE TABLE passed_on (k bigint) USING tblctl OPTIONS (path '{tmp_path / 't'}')")
+    try:
+        with pytest.raises(Exception, match="Spark passes none on from CREATE TABLE"):
+            session.sql("SELECT count(*) FROM passed_on").collect()
+    finally:
+        session.sql("DROP TABLE passed_on")
+
+
 def test_tables_on_s3_and_their_secrets(spark: Any, minio: S3Server) -> None:
     where = minio.location()
     session = spark.session
