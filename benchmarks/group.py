@@ -1,9 +1,11 @@
 """One group of all blocks of lineitem, sorted and not: merged in this process, and on a cluster of executors of 1 GiB.
 
     python -m benchmarks.group --scale 10     60 million rows; takes a disk of 30 GB
+    python -m benchmarks.group --memory 256,512,1024
 
 A fresh process merges, verifies and commits. Its peak is the kernel's (`VmHWM`), above what it had before the merge: in
-this process that of two tasks at once with two processors, on a cluster that of the driver.
+this process that of two tasks at once with two processors, on a cluster that of the driver. There Spark's Python
+workers are looked at as well, twice a second: the peak of each as a whole, the libraries that it has loaded included.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import argparse
 import multiprocessing
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +28,7 @@ from benchmarks.memory import CONSTANT_MIB, KEY, make_table
 from tblctl.merger.local import LocalEngine
 
 CLUSTER = "local-cluster[2,1,1024]"  # two executors of one core and 1,024 MiB
-BUDGET_MIB = 512  # of a task
+LIBRARIES_MIB = 256  # of a worker, as docs/spark.md counts them
 BLOCK_ROWS = 100_000
 
 
@@ -32,45 +37,53 @@ class Merged(NamedTuple):
 
     seconds: float
     peak_mib: float
+    worker_mib: float
     blocks: int
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
+    parser.add_argument("--memory", default="512", help="of a task, MiB; several with commas between")
     parser.add_argument("--no-cluster", action="store_true", help="only in this process")
 
 
-def measure(report: Report, tiny: bool, *, scale: str, no_cluster: bool) -> None:
+def measure(report: Report, tiny: bool, *, scale: str, memory: str, no_cluster: bool) -> None:
     scale = "0.01" if tiny else scale
     masters = [None] if no_cluster or tiny else [None, CLUSTER]
-    at_once = LocalEngine().parallelism + 1
     for key in (KEY, None):
         with scratch() as folder:
             table = make_table(folder / "table", lineitem(scale), 1_000 if tiny else BLOCK_ROWS, key=key)
             if key is None:
                 table.set_cluster_key(KEY)
-            rows, blocks = table.snapshot.rows, table.snapshot.blocks
-            for master in masters:
-                report.begin(
-                    f"{rows:,} rows in {blocks} blocks, {'sorted' if key else 'not sorted'}, "
-                    f"{master or 'in this process'}, {BUDGET_MIB} MiB a task"
-                )
-                before = table.snapshot.sequence
-                found = in_new_process(table.location, master)
-                report.figure("merged, verified and committed", found.seconds, "s")
-                report.figure("rows a second", rows / found.seconds, "")
-                report.figure("blocks after it", found.blocks, "")
-                most = None if master else at_once * (BUDGET_MIB + CONSTANT_MIB)
-                report.figure("peak of the process that called it", found.peak_mib, "MiB", most=most)
-                table = tblctl.open(table.location)
-                table.rollback(before)
+            for budget_mib in map(int, memory.split(",")):
+                for master in masters:
+                    measure_merge(report, table, master, budget_mib, "sorted" if key else "not sorted")
 
 
-def in_new_process(location: str, master: str | None) -> Merged:
+def measure_merge(
+    report: Report, table: tblctl.Table, master: str | None, budget_mib: int, order: str
+) -> None:
+    """Merge all blocks, and roll that back."""
+    rows, blocks, before = table.snapshot.rows, table.snapshot.blocks, table.snapshot.sequence
+    where = master or "in this process"
+    report.begin(f"{rows:,} rows in {blocks} blocks, {order}, {where}, {budget_mib} MiB a task")
+    found = in_new_process(table.location, master, budget_mib)
+    report.figure("merged, verified and committed", found.seconds, "s")
+    report.figure("rows a second", rows / found.seconds, "")
+    report.figure("blocks after it", found.blocks, "")
+    task_mib = budget_mib + CONSTANT_MIB
+    most = None if master else (LocalEngine().parallelism + 1) * task_mib
+    report.figure("peak of the process that called it", found.peak_mib, "MiB", most=most)
+    if master:
+        report.figure("peak of a worker", found.worker_mib, "MiB", most=task_mib + LIBRARIES_MIB)
+    table.rollback(before)
+
+
+def in_new_process(location: str, master: str | None, budget_mib: int) -> Merged:
     """Merge all blocks of a table in a process that has done nothing else."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    process = context.Process(target=_merge, args=(theirs, location, master))
+    process = context.Process(target=_merge, args=(theirs, location, master, budget_mib))
     process.start()
     theirs.close()
     try:
@@ -79,22 +92,48 @@ def in_new_process(location: str, master: str | None) -> Merged:
         process.join()
 
 
-def _merge(end: Connection, location: str, master: str | None) -> None:
+def _merge(end: Connection, location: str, master: str | None, budget_mib: int) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     table = tblctl.open(location)
     rows = table.snapshot.rows
     baseline = resident_mib("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     how = {"engine": "local"} if master is None else {"spark": lambda: tblctl.spark_session(master=master)}
-    started = time.perf_counter()
-    outcome = table.recluster(
-        policy="full",
-        options={"memory_bytes": BUDGET_MIB * 2**20, "max_group_bytes": 2**50},
-        **how,
-    )
-    seconds = time.perf_counter() - started
+    with watched_workers() as peaks:
+        started = time.perf_counter()
+        outcome = table.recluster(
+            policy="full",
+            options={"memory_bytes": budget_mib * 2**20, "max_group_bytes": 2**50},
+            **how,
+        )
+        seconds = time.perf_counter() - started
     assert (outcome.committed_groups, outcome.rows) == (1, rows), outcome
-    end.send(Merged(seconds, resident_mib("VmHWM") - baseline, outcome.blocks_out))
+    peak_mib = resident_mib("VmHWM") - baseline
+    end.send(Merged(seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
+
+
+@contextmanager
+def watched_workers() -> Iterator[dict[int, float]]:
+    """Give the peak of every Python worker of Spark's on this machine by its process, in MiB; complete at the end."""
+    peaks: dict[int, float] = {}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                        lines = (process / "status").read_text().splitlines()
+                        found = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+                        peaks[int(process.name)] = max(found, default=0.0)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        ended.set()
+        watcher.join()
 
 
 if __name__ == "__main__":
