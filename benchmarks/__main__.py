@@ -17,6 +17,7 @@ SUBJECTS = (
     "e2e",
     "memory",
     "copy",
+    "readers",
     "encode",
     "group",
     "requests",

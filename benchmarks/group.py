@@ -108,13 +108,14 @@ def _merge(end: Connection, location: str, master: str | None, budget_mib: int) 
         )
         seconds = time.perf_counter() - started
     assert (outcome.committed_groups, outcome.rows) == (1, rows), outcome
+    assert master is None or peaks, "no worker of Spark was seen"
     peak_mib = resident_mib("VmHWM") - baseline
     end.send(Merged(seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
 
 
 @contextmanager
 def watched_workers() -> Iterator[dict[int, float]]:
-    """Give the peak of every Python worker of Spark's on this machine by its process, in MiB; complete at the end."""
+    """Give the peak of every Python worker of Spark's on this machine by its process, in MiB, seen twice a second."""
     peaks: dict[int, float] = {}
     ended = threading.Event()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import signal
 import sys
 import textwrap
 import traceback
@@ -155,11 +156,12 @@ class Terminated(BaseException):
 
 
 def terminated(*_: object) -> None:
-    """Handle SIGTERM.
+    """Handle SIGTERM, once: another one does not break off what is being cleaned up.
 
     Raises:
         Terminated: always.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated
 
 

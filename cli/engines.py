@@ -19,8 +19,9 @@ def read_commit_every(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        amount = int(text) if text.strip().isdecimal() else tblctl.parse_duration(text)
-    except tblctl.errors.InvalidOptionError:
+        is_count = text.strip().isascii() and text.strip().isdigit()
+        amount = int(text) if is_count else tblctl.parse_duration(text)
+    except (ValueError, tblctl.errors.InvalidOptionError):
         amount = 0
     if amount <= 0:
         params.refuse(

@@ -46,20 +46,21 @@ application = Application(
     LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
     (environment, ~/.config/fsspec), and from --storage-option.
 
-    Exit codes: 0 done, 1 the operation failed, 2 wrong usage.""",
+    Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated.""",
 )
 for command in COMMANDS:
     application.add_command(command)
 
 
-ALLOCATOR = ("MIMALLOC_PURGE_DELAY", "-1")
-"""Arrow's allocator keeps what is freed. By itself it gives that back to the system after some milliseconds and takes
-it anew, which costs large merges a tenth of their time. Merges give back what exceeds their memory, with this or
-without (`merger/resident.py`)."""
+ALLOCATOR = ("MIMALLOC_PURGE_DELAY", "10000")
+"""Arrow's allocator keeps what is freed for so many milliseconds, by default 10, and then gives it back to the system:
+that, and taking it anew, costs large merges a tenth of their time. What would exceed the memory of a merge is given
+back at once all the same (`merger/resident.py`); with -1 it would not be."""
 
 
 def run() -> None:
     """Run the command line of this process, and exit."""
     os.environ.setdefault(*ALLOCATOR)  # it is read when Arrow is loaded, which no command did yet
-    signal.signal(signal.SIGTERM, terminated)
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminated)
     application.main(prog_name="tblctl")

@@ -3,7 +3,7 @@
 Nothing is read before it is needed, and what is read ahead stays within a budget: small slices are read whole, larger
 ones row group by row group, and row groups that are too large piece by piece. What cannot be streamed so (more open
 blocks than the budget has room for) is first copied to a scratch folder on the local disk; rows of blocks in another
-order come sorted (`shuffle.py`).
+order come sorted (`portion.py`).
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from tblctl.merger.portion import READER_BYTES, Portion, sort_blocks
 from tblctl.merger.resident import Resident
 from tblctl.merger.scratch import Scratch
 from tblctl.merger.task import MergeTask, TaskResult
+from tblctl.merger.threads import WRITING, Clock, Line, Threads, raise_failures
 from tblctl.merger.verify import Fingerprint, VerificationError, require_equal, require_sorted, require_told
-from tblctl.merger.workers import WRITING, Clock, Line, Workers, raise_failures
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.keys import key_changes, key_table, sort_indices
 from tblctl.tableformat.model.cut import cut_rows, rows_back
@@ -103,17 +103,17 @@ def run_task(
         resident.task(task.memory_bytes),
         Scratch() as scratch,
         ExitStack() as opened,
-        Workers(threads, clock, opens) as workers,
+        Threads(threads, clock, opens) as pool,
     ):
         if portions is None:
-            portions = sort_blocks(io, [task], scratch, workers.map, resident.bound)[task.number]
-        plan = _planned(io, task, portions, workers)
+            portions = sort_blocks(io, [task], scratch, pool.map, resident.bound)[task.number]
+        plan = _planned(io, task, portions, pool)
         inputs = open_inputs(
             io, plan.parts, scratch, budget_bytes=task.memory_bytes // READ_SHARE, at_once=plan.at_once
         )
         for one in inputs:
             opened.callback(one.close)
-        records = _Merge(_Job(io, task, hooks, resident), plan, inputs, workers).run()
+        records = _Merge(_Job(io, task, hooks, resident), plan, inputs, pool).run()
     return TaskResult(
         group=task.group,
         number=task.number,
@@ -149,11 +149,11 @@ class _Plan:
     at_once: int
 
 
-def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], workers: Workers) -> _Plan:
+def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], pool: Threads) -> _Plan:
     """Read the keys, and find out where every row goes."""
     streamed = [item for item in task.slices if item.is_streamed]
     found: list[tuple[pa.Table, Part | Portion]] = [
-        *workers.read(lambda item: look_at(io, item, task.sort), streamed),
+        *pool.read(lambda item: look_at(io, item, task.sort), streamed),
         *((portion.keys(task.sort, io.schema), portion) for portion in portions),
     ]
     found.sort(key=lambda pair: pair[1].order)
@@ -208,14 +208,14 @@ class _Job:
 class _Merge:
     """The windows of one task, from inputs to builders."""
 
-    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], workers: Workers) -> None:
+    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], pool: Threads) -> None:
         self._io = job.io
         self._task = job.task
         self._hooks = job.hooks
         self._resident = job.resident
         self._plan = plan
         self._inputs = inputs
-        self._workers = workers
+        self._pool = pool
         self._ends = dict(zip((copy.start for copy in plan.copies), plan.copied_ends, strict=True))
         self._starts = np.cumsum([0] + [one.rows for one in inputs])
         self._row_bytes = np.concatenate([one.row_bytes for one in inputs])
@@ -235,7 +235,7 @@ class _Merge:
             self._require_all_taken()
             return self._verified(tuple(record for future in self._finished for record in future.result()))
         except BaseException:
-            self._workers.settle()
+            self._pool.settle()
             for future in self._finished:
                 future.exception()
             for builder in self._builders:
@@ -249,7 +249,7 @@ class _Merge:
         for count in self._plan.cuts:
             builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
             self._builders.append(builder)
-            block = _Block(builder, Line(self._workers))
+            block = _Block(builder, Line(self._pool))
             for piece in between(self._plan.copies, range(start, start + count)):
                 if isinstance(piece, Copy):
                     yield self._copied(piece, block)
@@ -271,7 +271,7 @@ class _Merge:
         def finish() -> None:
             self._check_order(self._ends[copy.start])
             self._hooks.advance(copy.rows)
-            self._workers.write(block.line, functools.partial(block.builder.copy, copy.block, copy.groups))
+            self._pool.write(block.line, functools.partial(block.builder.copy, copy.block, copy.groups))
 
         return finish
 
@@ -306,7 +306,7 @@ class _Merge:
         source = np.searchsorted(self._starts, numbers, side="right") - 1
         counts = np.bincount(source, minlength=len(self._inputs))
         active = np.flatnonzero(counts).tolist()
-        found = self._workers.read(lambda number: self._inputs[number].take(int(counts[number])), active)
+        found = self._pool.read(lambda number: self._inputs[number].take(int(counts[number])), active)
         # A row lies behind those of earlier inputs, at its place in its own input's stretch.
         shift = np.cumsum(counts) - counts - self._taken - self._starts[:-1]
         places = numbers + shift[source]
@@ -319,7 +319,7 @@ class _Merge:
         in_order = bool((places == np.arange(len(places))).all())
         gather, numbered = _columns(read, None if in_order else pa.array(places.astype(np.uint32)))
         del read  # `gather` lets go of one column after the other
-        columns = self._workers.begin(gather, numbered)
+        columns = self._pool.begin(gather, numbered)
 
         def finish() -> None:
             gathered = [column.result() for column in columns]
@@ -329,7 +329,7 @@ class _Merge:
             del gathered
             self._check_order(key_table(rows, self._task.sort, self._io.schema))
             self._hooks.advance(rows.num_rows)
-            self._workers.write(block.line, block.builder.adding(rows, groups))
+            self._pool.write(block.line, block.builder.adding(rows, groups))
             block.line.submit(self._resident.bound)
 
         return finish

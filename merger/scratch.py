@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -59,7 +57,6 @@ class Scratch:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._lock: int | None = None  # an open file that has the folder locked while this process lives
         self._making = Lock()
         self._numbers = itertools.count()
 
@@ -69,9 +66,6 @@ class Scratch:
     def __exit__(self, *exc: object) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def write(self, tables: Iterable[pa.Table]) -> Pieces:
         """Write tables, each as one piece.
@@ -117,46 +111,8 @@ class Scratch:
     def _opened(self) -> Path:
         with self._making:
             if self._folder is None:
-                remove_left_over()
-                self._folder, self._lock = _made()
+                self._folder = Path(tempfile.mkdtemp(prefix="tblctl-merge-"))
             return self._folder
-
-
-_PREFIX = "tblctl-merge-"
-
-
-def remove_left_over() -> None:
-    """Delete the folders of processes that were killed: those that nobody has locked. Others' are left alone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            lock = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
-def _made() -> tuple[Path, int]:
-    """Return a new folder, and an open file that has it locked, where the file system has locks."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        with suppress(FileNotFoundError):  # or another process took it for left over, before it was locked
-            lock = os.open(folder, os.O_RDONLY)
-            if _locked(lock) and folder.exists():
-                return folder, lock
-            os.close(lock)
-
-
-def _locked(folder: int) -> bool:
-    """Lock an open folder; return whether nobody else has."""
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: then nobody can take it for left over
-        return True
-    return True
 
 
 def _write(file: pa.NativeFile, tables: Iterable[pa.Table], compression: str | None) -> tuple[int, ...]:

@@ -25,17 +25,17 @@ _CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMO
 _PROBE_SECONDS = 5.0
 _CONNECT_PORT = 15002
 
-_SETTINGS = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's allocator keeps what is freed, as in the command
-}
-_ON_THIS_HOST = _SETTINGS | {
+_QUIET = {"spark.ui.showConsoleProgress": "false"}
+_QUIET_AND_ON_THIS_HOST = _QUIET | {
     "spark.log.level": "FATAL",  # what a job failed of is reported, without the stacks of the JVM
     "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL",  # the same, until that is read
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+
+_ALLOCATOR = {"MIMALLOC_PURGE_DELAY"}
+"""What Arrow's allocator is told by the environment of this process (`cli/main.py`), workers are told too."""
 
 
 def open_session(
@@ -130,7 +130,8 @@ def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | No
 def _start(master: str, conf: Mapping[str, str]) -> Any:
     sessions = _pyspark_sessions()
     is_local, is_cluster = master.startswith("local"), master.startswith("spark://")
-    settings = {**(_ON_THIS_HOST if is_local else _SETTINGS), **conf}
+    allocator = {f"spark.executorEnv.{name}": os.environ[name] for name in _ALLOCATOR & os.environ.keys()}
+    settings = {**(_QUIET_AND_ON_THIS_HOST if is_local else _QUIET), **allocator, **conf}
     builder = sessions.builder.appName("tblctl").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

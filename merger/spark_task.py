@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from tblctl.merger.engine import as_own, failure
 from tblctl.merger.portion import HELD_SHARE, Portion, pieces, portions
+from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import SortTask
+from tblctl.merger.shuffle import SORT_SHARE, SortTask
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
@@ -51,12 +52,17 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
     task, numbers = pickle.loads(sort)  # noqa: S301 (both pickles are the driver's)
     try:
         opened: BlockIO = pickle.loads(io)  # noqa: S301
-        for taker, portion in portions(opened, task):
-            content = Pieces.packed(pieces(portion, task, opened.schema), compression="lz4")
-            rows: list[pickle.PickleBuffer] = []
-            what = pickle.dumps(replace(portion, content=content), protocol=5, buffer_callback=rows.append)
-            del portion  # which has all rows that were sorted with its own
-            yield numbers[taker], what, pa.py_buffer(rows[0].raw())
+        resident = Resident(opened.env)
+        with resident.task(task.sort_bytes * SORT_SHARE):
+            for taker, portion in portions(opened, task, resident.bound):
+                content = Pieces.packed(pieces(portion, task, opened.schema), compression="lz4")
+                rows: list[pickle.PickleBuffer] = []
+                what = pickle.dumps(
+                    replace(portion, content=content), protocol=5, buffer_callback=rows.append
+                )
+                del portion  # which has all rows that were sorted with its own
+                yield numbers[taker], what, pa.py_buffer(rows[0].raw())
+                resident.bound()
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
         what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.slices[0].block.path}"))
         for number in numbers.values():

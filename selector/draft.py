@@ -141,7 +141,7 @@ def worth_merging(
 
     A run is packed from its smallest key on: neighbours, at least two, as long as they fit. At most `most` parts.
     """
-    if not chosen.size or most < 1:
+    if not chosen.size:
         return []
     one = np.zeros(chosen.size, np.int64)
     run = chosen[_key_order(blocks, chosen, one)]
@@ -168,6 +168,7 @@ def _key_order(blocks: Candidates, chosen: Integers, group: Integers) -> Integer
     unknown = blocks.unknown[chosen]
     low = np.where(unknown, np.iinfo(np.int64).max, blocks.low[chosen])
     high = blocks.high[chosen]
+    # Most are in order already: the check takes a tenth of the sort, which was a tenth of planning a million blocks.
     rises = high[1:] >= high[:-1]
     for key in (low, group):
         rises = (key[1:] > key[:-1]) | (key[1:] == key[:-1]) & rises

@@ -61,10 +61,12 @@ def _within(
     groups, rest, rule = split_in_key_order(blocks, part, limits, most_groups)
     worth: list[Integers] = []
     for group in groups:
-        worth += worth_sorting(blocks, group, context.table_options, most=most_groups - len(worth))
-    rule = rule or ("max_groups" if len(worth) == most_groups else "max_group_bytes")
+        worth += worth_sorting(blocks, group, context.table_options, most=most_groups - len(worth) + 1)
+        if len(worth) > most_groups:
+            rule, worth = rule or "max_groups", worth[:most_groups]
+            break
     idle = np.setdiff1d(joined(groups), joined(worth), assume_unique=True)
-    return worth, {rule: joined((idle, rest))}
+    return worth, {rule or "max_group_bytes": joined((idle, rest))}
 
 
 _NO_GAIN = "merging would only write the same again: these blocks are in order already"

@@ -130,8 +130,8 @@ class Plan:
             raise ValueError("groups must be numbered from 0, in order")
         if not all(group.blocks for group in self.groups):
             raise ValueError("a group has no blocks")
-        named = sum(len(group.blocks) for group in self.groups)
-        if len(set[str]().union(*(group.blocks for group in self.groups))) < named:
+        paths = [path for group in self.groups for path in group.blocks]
+        if len(set(paths)) < len(paths):
             raise ValueError("a block is named twice")
 
     @property

@@ -34,25 +34,25 @@ class _Optimize:
     order = ""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self._spark = _session(folder.parent)
+        self.session = _session(folder.parent)
         self._job = job
         self._folder = folder
         self._runs = 0
         for limit in ("minFileSize", "maxFileSize"):
-            self._spark.conf.set(f"spark.databricks.delta.optimize.{limit}", str(job.output_bytes))
+            self.session.conf.set(f"spark.databricks.delta.optimize.{limit}", str(job.output_bytes))
 
     def reset(self) -> None:
         self._runs += 1
         place = self._folder / str(self._runs)
         link_all(self._job.files, place)
-        self._table = f"delta.`{place}`"
-        self._spark.sql(f"CONVERT TO DELTA parquet.`{place}`")
+        self.table = f"delta.`{place}`"
+        self.session.sql(f"CONVERT TO DELTA parquet.`{place}`")
 
     def run(self) -> None:
-        self._spark.sql(f"OPTIMIZE {self._table} {self.order}").collect()
+        self.session.sql(f"OPTIMIZE {self.table} {self.order}").collect()
 
     def output(self) -> Sequence[str]:
-        return [unquote(uri.removeprefix("file://")) for uri in self._spark.table(self._table).inputFiles()]
+        return [unquote(uri.removeprefix("file://")) for uri in self.session.table(self.table).inputFiles()]
 
 
 class ZOrder(_Optimize):
@@ -66,4 +66,4 @@ class Liquid(_Optimize):
 
     def reset(self) -> None:
         super().reset()
-        self._spark.sql(f"ALTER TABLE {self._table} CLUSTER BY ({KEY})")
+        self.session.sql(f"ALTER TABLE {self.table} CLUSTER BY ({KEY})")

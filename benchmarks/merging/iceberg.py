@@ -33,16 +33,16 @@ class _Rewrite:
     strategy = ""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self._spark = _session(folder.parent)
+        self.session = _session(folder.parent)
         self._bytes = job.output_bytes
         self._table = f"peers.merge.{self.name}"
         link_all(job.files, folder / "input")
         source = f"parquet.`{folder / 'input'}`"
-        columns = self._spark.table(source).schema
-        self._spark.createDataFrame([], columns).writeTo(self._table).using("iceberg").tableProperty(
+        columns = self.session.table(source).schema
+        self.session.createDataFrame([], columns).writeTo(self._table).using("iceberg").tableProperty(
             "write.parquet.compression-codec", "zstd"
         ).tableProperty("write.parquet.compression-level", "1").create()
-        self._spark.sql(
+        self.session.sql(
             f"CALL peers.system.add_files(table => 'merge.{self.name}', source_table => '{source}')"
         ).collect()
         self._snapshot = self._current()
@@ -50,20 +50,20 @@ class _Rewrite:
     def reset(self) -> None:
         if self._current() != self._snapshot:
             call = f"CALL peers.system.rollback_to_snapshot('merge.{self.name}', {self._snapshot})"
-            self._spark.sql(call).collect()
+            self.session.sql(call).collect()
 
     def run(self) -> None:
-        self._spark.sql(
+        self.session.sql(
             f"CALL peers.system.rewrite_data_files(table => 'merge.{self.name}', {self.strategy}, "
             f"options => map('rewrite-all', 'true', 'target-file-size-bytes', '{self._bytes}'))"
         ).collect()
 
     def output(self) -> Sequence[str]:
-        rows = self._spark.table(f"{self._table}.files").select("file_path").collect()
+        rows = self.session.table(f"{self._table}.files").select("file_path").collect()
         return [row.file_path.removeprefix("file:") for row in rows]
 
     def _current(self) -> int:
-        refs = self._spark.table(f"{self._table}.refs").where("name = 'main'")
+        refs = self.session.table(f"{self._table}.refs").where("name = 'main'")
         return int(refs.select("snapshot_id").first()[0])
 
 

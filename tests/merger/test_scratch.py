@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 
@@ -15,8 +12,7 @@ from arrow_rows import canonical, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tblctl.merger import scratch as scratch_module
-from tblctl.merger.scratch import Scratch, remove_left_over
+from tblctl.merger.scratch import Scratch
 from tblctl.tableformat.errors import StorageError
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.projection import conform
@@ -123,60 +119,3 @@ def test_the_folder_goes_when_writing_fails(temporary):
     with pytest.raises(RuntimeError, match="the source failed"), Scratch() as scratch:
         scratch.write(pieces())
     assert list(temporary.iterdir()) == []
-
-
-LEAVES_A_FOLDER = """
-import os, pyarrow as pa
-from tblctl.merger.scratch import Scratch
-scratch = Scratch()
-scratch.write([pa.table({"n": [1]})])
-print("written", flush=True)
-input()
-os._exit(9)
-"""
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next_and_nobody_elses(temporary):
-    other = temporary / "tblctl-other"
-    other.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary)}
-    with subprocess.Popen(
-        [sys.executable, "-c", LEAVES_A_FOLDER],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout.readline() == b"written\n"
-        (theirs,) = temporary.glob("tblctl-merge-*")
-        with Scratch() as mine, Scratch() as another:
-            mine.write([numbers(0, 1)])
-            another.write([numbers(0, 1)])
-            assert len(list(temporary.glob("tblctl-merge-*"))) == 3
-        assert theirs.exists()
-        process.communicate(b"\n")
-    assert theirs.exists()
-    with Scratch() as scratch:
-        scratch.write([numbers(0, 1)])
-        assert not theirs.exists()
-    assert list(temporary.iterdir()) == [other]
-
-
-@pytest.mark.parametrize(
-    "place", [(tempfile, "mkdtemp"), (scratch_module, "_locked")], ids=["made", "opened"]
-)
-def test_a_folder_that_was_taken_for_left_over_is_not_used(temporary, monkeypatch, place):
-    made = []
-    real = getattr(*place)
-
-    def unlucky(*some, **words):
-        if place[0] is scratch_module and not made:
-            remove_left_over()
-        made.append(real(*some, **words))
-        if place[0] is tempfile and len(made) == 1:
-            remove_left_over()  # by another process, before it is locked
-        return made[-1]
-
-    monkeypatch.setattr(*place, unlucky)
-    with Scratch() as scratch:
-        assert scratch.write([numbers(0, 2)]).read(0).num_rows == 2
-        assert len(made) == 2

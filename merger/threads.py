@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-class Workers:
+class Threads:
     """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits.
 
     `opens` are for reading, where it waits for a network: they cost no processor time.
@@ -97,8 +97,8 @@ def raise_failures(futures: Iterable[Future[Any]]) -> None:
 class Line:
     """Work that is done one after the other, beside the caller; after a failure all that follows fails the same."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._lock = Lock()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._running = False
@@ -111,8 +111,8 @@ class Line:
             self._waiting.append((future, work))
             start = not self._running
             self._running = True
-        if start and self._workers.pool:
-            self._workers.pool.submit(self._workers.clock.counted, lambda _: self._run(), None)
+        if start and self._threads.pool:
+            self._threads.pool.submit(self._threads.clock.counted, lambda _: self._run(), None)
         elif start:
             self._run()
         return future
