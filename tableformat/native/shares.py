@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -79,8 +78,7 @@ class ShareReader:
         with BlockFile(self.storage, address) as file:
             projection = Projection.plan(file.schema, self.schema, names)
             windows = list(_windows(file, file.row_groups(condition, self.schema)))
-            nothing: list[int] = []
-            for groups, following in itertools.zip_longest(windows, windows[1:], fillvalue=nothing):
+            for groups, following in zip(windows, [*windows[1:], []], strict=False):  # there may be none
                 for needed in (groups, following):
                     if needed:
                         file.will_need(needed, projection)
