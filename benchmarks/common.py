@@ -172,9 +172,9 @@ def _processor() -> str:
     return platform.machine()
 
 
-def resident_mib(name: str) -> float:
-    """Return what the kernel says of this process: VmRSS for now, VmHWM for the peak (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+def resident_mib(name: str, process: str = "self") -> float:
+    """Return what the kernel says of a process: VmRSS for now, VmHWM for the peak (Linux)."""
+    lines = Path("/proc", process, "status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
 
 

@@ -122,11 +122,9 @@ def watched_workers() -> Iterator[dict[int, float]]:
     def watch() -> None:
         while not ended.wait(0.5):
             for process in Path("/proc").glob("[0-9]*"):
-                with suppress(OSError):
+                with suppress(OSError, StopIteration):  # it ended meanwhile
                     if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                        lines = (process / "status").read_text().splitlines()
-                        found = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
-                        peaks[int(process.name)] = max(found, default=0.0)
+                        peaks[int(process.name)] = resident_mib("VmHWM", process.name)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
