@@ -23,7 +23,7 @@ import pytest
 from tblctl.merger.spark_session import open_session
 
 READY_SECONDS = 120
-REMOTE_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,11 +88,15 @@ def spark(
             yield RunningSpark(kind=request.param, session=session, folder=folder)
 
 
+def unmarked_environment() -> dict[str, str]:
+    """Return the variables without those by which another test's Connect session makes every session its own kind."""
+    return {name: value for name, value in os.environ.items() if name not in CONNECT_MODE}
+
+
 def python(program: str, *, words: tuple[Any, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, where nothing of Spark has been used yet."""
-    variables = {name: value for name, value in os.environ.items() if name not in REMOTE_MODE}
     command = [sys.executable, "-c", program, *words]
-    settings = {"env": variables, "capture_output": True, "text": True, "timeout": 300} | more
+    settings = {"env": unmarked_environment(), "capture_output": True, "text": True, "timeout": 300} | more
     return subprocess.run(command, **settings)
 
 
@@ -121,7 +125,7 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
         *("--name", "tblctl tests", "--master", master),
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
     ]
-    variables = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    variables = unmarked_environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=variables)
         try:

@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .conftest import free_port, unmarked_environment
+
 READY_SECONDS = 120.0
 REGISTERED = "Successfully registered with master"
 
@@ -54,7 +56,7 @@ def home() -> Path:
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     """Run a master and two workers of one core each, below `folder`; stopped by their process ids."""
-    port, web_port = _free_port(), _free_port()
+    port, web_port = free_port(), free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as running:
         words = ("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
@@ -87,7 +89,7 @@ def _daemon(words: tuple[str, ...], own: Path) -> Iterator[subprocess.Popen[byte
     """Run a process of Spark's whose temporary files, and those of its children, are below `own`."""
     for name in ("tmp", "local"):
         (own / name).mkdir(parents=True)
-    variables = os.environ | {
+    variables = unmarked_environment() | {
         "SPARK_HOME": str(home()),
         "SPARK_LOCAL_DIRS": str(own / "local"),
         "SPARK_DAEMON_JAVA_OPTS": f"-Djava.io.tmpdir={own}/tmp",
@@ -105,11 +107,6 @@ def _daemon(words: tuple[str, ...], own: Path) -> Iterator[subprocess.Popen[byte
                     os.kill(child, signal.SIGTERM)
             process.terminate()
             process.wait(READY_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

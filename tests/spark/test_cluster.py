@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-import os
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from servers import Location, S3Server
 import tblctl
 from tblctl.tableformat.storage import Storage
 
-from .conftest import REMOTE_MODE, connect_server
+from .conftest import connect_server, unmarked_environment
 from .standalone import Cluster, home, standalone_cluster
 
 pytestmark = pytest.mark.slow
@@ -71,10 +70,10 @@ def blocks_stored(place: Location) -> set[str]:
 def driver(command: list[str], own: Path, **more: Any) -> subprocess.Popen[str]:
     """Start a driver that has a temporary folder of its own."""
     (own / "tmp").mkdir(parents=True)
-    variables = {name: value for name, value in os.environ.items() if name not in REMOTE_MODE}
-    variables |= {"TMPDIR": str(own / "tmp"), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home())}
+    variables = {"TMPDIR": str(own / "tmp"), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home())}
+    environment = unmarked_environment() | variables | more
     return subprocess.Popen(
-        command, cwd=own, env=variables | more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=own, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

@@ -15,7 +15,7 @@ from tblctl.merger import spark_session
 from tblctl.merger.spark_session import open_session
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 
-from .conftest import REMOTE_MODE, free_port, python
+from .conftest import CONNECT_MODE, free_port, python, unmarked_environment
 
 LIFE = """
 import sys
@@ -47,7 +47,7 @@ with open_session() as third:
 def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_started_it(
     java: None, tmp_path: Path
 ) -> None:
-    done = python(LIFE, cwd=tmp_path, env=os.environ | {"MIMALLOC_PURGE_DELAY": "7000"})
+    done = python(LIFE, cwd=tmp_path, env=unmarked_environment() | {"MIMALLOC_PURGE_DELAY": "7000"})
     assert done.stdout.splitlines() == [
         "master local[1] mine True",
         "workers True",
@@ -66,8 +66,8 @@ def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_s
 def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> None:
     for name in ("bash", "dirname", "basename", "env", "readlink", "tr", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    left_out = {"PATH", "JAVA_HOME", *REMOTE_MODE}
-    variables = {name: value for name, value in os.environ.items() if name not in left_out}
+    variables = unmarked_environment()
+    variables.pop("JAVA_HOME", None)
     program = (
         "from tblctl.merger.spark_session import open_session\n"
         "from tblctl.tableformat.errors import EngineError\n"
@@ -109,7 +109,7 @@ def test_an_address_where_nothing_listens_is_named_without_its_token(
     java: None, words: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_session, "_running_session", lambda: None)  # those of other tests
-    for name in REMOTE_MODE:
+    for name in CONNECT_MODE:
         monkeypatch.delenv(name, raising=False)
     port = free_port()
     with (

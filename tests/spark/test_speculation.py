@@ -7,7 +7,6 @@ Here two workers have two addresses of this machine.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import READY_SECONDS, free_port, python, wait_for
+from .conftest import READY_SECONDS, free_port, python, unmarked_environment, wait_for
 from .test_tables import make_table, rows
 
 WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -82,7 +81,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy."]
-    variables = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    variables = unmarked_environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *words: str) -> subprocess.Popen[bytes]:
@@ -123,9 +122,7 @@ def test_of_two_attempts_at_a_task_only_what_the_one_that_spark_took_wrote_count
     table = make_table(str(tmp_path / "table"))
     before, notes = rows(table), tmp_path / "notes"
     notes.mkdir()
-    # Connect sessions of other tests left variables that make every session one of theirs.
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    variables = plain | {"PYSPARK_PYTHON": sys.executable}
+    variables = unmarked_environment() | {"PYSPARK_PYTHON": sys.executable}
     with cluster(tmp_path) as master:
         done = python(PROGRAM, words=(master, str(tmp_path / "table"), str(notes)), env=variables)
     assert done.stdout.split()[:2] == ["2", "0"], done.stderr + "".join(
