@@ -9,6 +9,7 @@ How blocks are sorted together changes no output: rows with equal keys keep the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,10 @@ merge task: processors would wait for the last ones."""
 
 ORDER_BYTES = 24
 """What ordering takes a row, beside its key."""
+
+_MOST_DECODINGS = 1.2
+"""Of rows that are portioned out, by tasks that sort for themselves. What is not decoded again is worth the wait for
+the last of what is sorted together."""
 
 _PIECES_SHARE = 8
 """One piece of every portion that a merge task reads takes so much of its memory."""
@@ -73,16 +78,12 @@ class SortTask:
         return sum(map(decoded_bytes, self.slices))
 
 
-def units(
-    tasks: Iterable[MergeTask], *, group_rows: int, most_reads: float
-) -> Iterator[tuple[MergeTask, ...]]:
-    """Yield tasks that are run as one: those of a group whose rows are better portioned out for all, or else one.
+def units(tasks: Iterable[MergeTask], *, group_rows: int) -> Iterator[tuple[MergeTask, ...]]:
+    """Yield the tasks that are run as one: those of a group that had better sort together what they take, or else one.
 
     Args:
         tasks: of groups, all tasks of one after the other.
         group_rows: the most rows of a row group.
-        most_reads: how many times the blocks that are portioned out may be decoded, on average, by tasks that sort
-            what they take for themselves.
     """
     sharing: list[MergeTask] = []
     for task in tasks:
@@ -92,19 +93,40 @@ def units(
         sharing.append(task)
         if len(sharing) < task.sharing:
             continue
-        if _reads(sharing, group_rows) > most_reads:
-            yield tuple(sharing)
-        else:
-            yield from ((one,) for one in sharing)
+        alone = [(one,) for one in sharing]
+        yield from [tuple(sharing)] if decodings(alone, group_rows) > _MOST_DECODINGS else alone
         sharing = []
     yield from ((one,) for one in sharing)
 
 
-def _reads(tasks: Sequence[MergeTask], group_rows: int) -> float:
-    slices = [_to_read(item) for task in tasks for item in task.slices if not item.is_streamed]
-    once = {item.place: item.block.row_count for item in slices}
-    decoded = sum(min(item.stop - item.start + group_rows, item.block.row_count) for item in slices)
+def neighbours(tasks: Sequence[MergeTask], workers: int) -> list[tuple[MergeTask, ...]]:
+    """Return a group's tasks in key order, as many for each of some workers, or one each if there are fewer."""
+    tasks = sorted(tasks, key=lambda task: task.number)
+    count = min(workers, len(tasks))
+    ends = [len(tasks) * number // count for number in range(count + 1)]
+    return [tuple(tasks[start:stop]) for start, stop in itertools.pairwise(ends)]
+
+
+def decodings(shares: Iterable[Sequence[MergeTask]], group_rows: int) -> float:
+    """Return how many times the rows that are portioned out are decoded, on average, if each share sorts its own."""
+    once: dict[int, int] = {}
+    decoded = 0
+    for tasks in shares:
+        read = _read_together(tasks)
+        for item in read.values():
+            if not item.is_streamed:
+                once[item.place] = item.block.row_count
+                decoded += min(item.stop - item.start + group_rows, item.block.row_count)
     return decoded / max(sum(once.values()), 1)
+
+
+def _read_together(tasks: Iterable[MergeTask]) -> dict[int, Slice]:
+    """Return what must be read of each block to have the rows that neighbouring tasks, in key order, take of it."""
+    read: dict[int, Slice] = {}
+    for task in tasks:
+        for item in task.slices:
+            read[item.place] = _to_read(replace(item, start=read.get(item.place, item).start))
+    return read
 
 
 def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
@@ -113,20 +135,19 @@ def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
     Neighbours in the group are sorted together, as many as fit, so that many small blocks become few portions.
     """
     tasks = sorted(tasks, key=lambda task: task.number)
-    firsts: dict[int, Slice] = {}
-    read: dict[int, Slice] = {}
-    for task in tasks:
-        for item in task.slices:
-            first = firsts.setdefault(item.place, item)
-            read[item.place] = _to_read(replace(item, start=first.start))
+    read = _read_together(tasks)
     if not read:
         return ()
     portioned = [item for item in read.values() if not item.is_streamed]
     sort_bytes = _sort_bytes(tasks[0].memory_bytes, sum(map(decoded_bytes, portioned)), len(tasks))
     together = list(_together([read[place] for place in sorted(read)], sort_bytes))
+    firsts: dict[int, int] = {}
+    for task in tasks:
+        for item in task.slices:
+            firsts.setdefault(item.place, item.start)
     mine = {item.place: number for number, some in enumerate(together) for item in some}
     takers: list[list[Taker]] = [[] for _ in together]
-    ends = [sum(firsts[item.place].start - item.start for item in some) for some in together]
+    ends = [sum(firsts[item.place] - item.start for item in some) for some in together]
     for task in tasks:
         counts: dict[int, int] = {}
         for item in task.slices:

@@ -21,11 +21,11 @@ import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from tblctl.merger import spark_workers
 from tblctl.merger.engine import Advance, Done
-from tblctl.merger.shuffle import sort_tasks, units
+from tblctl.merger.shuffle import SortTask, decodings, neighbours, sort_tasks, units
 from tblctl.merger.spark_frame import one_each
 from tblctl.merger.spark_shuffle import sorted_and_merged
 from tblctl.merger.spark_task import TaskFunction
@@ -34,17 +34,16 @@ from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.port import BlockIO
 
-Job = Sequence[MergeTask]
 Outcomes = Sequence[TaskResult | TaskFailure]
 
 _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
-_MOST_READS = 8.0
-"""Of blocks that are portioned out, by the tasks of a group, on average: doing that once for all costs a shuffle and a
-stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor time for 2, 4 or 8
-tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take 11 s, 4 take 15 s, and
-8 take 20 to 21 s."""
+_MOST_DECODINGS = 8.0
+"""Of rows that are portioned out, on average, by workers that each sort what their tasks take: doing that once for all
+costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor
+time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take
+11 s, 4 take 15 s, and 8 take 20 to 21 s."""
 
 _JOBS_AT_ONCE = (
     3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
@@ -98,17 +97,42 @@ class SparkEngine:
         jobs.run(_cut(tasks, self.parallelism, io.options.row_group_rows), report)
 
 
-def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
-    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs.
+class _Unit(NamedTuple):
+    """Tasks of a group that are of one job.
 
-    Tasks for which the same blocks are sorted are of one job.
+    Attributes:
+        shares: neighbours that a worker runs one after the other, and sorts for itself what they take.
+        sorts: or else, for tasks that are each a share of their own, what sorts that beforehand.
     """
-    job: list[MergeTask] = []
+
+    shares: Sequence[tuple[MergeTask, ...]]
+    sorts: Sequence[SortTask] = ()
+
+    @property
+    def tasks(self) -> list[MergeTask]:
+        return list(chain(*self.shares))
+
+
+Job = Sequence[_Unit]
+
+
+def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _Unit:
+    """Return tasks that had better sort together what they take, or one, as what workers do."""
+    shares = neighbours(tasks, parallelism)
+    if len(tasks) == 1 or decodings(shares, group_rows) <= _MOST_DECODINGS:
+        return _Unit(shares)
+    return _Unit([(task,) for task in tasks], sort_tasks(tasks))
+
+
+def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
+    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    job: list[_Unit] = []
     size_bytes = 0
-    for unit in units(tasks, group_rows=group_rows, most_reads=_MOST_READS):
-        job.extend(unit)
-        size_bytes += sum(task.size_bytes for task in unit)
-        if len(job) >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
+    for together in units(tasks, group_rows=group_rows):
+        job.append(_unit(together, parallelism, group_rows))
+        size_bytes += sum(task.size_bytes for task in together)
+        processors = sum(len(unit.shares) for unit in job)
+        if processors >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
             yield job
             job, size_bytes = [], 0
     if job:
@@ -117,15 +141,17 @@ def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Itera
 
 def _name(title: str, job: Job) -> str:
     """Return the title with the numbers of the first groups, such as `title: groups 0, 3, 4 and 20 more`."""
-    numbers = sorted({task.group for task in job})
+    numbers = sorted({task.group for unit in job for task in unit.tasks})
     more = len(numbers) - _NAMED_GROUPS
     texts = ", ".join(map(str, numbers[:_NAMED_GROUPS])) + (f" and {more} more" if more > 0 else "")
     return f"{title}: group{'s' if len(numbers) > 1 else ''} {texts}"
 
 
 def _by_group(job: Job) -> list[Job]:
-    ordered = sorted(job, key=lambda task: task.group)
-    return [list(tasks) for _, tasks in groupby(ordered, key=lambda task: task.group)]
+    def group(unit: _Unit) -> int:
+        return unit.tasks[0].group
+
+    return [list(units) for _, units in groupby(sorted(job, key=group), key=group)]
 
 
 class _Jobs:
@@ -199,14 +225,12 @@ class _Jobs:
         else:
             self._session.sparkContext.addJobTag(self._tag)
             self._session.sparkContext.setJobDescription(name)
-        group_rows = self._io.options.row_group_rows
-        found = units(job, group_rows=group_rows, most_reads=_MOST_READS)
-        shared = [unit for unit in found if len(unit) > 1]
-        sorts = [sort for unit in shared for sort in sort_tasks(unit)]
+        shares = [share for unit in job for share in unit.shares]
+        sorts = [sort for unit in job for sort in unit.sorts]
         if sorts:
-            frame = sorted_and_merged(self._session, self._io, job, sorts, self._function)
+            frame = sorted_and_merged(self._session, self._io, shares, sorts, self._function)
         else:
-            tasks = one_each(self._session, [pickle.dumps(task) for task in job])
+            tasks = one_each(self._session, [pickle.dumps(share) for share in shares])
             frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
         return [pickle.loads(row.outcome) for row in frame.collect()]  # noqa: S301 (made by our own function)
 
@@ -245,17 +269,20 @@ def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
         from tblctl.merger.spark_task import run_pickled, spare_zips
 
         for batch in batches:
-            outcomes = [run_pickled(io, task, **more) for task in batch.column("task").to_pylist()]
-            yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
+            for tasks in batch.column("task").to_pylist():
+                outcomes = list(run_pickled(io, tasks, **more))
+                yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
         spare_zips()
 
     return tblctl_merge
 
 
 def _given_up(job: Job, error: Exception) -> Outcomes:
+    tasks = [task for unit in job for task in unit.tasks]
+    group = tasks[0].group
     text = (
-        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has most often "
+        f"Spark gave up the job that merged group {group} ({reason(error)}). A worker that dies has most often "
         "run out of memory: give tasks less (memory_bytes), or executors more beside the JVM's "
         "(spark.executor.memoryOverhead)"
     )
-    return [TaskFailure(group=task.group, number=task.number, error=EngineError(text)) for task in job]
+    return [TaskFailure(group=task.group, number=task.number, error=EngineError(text)) for task in tasks]

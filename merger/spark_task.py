@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache, partial
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, run_task
 from tblctl.merger.scratch import Pieces, Scratch
 from tblctl.merger.shuffle import SORT_SHARE, SortTask
+from tblctl.merger.sorted_group import SortedGroup
 from tblctl.merger.task import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
@@ -32,13 +35,35 @@ def run(io: BlockIO, task: MergeTask, sorted_beforehand: list[Portion] | None = 
     return run_task(io, task, threads=THREADS, portions=sorted_beforehand)
 
 
-def run_pickled(io: bytes, task: bytes, function: TaskFunction = run) -> bytes:
-    """Run a task and return its `TaskResult`, or the `TaskFailure` of whatever it raised."""
-    what: MergeTask = pickle.loads(task)  # noqa: S301 (both pickles are the driver's)
-    try:
-        return pickle.dumps(function(pickle.loads(io), what))  # noqa: S301
-    except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
-        return pickle.dumps(failure(what, error))
+def run_pickled(io: bytes, tasks: bytes, function: TaskFunction = run) -> Iterator[bytes]:
+    """Run a task, or neighbours in a group whose rows are sorted together once.
+
+    Yields:
+        The pickle of each one's `TaskResult`, or of the `TaskFailure` of whatever it raised.
+    """
+    return _outcomes(io, pickle.loads(tasks), function)  # noqa: S301 (both pickles are the driver's)
+
+
+def _outcomes(
+    io: bytes, tasks: Sequence[MergeTask], function: TaskFunction, *sorted_beforehand: list[Portion]
+) -> Iterator[bytes]:
+    with ExitStack() as opened:
+        runner = cache(lambda: _runner(pickle.loads(io), tasks, function, opened))  # noqa: S301
+        for task in tasks:
+            try:
+                outcome = pickle.dumps(runner()(task, *sorted_beforehand))
+            except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
+                outcome = pickle.dumps(failure(task, error))
+            yield outcome
+
+
+def _runner(
+    io: BlockIO, tasks: Sequence[MergeTask], function: TaskFunction, opened: ExitStack
+) -> Callable[..., TaskResult]:
+    run_one = partial(function, io)
+    if len(tasks) == 1:
+        return run_one
+    return opened.enter_context(SortedGroup(io, tasks, run_one, Resident(io.env))).run
 
 
 def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
@@ -75,18 +100,19 @@ def merge_pickled(
     memory_bytes: int,
     function: TaskFunction = run,
 ) -> Iterator[bytes]:
-    """Yield the outcomes of merge tasks, each given as its pickle and what `sort_pickled` yielded for it, in any order.
+    """Yield the outcomes of merge tasks, given as `run_pickled` gets them, and what `sort_pickled` yielded for one.
 
+    Both come in any order, with numbers that tell what belongs together.
     Portions stay in memory up to a part of `memory_bytes`; the others go to the scratch folder as they are.
     """
     with Scratch() as scratch:
-        tasks: dict[int, MergeTask] = {}
+        tasks: dict[int, tuple[MergeTask, ...]] = {}
         found: dict[int, list[Portion]] = {}
         failed: dict[int, Exception] = {}
         held_bytes = 0
         for number, pickled, content in rows:
             what = pickle.loads(pickled, buffers=[] if content is None else [content])  # noqa: S301 (both are ours)
-            if isinstance(what, MergeTask):
+            if isinstance(what, tuple):
                 tasks[number] = what
             elif isinstance(what, TblctlError):
                 failed[number] = what
@@ -99,15 +125,11 @@ def merge_pickled(
                     found.setdefault(number, []).append(what)
                 except TblctlError as error:
                     failed[number] = error
-        for number, task in tasks.items():
-            try:
-                if number in failed:
-                    yield pickle.dumps(failure(task, failed[number]))
-                    continue
-                more = [found.pop(number)] if number in found else []
-                yield pickle.dumps(function(pickle.loads(io), task, *more))  # noqa: S301
-            except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
-                yield pickle.dumps(failure(task, error))
+        for number, some in tasks.items():
+            if number in failed:
+                yield from (pickle.dumps(failure(task, failed[number])) for task in some)
+            else:
+                yield from _outcomes(io, some, function, *([found.pop(number)] if number in found else []))
 
 
 def spare_zips() -> None:

@@ -4,12 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 
+class _ByArrays:
+    """Dataclasses whose scalars, or tuples of these, are pickled as arrays.
+
+    As such pyarrow makes Python values of them, which not every timestamp has (years after 9999), and cannot read all
+    null scalars back.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (type(self), {name: _packed(value) for name, value in vars(self).items()})
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return pa.array([value], value.type) if value.is_valid else pa.nulls(1, value.type)
+    if isinstance(value, tuple):
+        return tuple(map(_packed, value))
+    return value
+
+
+def _unpacked(kind: type, values: Mapping[str, Any]) -> Any:
+    return kind(**{name: _scalars(value) for name, value in values.items()})
+
+
+def _scalars(value: Any) -> Any:
+    if isinstance(value, pa.Array):
+        return value[0]
+    if isinstance(value, tuple):
+        return tuple(map(_scalars, value))
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
-class ColumnRecord:
+class ColumnRecord(_ByArrays):
     """Statistics of one column of one block; `min` and `max` are null scalars where there are none."""
 
     min: pa.Scalar
@@ -22,7 +54,7 @@ class ColumnRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRecord:
+class BlockRecord(_ByArrays):
     """A block and its statistics, as the one who wrote it knows them.
 
     Attributes (the others are those of `Block`):

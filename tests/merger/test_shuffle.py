@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from tblctl.merger.local import LocalEngine
 from tblctl.merger.portion import sort_blocks
 from tblctl.merger.run import run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import ORDER_BYTES, Taker, sort_tasks, units
+from tblctl.merger.shuffle import ORDER_BYTES, Taker, decodings, neighbours, sort_tasks, units
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import CorruptTableError, StorageError
@@ -84,10 +85,37 @@ def test_tasks_that_would_read_the_same_blocks_again_and_again_are_one_unit():
             here.unordered(rows(seed, 200))
         here.add(rows(9, 200))
         tasks = here.split(tasks=5)
-        assert [len(unit) for unit in units(tasks, group_rows=1, most_reads=4.9)] == [5]
-        assert [len(unit) for unit in units(tasks, group_rows=1, most_reads=5)] == [1] * 5
+        assert [len(unit) for unit in units(tasks, group_rows=1)] == [5]
         other = [replace(task, group=8) for task in tasks]
-        assert [len(unit) for unit in units([*tasks, *other], group_rows=1, most_reads=4.9)] == [5, 5]
+        assert [len(unit) for unit in units([*tasks, *other], group_rows=1)] == [5, 5]
+
+
+def test_tasks_that_would_read_little_more_than_once_are_units_of_their_own():
+    with lake(COLUMNS, "k", block_rows=100) as here:
+        for seed in range(4):
+            here.add(rows(seed, 200, most=10_000))
+        tasks = portioned(here.split(tasks=5), {0, 1, 2, 3})
+        assert 1 < decodings([(task,) for task in tasks], group_rows=5) < 1.2
+        assert [len(unit) for unit in units(tasks, group_rows=5)] == [1] * 5
+        assert [len(unit) for unit in units(tasks, group_rows=50)] == [5]
+
+
+def test_workers_get_neighbours_and_decode_what_these_take_once():
+    with lake(COLUMNS, "k", block_rows=100) as here:
+        here.unordered(rows(0, 200))
+        here.add(rows(1, 300, most=10_000))
+        tasks = portioned(here.split(tasks=5), {1})
+        numbers = [[task.number for task in some] for some in neighbours(tasks[::-1], 2)]
+        assert numbers == [[0, 1], [2, 3, 4]]
+        assert [len(some) for some in neighbours(tasks, 7)] == [1] * 5
+        assert decodings(neighbours(tasks, 1), 10) == 1
+        halves = neighbours(tasks, 2)
+        taken = [
+            sum(item.stop - item.start for task in some for item in task.slices if item.place)
+            for some in halves
+        ]
+        assert sum(taken) == 300
+        assert decodings(halves, 10) == (2 * 200 + taken[0] + 10 + min(taken[1] + 10, 300)) / 500
 
 
 def test_tasks_of_ordered_blocks_wait_for_no_others():
@@ -97,7 +125,7 @@ def test_tasks_of_ordered_blocks_wait_for_no_others():
         tasks = iter(here.split(tasks=8))
         first = next(tasks)
         assert not first.is_streamed
-        for task, unit in zip(tasks, units(tasks, group_rows=1, most_reads=0), strict=False):
+        for task, unit in zip(tasks, units(tasks, group_rows=1), strict=False):
             assert unit != (task,)
 
 
@@ -147,21 +175,41 @@ def test_any_blocks_sorted_beforehand_are_merged_as_a_stable_sort_orders_them(da
         tasks = portioned(tasks, data.draw(st.sets(st.integers(0, len(here.slices)))))
         assert canonical(here.rows_of(here.run(tasks))) == expected
         assert canonical(here.rows_of(run_sorted_beforehand(here, tasks))) == expected
-        if "dictionary" not in str(schema):  # pyarrow cannot unpickle null scalars of lists of these
-            assert canonical(here.rows_of(merge_packed(here, tasks))) == expected
+        assert canonical(here.rows_of(merge_packed(here, tasks))) == expected
+        assert canonical(here.rows_of(run_by_neighbours(here, tasks, workers=2))) == expected
 
 
-def merge_packed(here, tasks):
-    """Run tasks as Spark's workers do, all in one partition."""
-    import pickle
-
+def pickled(io):
     class IO:
         def __reduce__(self):
             return _io, ()
 
     global _IO  # noqa: PLW0603 (a lake in memory cannot be pickled)
-    _IO = here.io
-    io = pickle.dumps(IO())
+    _IO = io
+    return pickle.dumps(IO())
+
+
+def outcomes_of_neighbours(here, tasks, **more):
+    """Run tasks as Spark's workers do that sort for themselves what these take."""
+    io, shares = pickled(here.io), neighbours(tasks, more.pop("workers"))
+    found = [one for share in shares for one in spark_task.run_pickled(io, pickle.dumps(share), **more)]
+    return [pickle.loads(one) for one in found]
+
+
+def run_by_neighbours(here, tasks, **more):
+    return records_of(outcomes_of_neighbours(here, tasks, **more))
+
+
+def records_of(outcomes):
+    failed = [one.error for one in outcomes if isinstance(one, TaskFailure)]
+    if failed:
+        raise failed[0]
+    return [record for one in sorted(outcomes, key=lambda one: one.number) for record in one.records]
+
+
+def merge_packed(here, tasks):
+    """Run tasks as Spark's workers do after its shuffle, all in one partition."""
+    io = pickled(here.io)
     sharing = [task for task in tasks if not task.is_streamed]
     numbers = {task.number: task.number for task in tasks}
     portions = [
@@ -169,13 +217,11 @@ def merge_packed(here, tasks):
         for sort in (sort_tasks(sharing) if sharing else ())
         for row in spark_task.sort_pickled(io, pickle.dumps((sort, numbers)))
     ]
-    described = [(task.number, pickle.dumps(task), None) for task in tasks]
+    described = [(task.number, pickle.dumps((task,)), None) for task in tasks]
     incoming = [*portions[::2], *described, *portions[1::2]]
-    outcomes = [pickle.loads(one) for one in spark_task.merge_pickled(io, incoming, tasks[0].memory_bytes)]
-    failed = [one.error for one in outcomes if isinstance(one, TaskFailure)]
-    if failed:
-        raise failed[0]
-    return [record for one in sorted(outcomes, key=lambda one: one.number) for record in one.records]
+    return records_of(
+        [pickle.loads(one) for one in spark_task.merge_pickled(io, incoming, tasks[0].memory_bytes)]
+    )
 
 
 _IO = None
@@ -194,8 +240,58 @@ def test_sorting_beforehand_changes_no_block(memory_bytes):
         assert_merged(here, alone)
         for count in (2, 5):
             tasks = here.split(count, memory_bytes=memory_bytes)
-            for records in (here.run(tasks), run_sorted_beforehand(here, tasks), merge_packed(here, tasks)):
+            for records in (
+                here.run(tasks),
+                run_sorted_beforehand(here, tasks),
+                merge_packed(here, tasks),
+                run_by_neighbours(here, tasks, workers=2),
+            ):
                 assert facts(here, records) == facts(here, alone)
+
+
+def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_again_as_they_end(
+    monkeypatch, tmp_path
+):
+    read, left = [], []
+    real, real_run = NativeBlockReader.rows, spark_task.run
+    monkeypatch.setattr(
+        NativeBlockReader,
+        "rows",
+        lambda reader, groups: read.append(reader._block.path) or real(reader, groups),
+    )
+
+    def run_and_look(*given):
+        left.append(len(list(tmp_path.rglob("*.arrow"))))
+        return real_run(*given)
+
+    with lake(COLUMNS, "k", block_rows=300) as here:
+        for seed in range(6):
+            here.unordered(rows(seed, 300))
+        block_bytes = here.slices[0].block.decoded_bytes
+        monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
+        tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+        records = run_by_neighbours(here, tasks, workers=2, function=run_and_look)
+        assert sorted(read) == sorted(2 * [item.block.path for item in here.slices])
+        assert_merged(here, records)
+    for mine in (left[:3], left[3:]):
+        assert mine[0] > mine[1] > mine[2] > 0
+
+
+def test_a_block_that_a_worker_cannot_sort_fails_all_its_tasks_and_one_task_only_itself():
+    def failing(io, task, portions):
+        if task.number == 1:
+            raise OSError("no such luck")
+        return spark_task.run(io, task, portions)
+
+    with lake(COLUMNS, "k", block_rows=300) as here:
+        for seed in range(3):
+            lost = here.unordered(rows(seed, 300))
+        tasks = here.split(tasks=3)
+        found = outcomes_of_neighbours(here, tasks, workers=1, function=failing)
+        assert [isinstance(item, TaskFailure) for item in found] == [False, True, False]
+        here.storage.delete([lost.block.path])
+        found = outcomes_of_neighbours(here, tasks, workers=1)
+        assert [item.error.details["name"] for item in found] == [lost.block.path] * 3
 
 
 def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.spark import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name
+from tblctl.merger.spark import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name, _Unit
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
@@ -32,9 +32,9 @@ from .toys import ROWS, block_io, outcomes_of, result, task
 def test_jobs_fill_all_cores_with_work_for_seconds_in_the_order_of_tasks(
     slots: list[float], parallelism: int, expected: list[list[float]]
 ) -> None:
-    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True) for slot in slots]
-    jobs = _cut(tasks, parallelism, 1)
-    assert [[item.size_bytes / _SLOT_BYTES for item in job] for job in jobs] == expected
+    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True, number=0) for slot in slots]
+    found = [[task.size_bytes for unit in job for task in unit.tasks] for job in _cut(tasks, parallelism, 1)]
+    assert [[size_bytes / _SLOT_BYTES for size_bytes in sizes] for sizes in found] == expected
 
 
 def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
@@ -42,22 +42,26 @@ def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
 
     def plan() -> Any:
         for _ in range(5):
-            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True))
+            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True, number=0))
             yield planned[-1]
 
     next(_cut(plan(), 2, 1))
     assert len(planned) == 2
 
 
+def alone(group: int, number: int = 0) -> _Unit:
+    return _Unit([(task(group, number),)])
+
+
 def test_a_job_is_named_by_its_groups() -> None:
-    assert _name("t", [task(3), task(3, 1)]) == "t: group 3"
-    assert _name("t", [task(5), task(1), task(5, 1)]) == "t: groups 1, 5"
-    assert _name("t", [task(group) for group in range(20)]) == "t: groups 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+    assert _name("t", [alone(3), alone(3, 1)]) == "t: group 3"
+    assert _name("t", [alone(5), alone(1), alone(5, 1)]) == "t: groups 1, 5"
+    assert _name("t", [alone(group) for group in range(20)]) == "t: groups 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
 
 
 def test_a_job_that_was_given_up_is_parted_by_group() -> None:
-    job = [task(2, 0), task(1, 0), task(2, 1)]
-    assert _by_group(job) == [[task(1, 0)], [task(2, 0), task(2, 1)]]
+    job = [alone(2, 0), alone(1, 0), alone(2, 1)]
+    assert _by_group(job) == [[alone(1, 0)], [alone(2, 0), alone(2, 1)]]
 
 
 class NoSpark:
@@ -112,8 +116,8 @@ def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_except_what_was_report
     threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def outcomes(_: Any, job: Any) -> list[TaskResult]:
-        records = (SimpleNamespace(path=f"block-{one.group}") for one in job)
-        return [result(None, one, records=(record,)) for one, record in zip(job, records, strict=True)]
+        tasks = [task for unit in job for task in unit.tasks]
+        return [result(None, task, records=(SimpleNamespace(path=f"block-{task.group}"),)) for task in tasks]
 
     told = set()
 
@@ -126,7 +130,9 @@ def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_except_what_was_report
     monkeypatch.setattr(_Jobs, "_outcomes", outcomes)
     io = block_io()
     with pytest.raises(KeyboardInterrupt):
-        _Jobs(NoSpark(), io, None, title="toys", tag="t").run([[task(0)], [task(1)], [task(2)]], interrupted)
+        _Jobs(NoSpark(), io, None, title="toys", tag="t").run(
+            [[alone(group)] for group in range(3)], interrupted
+        )
     assert len(told) == 1
     assert io.discarded == {"block-0", "block-1", "block-2"} - told
 
@@ -143,7 +149,7 @@ def test_what_ends_a_thread_ends_the_run(
 
     def run() -> None:
         try:
-            jobs.run([[task(0)]], print)
+            jobs.run([[alone(0)]], print)
         except SystemExit as error:
             ended.append(error)
 
@@ -156,7 +162,7 @@ def test_what_ends_a_thread_ends_the_run(
 def test_a_worker_is_not_sent_the_tasks_of_others() -> None:
     session = NoSpark()
     for count in (1, 100):
-        job = [task(group) for group in range(count)]
+        job = [alone(group) for group in range(count)]
         _Jobs(session, block_io(), None, title="toys", tag="t")._outcomes(job)
     one, many = session.weights
     assert many == one

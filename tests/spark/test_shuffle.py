@@ -13,7 +13,7 @@ import pytest
 from servers import S3Server
 
 import tblctl
-from tblctl.merger import local, spark, spark_shuffle
+from tblctl.merger import shuffle, spark, spark_shuffle
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.spark import SparkEngine, _cut
 from tblctl.merger.task import Slice, TaskFailure, TaskResult
@@ -25,8 +25,8 @@ from .toys import outcomes_of, result, task
 
 @pytest.fixture(autouse=True)
 def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_MOST_READS", 0)
-    monkeypatch.setattr(spark, "_MOST_READS", 0)
+    monkeypatch.setattr(shuffle, "_MOST_DECODINGS", 0)
+    monkeypatch.setattr(spark, "_MOST_DECODINGS", 0)
 
 
 def mixed_table(url: str, **more: Any) -> tblctl.Table:
@@ -56,9 +56,13 @@ def block(path: str) -> Block:
 
 def test_tasks_that_share_blocks_to_sort_are_of_one_job() -> None:
     tasks = [task(0), unordered(1, 0, "b"), unordered(1, 1, "b"), task(2)]
-    assert [[(one.group, one.number) for one in job] for job in _cut(tasks, 1, 1)] == [
-        [(0, 0), (1, 0), (1, 1), (2, 0)]
+    (job,) = _cut(tasks, 1, 1)
+    assert [[(one.group, one.number) for one in unit.tasks] for unit in job] == [
+        [(0, 0)],
+        [(1, 0), (1, 1)],
+        [(2, 0)],
     ]
+    assert [len(unit.sorts) for unit in job] == [0, 1, 0]
 
 
 def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
