@@ -83,6 +83,33 @@ def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
     assert there.check(deep=True).problems == ()
 
 
+def test_workers_that_sort_for_themselves_make_the_same_blocks(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed_table(str(tmp_path / "here"))
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    here, there = (tblctl.open(str(tmp_path / name)) for name in ("here", "there"))
+    before = rows(here)
+    for engine in (LocalEngine, SparkEngine):
+        monkeypatch.setattr(engine, "parallelism", 6)
+    here.recluster(policy="full", engine="local")
+    shares: list[int] = []
+
+    def two_workers(tasks: Any, _: int) -> Any:
+        found = shuffle.neighbours(tasks, 2)
+        shares.extend(map(len, found))
+        return found
+
+    monkeypatch.setattr("tblctl.merger.spark._MOST_DECODINGS", 8)
+    monkeypatch.setattr("tblctl.merger.spark.neighbours", two_workers)
+    monkeypatch.setattr("tblctl.merger.spark.sorted_and_merged", None)  # nothing goes through the shuffle
+    assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
+    assert shares == [3, 3]
+    assert shape(here) == shape(there)
+    assert rows(there) == before
+    assert there.check(deep=True).problems == ()
+
+
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(spark: Any) -> None:
     tasks = [task(0), unordered(1, 0, "b", "c"), unordered(1, 1, "b", "c"), unordered(2, 0), unordered(2, 1)]
     found = outcomes_of(spark.session, tasks, result)  # the toys' BlockIO cannot open a block
