@@ -286,8 +286,7 @@ def _portioned(
     del rows
     found = [Fingerprint.of(table) for _, table in taken]
     if read is not None:
-        where = f"group {task.group}, sorting {task.slices[0].block.path}"
-        require_equal(read, Fingerprint.total(found), where)
+        require_equal(read, Fingerprint.total(found), task.title)
     size_bytes = sum(
         part.block.size_bytes * (part.stop - part.start) // part.block.row_count for part in task.slices
     )

@@ -31,9 +31,13 @@ merge task: processors would wait for the last ones."""
 ORDER_BYTES = 24
 """What ordering takes a row, beside its key."""
 
-_MOST_DECODINGS = 1.2
-"""Of rows that are portioned out, by tasks that sort for themselves. What is not decoded again is worth the wait for
-the last of what is sorted together."""
+_DECODINGS_ALONE = 1.2
+"""Of rows that are portioned out, at most, by tasks that sort for themselves. What is not decoded again is worth the
+wait for the last of what is sorted together."""
+
+_MOST_TOGETHER = 16
+"""Neighbours that one worker runs take so many times a task's memory at most, decoded: they lie in its scratch folder
+together, and are lost with it."""
 
 _PIECES_SHARE = 8
 """One piece of every portion that a merge task reads takes so much of its memory."""
@@ -73,6 +77,11 @@ class SortTask:
     piece_bytes: int
 
     @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"group {self.group}, sorting {self.slices[0].block.path}"
+
+    @property
     def decoded_bytes(self) -> int:
         """About what the blocks' rows take in memory."""
         return sum(map(decoded_bytes, self.slices))
@@ -94,16 +103,18 @@ def units(tasks: Iterable[MergeTask], *, group_rows: int) -> Iterator[tuple[Merg
         if len(sharing) < task.sharing:
             continue
         alone = [(one,) for one in sharing]
-        yield from [tuple(sharing)] if decodings(alone, group_rows) > _MOST_DECODINGS else alone
+        yield from [tuple(sharing)] if decodings(alone, group_rows) > _DECODINGS_ALONE else alone
         sharing = []
     yield from ((one,) for one in sharing)
 
 
 def neighbours(tasks: Sequence[MergeTask], workers: int) -> list[tuple[MergeTask, ...]]:
-    """Return a group's tasks in key order, as many for each of some workers, or one each if there are fewer."""
+    """Return a group's tasks in key order, parted for so many workers, or more where they would have too much."""
     tasks = sorted(tasks, key=lambda task: task.number)
-    count = min(workers, len(tasks))
-    ends = [len(tasks) * number // count for number in range(count + 1)]
+    together = sum(decoded_bytes(item) for task in tasks for item in task.slices if not item.is_streamed)
+    least = -(-together // (_MOST_TOGETHER * tasks[0].memory_bytes))
+    count = min(max(workers, least), len(tasks))
+    ends = [-(-len(tasks) * number // count) for number in range(count + 1)]
     return [tuple(tasks[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
@@ -125,7 +136,8 @@ def _read_together(tasks: Iterable[MergeTask]) -> dict[int, Slice]:
     read: dict[int, Slice] = {}
     for task in tasks:
         for item in task.slices:
-            read[item.place] = _to_read(replace(item, start=read.get(item.place, item).start))
+            first = read.get(item.place)
+            read[item.place] = _to_read(item if first is None else replace(item, start=first.start))
     return read
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from typing import Generic, Self, TypeVar
 
+from tblctl.merger.engine import as_own
 from tblctl.merger.portion import Portion, Portions, by_task, sort_work
 from tblctl.merger.resident import Resident
 from tblctl.merger.run import THREADS, Cancelled
@@ -75,7 +76,7 @@ class SortedGroup:
         with self._lock:
             if self._sorting is None:
                 work, sorts = sort_work(self._io, self._tasks, self._scratch, self._resident.bound)
-                self._sorting = _Together(self._unless_cancelled(work), sorts)
+                self._sorting = _Together(self._watched(work), sorts)
             sorting = self._sorting
         with self._resident.task(task.memory_bytes):
             sorting.take_part(THREADS)
@@ -84,11 +85,14 @@ class SortedGroup:
                 self._portions = by_task(self._tasks, sorting.given_out())
             return self._portions.pop(task.number)
 
-    def _unless_cancelled(self, work: Callable[[SortTask], Portions]) -> Callable[[SortTask], Portions]:
+    def _watched(self, work: Callable[[SortTask], Portions]) -> Callable[[SortTask], Portions]:
         def watched(sort: SortTask) -> Portions:
             if self._cancelled():
                 raise Cancelled
-            return work(sort)
+            try:
+                return work(sort)
+            except Exception as error:
+                raise as_own(error, sort.title) from error
 
         return watched
 

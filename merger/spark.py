@@ -1,7 +1,8 @@
 """The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
 
 Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`spark_frame.py`): a
-worker is sent the pickle of its own task, whatever the number of the others. On local[2], warm, 2 empty tasks take
+worker is sent the pickle of its own task, or tasks of a group that it sorts rows for together, whatever the number of
+the others. On local[2], warm, 2 empty tasks take
 0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
 
 The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
@@ -39,8 +40,8 @@ Outcomes = Sequence[TaskResult | TaskFailure]
 _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
-_MOST_DECODINGS = 8.0
-"""Of rows that are portioned out, on average, by workers that each sort what their tasks take: doing that once for all
+_DECODINGS_APART = 8.0
+"""Of rows that are portioned out, at most, by workers that each sort what their tasks take: doing that once for all
 costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor
 time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take
 11 s, 4 take 15 s, and 8 take 20 to 21 s."""
@@ -119,7 +120,7 @@ Job = Sequence[_Unit]
 def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _Unit:
     """Return tasks that had better sort together what they take, or one, as what workers do."""
     shares = neighbours(tasks, parallelism)
-    if len(tasks) == 1 or decodings(shares, group_rows) <= _MOST_DECODINGS:
+    if len(tasks) == 1 or decodings(shares, group_rows) <= _DECODINGS_APART:
         return _Unit(shares)
     return _Unit([(task,) for task in tasks], sort_tasks(tasks))
 
@@ -127,14 +128,14 @@ def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _U
 def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
     """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
     job: list[_Unit] = []
-    size_bytes = 0
+    size_bytes = processors = 0
     for together in units(tasks, group_rows=group_rows):
         job.append(_unit(together, parallelism, group_rows))
         size_bytes += sum(task.size_bytes for task in together)
-        processors = sum(len(unit.shares) for unit in job)
+        processors += len(job[-1].shares)
         if processors >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
             yield job
-            job, size_bytes = [], 0
+            job, size_bytes, processors = [], 0, 0
     if job:
         yield job
 
@@ -151,7 +152,7 @@ def _by_group(job: Job) -> list[Job]:
     def group(unit: _Unit) -> int:
         return unit.tasks[0].group
 
-    return [list(units) for _, units in groupby(sorted(job, key=group), key=group)]
+    return [list(of_one) for _, of_one in groupby(sorted(job, key=group), key=group)]
 
 
 class _Jobs:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -27,12 +27,18 @@ from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
 TaskFunction = Callable[..., TaskResult]
-"""Called with the BlockIO, the task, and its portions if blocks were sorted for it beforehand."""
+"""Called with the BlockIO, the task, its portions if blocks were sorted for it beforehand, and the `resident` memory
+if tasks share it."""
 
 
-def run(io: BlockIO, task: MergeTask, sorted_beforehand: list[Portion] | None = None) -> TaskResult:
+def run(
+    io: BlockIO,
+    task: MergeTask,
+    sorted_beforehand: list[Portion] | None = None,
+    resident: Resident | None = None,
+) -> TaskResult:
     """Run a task as every engine does: a slot of an executor is one core, yet reads or writes while it computes."""
-    return run_task(io, task, threads=THREADS, portions=sorted_beforehand)
+    return run_task(io, task, threads=THREADS, portions=sorted_beforehand, resident=resident)
 
 
 def run_pickled(io: bytes, tasks: bytes, function: TaskFunction = run) -> Iterator[bytes]:
@@ -48,10 +54,11 @@ def _outcomes(
     io: bytes, tasks: Sequence[MergeTask], function: TaskFunction, *sorted_beforehand: list[Portion]
 ) -> Iterator[bytes]:
     with ExitStack() as opened:
-        runner = cache(lambda: _runner(pickle.loads(io), tasks, function, opened))  # noqa: S301
+        run_one: Callable[..., TaskResult] | None = None
         for task in tasks:
             try:
-                outcome = pickle.dumps(runner()(task, *sorted_beforehand))
+                run_one = run_one or _runner(pickle.loads(io), tasks, function, opened)  # noqa: S301
+                outcome = pickle.dumps(run_one(task, *sorted_beforehand), protocol=5)
             except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
                 outcome = pickle.dumps(failure(task, error))
             yield outcome
@@ -60,10 +67,11 @@ def _outcomes(
 def _runner(
     io: BlockIO, tasks: Sequence[MergeTask], function: TaskFunction, opened: ExitStack
 ) -> Callable[..., TaskResult]:
-    run_one = partial(function, io)
     if len(tasks) == 1:
-        return run_one
-    return opened.enter_context(SortedGroup(io, tasks, run_one, Resident(io.env))).run
+        return partial(function, io)
+    resident = Resident(io.env)
+    run_sorted = partial(function, io, resident=resident)
+    return opened.enter_context(SortedGroup(io, tasks, run_sorted, resident)).run
 
 
 def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
@@ -89,7 +97,7 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
                 yield numbers[taker], what, pa.py_buffer(rows[0].raw())
                 resident.bound()
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
-        what = pickle.dumps(as_own(error, f"group {task.group}, sorting {task.slices[0].block.path}"))
+        what = pickle.dumps(as_own(error, task.title))
         for number in numbers.values():
             yield number, what, pa.py_buffer(b"")
 

@@ -46,8 +46,8 @@ that takes 1 ms, and reading each as a stream of its own, by each task and for k
 
 _MOST_DECODED = 8
 """A block that tasks would decode so many times, since each decodes the row groups at its ends with others, is read
-once and portioned out, as if it were in another order. (That costs about as much as decoding it four times; on Spark,
-which carries the portions, eight times.)"""
+once and portioned out, as if it were in another order. (That costs about as much as decoding it four times; where
+Spark carries the portions, eight times.)"""
 
 _USEFUL_BYTES = 1 << 16
 """Blocks in key order are portioned out only if pieces are at least as large: reading smaller ones takes too long."""

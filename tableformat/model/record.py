@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 
-class _ByArrays:
-    """Dataclasses whose scalars, or tuples of these, are pickled as arrays.
+class _Picklable:
+    """Dataclasses of scalars, or tuples of these, that can be pickled whatever their values are.
 
-    As such pyarrow makes Python values of them, which not every timestamp has (years after 9999), and cannot read all
-    null scalars back.
+    Scalars are pickled as Python values, which not all times have (years after 9999), and not all nulls can be read
+    back from: times go as arrays, nulls as their type.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -21,11 +21,13 @@ class _ByArrays:
 
 
 def _packed(value: Any) -> Any:
-    if isinstance(value, pa.Scalar):
-        return pa.array([value], value.type) if value.is_valid else pa.nulls(1, value.type)
     if isinstance(value, tuple):
         return tuple(map(_packed, value))
-    return value
+    if not isinstance(value, pa.Scalar):
+        return value
+    if not value.is_valid:
+        return value.type
+    return pa.array([value], value.type) if pa.types.is_temporal(value.type) else value
 
 
 def _unpacked(kind: type, values: Mapping[str, Any]) -> Any:
@@ -35,13 +37,15 @@ def _unpacked(kind: type, values: Mapping[str, Any]) -> Any:
 def _scalars(value: Any) -> Any:
     if isinstance(value, pa.Array):
         return value[0]
+    if isinstance(value, pa.DataType):
+        return pa.nulls(1, value)[0]
     if isinstance(value, tuple):
         return tuple(map(_scalars, value))
     return value
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnRecord(_ByArrays):
+class ColumnRecord(_Picklable):
     """Statistics of one column of one block; `min` and `max` are null scalars where there are none."""
 
     min: pa.Scalar
@@ -54,7 +58,7 @@ class ColumnRecord(_ByArrays):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRecord(_ByArrays):
+class BlockRecord(_Picklable):
     """A block and its statistics, as the one who wrote it knows them.
 
     Attributes (the others are those of `Block`):

@@ -20,7 +20,7 @@ from tblctl.merger.local import LocalEngine
 from tblctl.merger.portion import sort_blocks
 from tblctl.merger.run import run_task
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import ORDER_BYTES, Taker, decodings, neighbours, sort_tasks, units
+from tblctl.merger.shuffle import ORDER_BYTES, Taker, decoded_bytes, decodings, neighbours, sort_tasks, units
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
 from tblctl.tableformat.errors import CorruptTableError, StorageError
@@ -106,8 +106,13 @@ def test_workers_get_neighbours_and_decode_what_these_take_once():
         here.add(rows(1, 300, most=10_000))
         tasks = portioned(here.split(tasks=5), {1})
         numbers = [[task.number for task in some] for some in neighbours(tasks[::-1], 2)]
-        assert numbers == [[0, 1], [2, 3, 4]]
+        assert numbers == [[0, 1, 2], [3, 4]]
         assert [len(some) for some in neighbours(tasks, 7)] == [1] * 5
+        few = sum(decoded_bytes(item) for task in tasks for item in task.slices) // (3 * 16)
+        small = [replace(task, memory_bytes=few) for task in tasks]
+        assert [len(some) for some in neighbours(small, 1)] == [2, 1, 1, 1], (
+            "16 times a task's memory at most"
+        )
         assert decodings(neighbours(tasks, 1), 10) == 1
         halves = neighbours(tasks, 2)
         taken = [
@@ -122,11 +127,11 @@ def test_tasks_of_ordered_blocks_wait_for_no_others():
     with lake(COLUMNS, "k", block_rows=50) as here:
         here.add(rows(0, 400, most=10_000))
         here.unordered(rows(1, 10, most=10))
-        tasks = iter(here.split(tasks=8))
-        first = next(tasks)
-        assert not first.is_streamed
-        for task, unit in zip(tasks, units(tasks, group_rows=1), strict=False):
-            assert unit != (task,)
+        tasks = here.split(tasks=8)
+        assert [task.is_streamed for task in tasks] == [False] + [True] * 7
+        asked = iter(tasks[1:])
+        for task in tasks[1:]:
+            assert next(units(asked, group_rows=1)) == (task,)
 
 
 def test_small_neighbours_are_sorted_together_and_blocks_in_order_part_them():
@@ -208,16 +213,18 @@ def records_of(outcomes):
 
 
 def merge_packed(here, tasks):
-    """Run tasks as Spark's workers do after its shuffle, all in one partition."""
+    """Run tasks as Spark's workers do after its shuffle, all in one partition; the last two sort for themselves."""
     io = pickled(here.io)
     sharing = [task for task in tasks if not task.is_streamed]
+    carried, together = (sharing[:-2], tuple(sharing[-2:])) if len(sharing) > 3 else (sharing, ())
+    shares = [(task,) for task in tasks if task not in together] + [together] * bool(together)
     numbers = {task.number: task.number for task in tasks}
     portions = [
         row
-        for sort in (sort_tasks(sharing) if sharing else ())
+        for sort in (sort_tasks(carried) if carried else ())
         for row in spark_task.sort_pickled(io, pickle.dumps((sort, numbers)))
     ]
-    described = [(task.number, pickle.dumps((task,)), None) for task in tasks]
+    described = [(share[0].number, pickle.dumps(share), None) for share in shares]
     incoming = [*portions[::2], *described, *portions[1::2]]
     return records_of(
         [pickle.loads(one) for one in spark_task.merge_pickled(io, incoming, tasks[0].memory_bytes)]
@@ -260,9 +267,9 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
         lambda reader, groups: read.append(reader._block.path) or real(reader, groups),
     )
 
-    def run_and_look(*given):
+    def run_and_look(*given, **more):
         left.append(len(list(tmp_path.rglob("*.arrow"))))
-        return real_run(*given)
+        return real_run(*given, **more)
 
     with lake(COLUMNS, "k", block_rows=300) as here:
         for seed in range(6):
@@ -278,10 +285,10 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
 
 
 def test_a_block_that_a_worker_cannot_sort_fails_all_its_tasks_and_one_task_only_itself():
-    def failing(io, task, portions):
+    def failing(io, task, *more, **others):
         if task.number == 1:
             raise OSError("no such luck")
-        return spark_task.run(io, task, portions)
+        return spark_task.run(io, task, *more, **others)
 
     with lake(COLUMNS, "k", block_rows=300) as here:
         for seed in range(3):

@@ -25,8 +25,8 @@ from .toys import outcomes_of, result, task
 
 @pytest.fixture(autouse=True)
 def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffle, "_MOST_DECODINGS", 0)
-    monkeypatch.setattr(spark, "_MOST_DECODINGS", 0)
+    monkeypatch.setattr(shuffle, "_DECODINGS_ALONE", 0)
+    monkeypatch.setattr(spark, "_DECODINGS_APART", 0)
 
 
 def mixed_table(url: str, **more: Any) -> tblctl.Table:
@@ -100,7 +100,7 @@ def test_workers_that_sort_for_themselves_make_the_same_blocks(
         shares.extend(map(len, found))
         return found
 
-    monkeypatch.setattr("tblctl.merger.spark._MOST_DECODINGS", 8)
+    monkeypatch.setattr("tblctl.merger.spark._DECODINGS_APART", 8)
     monkeypatch.setattr("tblctl.merger.spark.neighbours", two_workers)
     monkeypatch.setattr("tblctl.merger.spark.sorted_and_merged", None)  # nothing goes through the shuffle
     assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
