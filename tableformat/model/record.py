@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -13,11 +13,16 @@ class _Picklable:
     """Dataclasses of scalars, or tuples of these, that can be pickled whatever their values are.
 
     Scalars are pickled as Python values, which not all times have (years after 9999), and not all nulls can be read
-    back from: times go as arrays, nulls as their type.
+    back from: times go as numbers, nulls as their type.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, (type(self), {name: _packed(value) for name, value in vars(self).items()})
+
+
+class _Time(NamedTuple):
+    units: int
+    type: pa.DataType
 
 
 def _packed(value: Any) -> Any:
@@ -27,7 +32,7 @@ def _packed(value: Any) -> Any:
         return value
     if not value.is_valid:
         return value.type
-    return pa.array([value], value.type) if pa.types.is_temporal(value.type) else value
+    return _Time(value.value, value.type) if pa.types.is_temporal(value.type) else value
 
 
 def _unpacked(kind: type, values: Mapping[str, Any]) -> Any:
@@ -35,8 +40,9 @@ def _unpacked(kind: type, values: Mapping[str, Any]) -> Any:
 
 
 def _scalars(value: Any) -> Any:
-    if isinstance(value, pa.Array):
-        return value[0]
+    if isinstance(value, _Time):
+        units = pa.int32() if value.type.bit_width == 32 else pa.int64()  # noqa: PLR2004
+        return pa.array([value.units], units).view(value.type)[0]
     if isinstance(value, pa.DataType):
         return pa.nulls(1, value)[0]
     if isinstance(value, tuple):
