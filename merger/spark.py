@@ -119,8 +119,10 @@ Job = Sequence[_Unit]
 
 def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _Unit:
     """Return tasks that had better sort together what they take, or one, as what workers do."""
+    if len(tasks) == 1:
+        return _Unit([tasks])
     shares = neighbours(tasks, parallelism)
-    if len(tasks) == 1 or decodings(shares, group_rows) <= _DECODINGS_APART:
+    if decodings(shares, group_rows) <= _DECODINGS_APART:
         return _Unit(shares)
     return _Unit([(task,) for task in tasks], sort_tasks(tasks))
 

@@ -32,7 +32,7 @@ from .toys import ROWS, block_io, outcomes_of, result, task
 def test_jobs_fill_all_cores_with_work_for_seconds_in_the_order_of_tasks(
     slots: list[float], parallelism: int, expected: list[list[float]]
 ) -> None:
-    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True, number=0) for slot in slots]
+    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True) for slot in slots]
     found = [[task.size_bytes for unit in job for task in unit.tasks] for job in _cut(tasks, parallelism, 1)]
     assert [[size_bytes / _SLOT_BYTES for size_bytes in sizes] for sizes in found] == expected
 
@@ -42,7 +42,7 @@ def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
 
     def plan() -> Any:
         for _ in range(5):
-            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True, number=0))
+            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True))
             yield planned[-1]
 
     next(_cut(plan(), 2, 1))
