@@ -44,3 +44,32 @@ def test_check_accepts_the_same_rows_in_order_and_nothing_else(tmp_path, files, 
     else:
         assert done.returncode != 0
         assert complaint in done.stderr
+
+
+LEFT_OUT = """
+import sys
+from types import SimpleNamespace
+from benchmarks.common import Report
+from benchmarks.merge import in_rounds
+
+class Check:
+    def require_equal(self, name, files, *, ordered):
+        if files == ["wrong"]:
+            raise AssertionError(f"{name} wrote other rows")
+
+runs = {"spark": iter([["right"]] * 3), "databend": iter([["right"], ["wrong"], ["right"]])}
+if sys.argv[1] == "ours":
+    runs["spark"] = iter([["right"], ["wrong"]])
+ready = {name: SimpleNamespace(run=lambda name: (1.0, next(runs[name]))) for name in runs}
+print(in_rounds(Report("merge"), ready, Check(), 2))
+"""
+
+
+@pytest.mark.parametrize("who", ["peer", "ours"])
+def test_a_peer_that_once_does_not_do_the_job_is_left_out_and_ours_stops_the_comparison(who):
+    done = subprocess.run([sys.executable, "-c", LEFT_OUT, who], cwd=ROOT, capture_output=True, text=True)
+    if who == "ours":
+        assert "tblctl, on warm Spark local[2] wrote other rows" in done.stderr
+        return
+    assert "left out: Databend: RECLUSTER FINAL, Parquet wrote other rows" in done.stdout
+    assert done.stdout.splitlines()[-1] == "{'spark': [1.0, 1.0]}"
