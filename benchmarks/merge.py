@@ -66,7 +66,12 @@ CONTENDERS = {
     "hudi": Entry("Hudi: run_clustering", "hudi", "hudi:Clustering", ordered=False),
 }
 DOWNLOADED = {"iceberg", "delta", "hudi"}  # by Spark, when first asked for; too slow to be tiny
-OURS = {"floor", "floor-ours", "local", "spark"}
+OURS = {
+    "local": "#1b6ca8",
+    "spark": "#1b6ca8",
+    "floor": "#d0d0d0",
+    "floor-ours": "#d0d0d0",
+}  # and their colours
 
 LIMITS = (  # which takes how many times as long as which: at least, at most
     ("local", "floor", None, 1.4),
@@ -196,13 +201,12 @@ def draw(seconds: Seconds, path: Path) -> None:
     from matplotlib.figure import Figure
 
     names = sorted(seconds, key=lambda name: -statistics.median(seconds[name]))
-    colours = {"local": "#1b6ca8", "spark": "#1b6ca8", "floor": "#d0d0d0", "floor-ours": "#d0d0d0"}
     figure = Figure(figsize=(8.5, 0.32 * len(names) + 0.8), layout="constrained", facecolor="white")
     axes = figure.subplots()
     bars = axes.barh(
         [CONTENDERS[name].title for name in names],
         [statistics.median(seconds[name]) for name in names],
-        color=[colours.get(name, "#e0a458") for name in names],
+        color=[OURS.get(name, "#e0a458") for name in names],
     )
     axes.bar_label(bars, fmt="%.1f s", padding=3, fontsize="small")
     axes.set_xlabel("seconds for 61 sorted blocks of lineitem, 2 processors")
@@ -222,9 +226,7 @@ def in_rounds(report: Report, ready: dict[str, Host], check: Check, rounds: int)
     running = dict(ready)
     for number in range(rounds + 1):
         found.append({})
-        for name, host in ready.items():
-            if name not in running:
-                continue
+        for name, host in list(running.items()):
             seconds, files = host.run(name)
             try:
                 check.require_equal(CONTENDERS[name].title, files, ordered=CONTENDERS[name].ordered)

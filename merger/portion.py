@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import ORDER_BYTES, SORT_SHARE, SortTask, decoded_bytes, sort_tasks
+from tblctl.merger.shuffle import ORDER_BYTES, SORT_SHARE, SortTask, portioned_bytes, sort_tasks
 from tblctl.merger.stretch import overlapping, own, within
 from tblctl.merger.task import MergeTask, Slice
 from tblctl.merger.verify import Fingerprint, require_equal
@@ -327,8 +327,7 @@ def sort_work(
 
     Portions stay in memory if they are small, or go to the scratch folder.
     """
-    portioned = (item for task in tasks for item in task.slices if not item.is_streamed)
-    is_large = sum(map(decoded_bytes, portioned)) > tasks[0].memory_bytes // HELD_SHARE
+    is_large = portioned_bytes(tasks) > tasks[0].memory_bytes // HELD_SHARE
 
     def stored(task: SortTask, portion: Portion) -> Portion:
         return (

@@ -111,8 +111,7 @@ def units(tasks: Iterable[MergeTask], *, group_rows: int) -> Iterator[tuple[Merg
 def neighbours(tasks: Sequence[MergeTask], workers: int) -> list[tuple[MergeTask, ...]]:
     """Return a group's tasks in key order, parted for so many workers, or more where they would have too much."""
     tasks = sorted(tasks, key=lambda task: task.number)
-    together = sum(decoded_bytes(item) for task in tasks for item in task.slices if not item.is_streamed)
-    least = -(-together // (_MOST_TOGETHER * tasks[0].memory_bytes))
+    least = -(-portioned_bytes(tasks) // (_MOST_TOGETHER * tasks[0].memory_bytes))
     count = min(max(workers, least), len(tasks))
     ends = [-(-len(tasks) * number // count) for number in range(count + 1)]
     return [tuple(tasks[start:stop]) for start, stop in itertools.pairwise(ends)]
@@ -193,6 +192,11 @@ def decoded_bytes(part: Slice) -> int:
     """Return about what the rows of a slice take in memory, and their order."""
     rows = part.stop - part.start
     return part.block.decoded_bytes * rows // part.block.row_count + ORDER_BYTES * rows
+
+
+def portioned_bytes(tasks: Iterable[MergeTask]) -> int:
+    """Return about what the rows that are portioned out to some tasks take in memory, and their order."""
+    return sum(decoded_bytes(item) for task in tasks for item in task.slices if not item.is_streamed)
 
 
 def shared_piece_bytes(sizes: Sequence[int], memory_bytes: int, tasks: int) -> int:

@@ -22,6 +22,7 @@ import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tblctl.merger import spark_workers
@@ -110,6 +111,10 @@ class _Unit(NamedTuple):
     sorts: Sequence[SortTask] = ()
 
     @property
+    def group(self) -> int:
+        return self.shares[0][0].group
+
+    @property
     def tasks(self) -> list[MergeTask]:
         return list(chain(*self.shares))
 
@@ -144,16 +149,14 @@ def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Itera
 
 def _name(title: str, job: Job) -> str:
     """Return the title with the numbers of the first groups, such as `title: groups 0, 3, 4 and 20 more`."""
-    numbers = sorted({task.group for unit in job for task in unit.tasks})
+    numbers = sorted({unit.group for unit in job})
     more = len(numbers) - _NAMED_GROUPS
     texts = ", ".join(map(str, numbers[:_NAMED_GROUPS])) + (f" and {more} more" if more > 0 else "")
     return f"{title}: group{'s' if len(numbers) > 1 else ''} {texts}"
 
 
 def _by_group(job: Job) -> list[Job]:
-    def group(unit: _Unit) -> int:
-        return unit.tasks[0].group
-
+    group = attrgetter("group")
     return [list(of_one) for _, of_one in groupby(sorted(job, key=group), key=group)]
 
 
@@ -281,11 +284,13 @@ def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
 
 
 def _given_up(job: Job, error: Exception) -> Outcomes:
-    tasks = [task for unit in job for task in unit.tasks]
-    group = tasks[0].group
     text = (
-        f"Spark gave up the job that merged group {group} ({reason(error)}). A worker that dies has most often "
+        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has most often "
         "run out of memory: give tasks less (memory_bytes), or executors more beside the JVM's "
         "(spark.executor.memoryOverhead)"
     )
-    return [TaskFailure(group=task.group, number=task.number, error=EngineError(text)) for task in tasks]
+    return [
+        TaskFailure(group=task.group, number=task.number, error=EngineError(text))
+        for unit in job
+        for task in unit.tasks
+    ]

@@ -37,6 +37,13 @@ def mixed_table(url: str, **more: Any) -> tblctl.Table:
     return table
 
 
+def twins(folder: Path) -> tuple[tblctl.Table, tblctl.Table]:
+    """Make two tables of the same blocks."""
+    mixed_table(str(folder / "here"))
+    shutil.copytree(folder / "here", folder / "there")
+    return tblctl.open(str(folder / "here")), tblctl.open(str(folder / "there"))
+
+
 def unordered(group: int, number: int, *paths: str) -> Any:
     """Return a toy task that takes a half of some blocks in another order, as another task of its group does."""
     slices = tuple(
@@ -68,9 +75,7 @@ def test_tasks_that_share_blocks_to_sort_are_of_one_job() -> None:
 def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mixed_table(str(tmp_path / "here"))
-    shutil.copytree(tmp_path / "here", tmp_path / "there")
-    here, there = (tblctl.open(str(tmp_path / name)) for name in ("here", "there"))
+    here, there = twins(tmp_path)
     before = rows(here)
     monkeypatch.setattr(LocalEngine, "parallelism", 5)
     outcomes = (
@@ -86,9 +91,7 @@ def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
 def test_workers_that_sort_for_themselves_make_the_same_blocks(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mixed_table(str(tmp_path / "here"))
-    shutil.copytree(tmp_path / "here", tmp_path / "there")
-    here, there = (tblctl.open(str(tmp_path / name)) for name in ("here", "there"))
+    here, there = twins(tmp_path)
     before = rows(here)
     for engine in (LocalEngine, SparkEngine):
         monkeypatch.setattr(engine, "parallelism", 6)
