@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Event, Lock
 from typing import Generic, Self, TypeVar
 
@@ -14,6 +15,7 @@ from tblctl.merger.run import THREADS, Cancelled
 from tblctl.merger.scratch import Pieces, Scratch
 from tblctl.merger.shuffle import SortTask
 from tblctl.merger.task import MergeTask, TaskResult
+from tblctl.merger.threads import Clock
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.port import BlockIO
 
@@ -55,11 +57,16 @@ class SortedGroup:
         self._scratch.__exit__(*exc)
 
     def run(self, task: MergeTask) -> TaskResult:
-        """Run one of the tasks. What sorting failed with they all fail with."""
+        """Run one of the tasks; the time that it takes part in sorting is its own. What that fails with they all do."""
         portions: list[Portion] = []
+        clock = Clock(self._io)
         try:
-            portions = self._sorted(task)
-            return self._run(task, portions)
+            portions = self._sorted(task, clock)
+            wall, cpu = clock.wall(), clock.cpu()
+            result = self._run(task, portions)
+            return replace(
+                result, wall_seconds=result.wall_seconds + wall, cpu_seconds=result.cpu_seconds + cpu
+            )
         finally:
             self._scratch.remove(
                 portion.content for portion in portions if isinstance(portion.content, Pieces)
@@ -71,7 +78,7 @@ class SortedGroup:
                     self._portions = {}
                     self._scratch.__exit__()
 
-    def _sorted(self, task: MergeTask) -> list[Portion]:
+    def _sorted(self, task: MergeTask, clock: Clock) -> list[Portion]:
         """Take part in sorting, with the task's memory and threads; return its portions."""
         with self._lock:
             if self._sorting is None:
@@ -79,7 +86,7 @@ class SortedGroup:
                 self._sorting = _Together(self._watched(work), sorts)
             sorting = self._sorting
         with self._resident.task(task.memory_bytes):
-            sorting.take_part(THREADS)
+            sorting.take_part(THREADS, clock)
         with self._lock:
             if self._portions is None:
                 self._portions = by_task(self._tasks, sorting.given_out())
@@ -111,13 +118,13 @@ class _Together(Generic[_T, _R]):
         if not items:
             self._ended.set()
 
-    def take_part(self, threads: int) -> None:
-        """Work in so many threads while there is some left, and wait for the others.
+    def take_part(self, threads: int, clock: Clock) -> None:
+        """Work in so many threads, whose time counts, while there is some left, and wait for the others.
 
         Raises:
             BaseException: whatever the first piece of work failed with, by whomever it was done.
         """
-        in_parallel(self._take_some, range(threads), threads=threads)
+        in_parallel(lambda _: clock.counted(self._take_some, None), range(threads), threads=threads)
         self._ended.wait()
         if self._failed:
             raise self._failed
@@ -127,7 +134,7 @@ class _Together(Generic[_T, _R]):
         results, self._results = self._results, {}
         return [results[number] for number in sorted(results)]
 
-    def _take_some(self, _: int) -> None:
+    def _take_some(self, _: None) -> None:
         while True:
             with self._lock:
                 if not self._waiting or self._failed:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tblctl
 from benchmarks.merging.contender import KEY, Job
-from benchmarks.merging.ours import Local, append_all, fresh_copy
+from benchmarks.merging.ours import Local
 from benchmarks.merging.session import spark_session
 
 _session = cache(spark_session)
@@ -20,20 +20,6 @@ class OursOnSpark(Local):
     def __init__(self, job: Job, folder: Path) -> None:
         self._spark = _session(folder.parent)
         super().__init__(job, folder)
-        small = Job(
-            files=job.files[:2],
-            is_sorted=job.is_sorted,
-            block_rows=max(1, job.block_rows // 100),
-            output_files=job.output_files,
-            row_group_rows=job.row_group_rows,
-        )
-        self._small = append_all(small, folder / "small")
-        self._small_copy = folder / "small copy"
-
-    def reset(self) -> None:
-        super().reset()
-        # Spark ends workers that were idle for a minute.
-        fresh_copy(self._small, self._small_copy).recluster(policy="full", spark=self._spark)
 
     def _recluster(self) -> tblctl.Outcome:
         return self.table.recluster(policy="full", spark=self._spark)

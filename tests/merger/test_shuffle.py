@@ -23,6 +23,7 @@ from tblctl.merger.scratch import Pieces, Scratch
 from tblctl.merger.shuffle import ORDER_BYTES, Taker, decoded_bytes, decodings, neighbours, sort_tasks, units
 from tblctl.merger.task import TaskFailure, TaskResult
 from tblctl.merger.verify import VerificationError
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.native.block_io import NativeBlockReader
 
@@ -459,6 +460,25 @@ def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch)
     del here.slices[4:]
     found = run(here, here.split(tasks=4))
     assert [type(item) for item in found] == [TaskResult] * 4
+
+
+def test_the_time_that_sorting_takes_is_that_of_the_tasks_that_do_it(here, monkeypatch):
+    mine, passed = threading.local(), []
+    real = portion.portions
+
+    def a_second_long(*given):
+        mine.seconds = getattr(mine, "seconds", 0.0) + 1
+        passed.append(1)
+        yield from real(*given)
+
+    still = Environment(elapsed=lambda: float(len(passed)), cpu=lambda: getattr(mine, "seconds", 0.0))
+    monkeypatch.setattr(portion, "portions", a_second_long)
+    monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
+    found = []
+    LocalEngine().run(replace(here.io, env=still), here.split(tasks=6), found.append, title="a test")
+    assert len(passed) > 1
+    assert sum(item.cpu_seconds for item in found) == len(passed)
+    assert sum(item.wall_seconds for item in found) >= len(passed)
 
 
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(here):

@@ -13,7 +13,8 @@ import pytest
 from servers import S3Server
 
 import tblctl
-from tblctl.merger import shuffle, spark, spark_shuffle
+from tblctl.merger import shuffle, spark_shuffle
+from tblctl.merger import spark as spark_module
 from tblctl.merger.local import LocalEngine
 from tblctl.merger.spark import SparkEngine, _cut
 from tblctl.merger.task import Slice, TaskFailure, TaskResult
@@ -26,7 +27,7 @@ from .toys import outcomes_of, result, task
 @pytest.fixture(autouse=True)
 def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffle, "_DECODINGS_ALONE", 0)
-    monkeypatch.setattr(spark, "_DECODINGS_APART", 0)
+    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 0)
 
 
 def mixed_table(url: str, **more: Any) -> tblctl.Table:
@@ -103,14 +104,61 @@ def test_workers_that_sort_for_themselves_make_the_same_blocks(
         shares.extend(map(len, found))
         return found
 
-    monkeypatch.setattr("tblctl.merger.spark._DECODINGS_APART", 8)
-    monkeypatch.setattr("tblctl.merger.spark.neighbours", two_workers)
-    monkeypatch.setattr("tblctl.merger.spark.sorted_and_merged", None)  # nothing goes through the shuffle
+    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
+    monkeypatch.setattr(spark_module, "neighbours", two_workers)
+    monkeypatch.setattr(spark_module, "sorted_and_merged", None)  # nothing goes through the shuffle
     assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
     assert shares == [3, 3]
     assert shape(here) == shape(there)
     assert rows(there) == before
     assert there.check(deep=True).problems == ()
+
+
+def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spark.kind != "local-cluster[2,1,1024]":
+        pytest.skip("a local master gives up at the first attempt that dies")
+    real, written = spark_module._mapper, tmp_path / "written by the worker that died"
+
+    def dying(io: bytes, _: Any) -> Any:
+        note = str(written)
+
+        def in_its_second_task(io: Any, task: Any, *portions: Any, **more: Any) -> Any:
+            from pathlib import Path
+
+            from pyspark import TaskContext
+
+            from tblctl.merger.spark_task import run
+
+            context = TaskContext.get()
+            is_doomed = (context.attemptNumber(), context.partitionId()) == (0, 0)
+            if is_doomed and Path(note).exists():
+                os._exit(1)
+            result = run(io, task, *portions, **more)
+            if is_doomed:
+                Path(note).write_text("\n".join(record.path for record in result.records))
+            return result
+
+        return real(io, in_its_second_task)
+
+    here, there = twins(tmp_path)
+    before = rows(here)
+    for engine in (LocalEngine, SparkEngine):
+        monkeypatch.setattr(engine, "parallelism", 6)
+    here.recluster(policy="full", engine="local")
+    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
+    monkeypatch.setattr(spark_module, "neighbours", lambda tasks, _: shuffle.neighbours(tasks, 2))
+    monkeypatch.setattr(spark_module, "_mapper", dying)
+    assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
+    orphans = set(written.read_text().splitlines())
+    assert orphans
+    assert not orphans & {item.path for item in there.files()}
+    assert shape(here) == shape(there)
+    assert rows(there) == before
+    assert there.check(deep=True).problems == ()
+    assert orphans <= set(there.gc(older_than=0).objects_deleted)
+    assert rows(there) == before
 
 
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(spark: Any) -> None:
