@@ -1,11 +1,12 @@
 """One group of all blocks of lineitem, sorted and not: merged in this process, and on a cluster of executors of 1 GiB.
 
     python -m benchmarks.group --scale 10     60 million rows; takes a disk of 30 GB
-    python -m benchmarks.group --memory 256,512,1024
+    python -m benchmarks.group --memory 512 --no-cluster
 
 A fresh process merges, verifies and commits. Its peak is the kernel's (`VmHWM`), above what it had before the merge: in
 this process that of two tasks at once with two processors, on a cluster that of the driver. There Spark's Python
 workers are looked at as well, twice a second: the peak of each as a whole, the libraries that it has loaded included.
+These are drawn too, `group.svg`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tblctl
-from benchmarks.common import Report, lineitem, main, resident_mib, scratch
-from benchmarks.memory import CONSTANT_MIB, KEY, make_table
+from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
+from benchmarks.memory import CONSTANT_MIB, KEY, Points, draw, make_table
 from tblctl.merger.local import LocalEngine
 
 CLUSTER = "local-cluster[2,1,1024]"  # two executors of one core and 1,024 MiB
@@ -35,6 +36,7 @@ BLOCK_ROWS = 100_000
 class Merged(NamedTuple):
     """What a merge took."""
 
+    rows: int
     seconds: float
     peak_mib: float
     worker_mib: float
@@ -43,26 +45,40 @@ class Merged(NamedTuple):
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default="1", help="TPC-H's scale factor")
-    parser.add_argument("--memory", default="512", help="of a task, MiB; several with commas between")
+    parser.add_argument("--memory", default="256,512,1024", help="of a task, MiB, with commas between")
     parser.add_argument("--no-cluster", action="store_true", help="only in this process")
 
 
 def measure(report: Report, tiny: bool, *, scale: str, memory: str, no_cluster: bool) -> None:
     scale = "0.01" if tiny else scale
+    budgets = [int(text) for text in memory.split(",")][: 1 if tiny else None]
     masters = [None] if no_cluster or tiny else [None, CLUSTER]
+    workers: Points = {}
     for key in (KEY, None):
+        order = "sorted" if key else "not sorted"
         with scratch() as folder:
             table = make_table(folder / "table", lineitem(scale), 1_000 if tiny else BLOCK_ROWS, key=key)
             if key is None:
                 table.set_cluster_key(KEY)
-            for budget_mib in map(int, memory.split(",")):
+            for budget_mib in budgets:
                 for master in masters:
-                    measure_merge(report, table, master, budget_mib, "sorted" if key else "not sorted")
+                    found = measure_merge(report, table, master, budget_mib, order)
+                    if master:
+                        title = f"{found.rows:,} rows, {order}"
+                        workers.setdefault(title, []).append((budget_mib, found.worker_mib))
+    if workers:
+        draw(
+            workers,
+            RESULTS / "group.svg",
+            what="peak resident size of a Spark worker, MiB",
+            more_mib=CONSTANT_MIB + LIBRARIES_MIB,
+        )
+        report.line("\nworkers as a picture: group.svg")
 
 
 def measure_merge(
     report: Report, table: tblctl.Table, master: str | None, budget_mib: int, order: str
-) -> None:
+) -> Merged:
     """Merge all blocks, and roll that back."""
     rows, blocks, before = table.snapshot.rows, table.snapshot.blocks, table.snapshot.sequence
     where = master or "in this process"
@@ -77,6 +93,7 @@ def measure_merge(
     if master:
         report.figure("peak of a worker", found.worker_mib, "MiB", most=task_mib + LIBRARIES_MIB)
     table.rollback(before)
+    return found
 
 
 def in_new_process(location: str, master: str | None, budget_mib: int) -> Merged:
@@ -110,7 +127,7 @@ def _merge(end: Connection, location: str, master: str | None, budget_mib: int) 
     assert (outcome.committed_groups, outcome.rows) == (1, rows), outcome
     assert master is None or peaks, "no worker of Spark was seen"
     peak_mib = resident_mib("VmHWM") - baseline
-    end.send(Merged(seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
+    end.send(Merged(rows, seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ BUDGETS_MIB = (64, 128, 256, 512, 1024)
 CONSTANT_MIB = 192  # a task may take so much more than its budget, whatever the size of budget and input
 SHAPE_BUDGETS_MIB = (256, 512, 1024)
 SHAPE_BYTES = 3 << 29
-THREADS = {"one thread, as on Spark": 1, "two threads, as in-process": 2}
+THREADS = {"one thread": 1, "two threads, as in every engine": 2}
 
 
 def measure(report: Report, tiny: bool) -> None:
@@ -84,7 +84,12 @@ def measure_shapes(report: Report, folder: Path, small: tblctl.Table, *, tiny: b
                 most=CONSTANT_MIB,
             )
             report.figure("  most that Arrow held", found.arrow_mib, "MiB")
-    draw(points, (folder if tiny else RESULTS) / "memory.svg")
+    draw(
+        points,
+        (folder if tiny else RESULTS) / "memory.svg",
+        what="peak resident size above that at rest, MiB",
+        more_mib=CONSTANT_MIB,
+    )
     report.line("\nas a picture: memory.svg")
 
 
@@ -92,8 +97,8 @@ Points = dict[str, list[tuple[int, float]]]
 """Peaks by table: the budget and the peak, MiB."""
 
 
-def draw(points: Points, path: Path) -> None:
-    """Write the peaks over the budgets as a picture, with what a task may take."""
+def draw(points: Points, path: Path, *, what: str, more_mib: int) -> None:
+    """Write the peaks over the budgets as a picture, with what they may be: so much more than the budget."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -101,10 +106,10 @@ def draw(points: Points, path: Path) -> None:
     axes = figure.subplots()
     for title, found in points.items():
         axes.plot(*zip(*found, strict=True), "--" if "not sorted" in title else "-", marker=".", label=title)
-    budgets = SHAPE_BUDGETS_MIB
-    axes.plot(budgets, [budget + CONSTANT_MIB for budget in budgets], "k:", label="what a task may take")
-    axes.set_xlabel("budget, MiB")
-    axes.set_ylabel("peak resident size above that at rest, MiB")
+    budgets = sorted({budget for found in points.values() for budget, _ in found})
+    axes.plot(budgets, [budget + more_mib for budget in budgets], "k:", label="what it may take")
+    axes.set_xlabel("budget of a task, MiB")
+    axes.set_ylabel(what)
     axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small")

@@ -228,9 +228,9 @@ def in_rounds(report: Report, ready: dict[str, Host], check: Check, rounds: int)
     for number in range(1, rounds + 1):
         times = []
         for name, host in list(running.items()):
-            first, _ = host.run(name)
-            seconds, files = host.run(name)
             try:
+                first, _ = host.run(name)
+                seconds, files = host.run(name)
                 check.require_equal(CONTENDERS[name].title, files, ordered=CONTENDERS[name].ordered)
             except AssertionError as error:
                 if name in OURS:

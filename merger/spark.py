@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import pickle
 import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, groupby, islice
@@ -36,7 +37,7 @@ from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.port import BlockIO
 
-Outcomes = Sequence[TaskResult | TaskFailure]
+Outcome = TaskResult | TaskFailure
 
 _SLOT_BYTES = 128 << 20
 """Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
@@ -88,11 +89,10 @@ class SparkEngine:
             EngineError: the session does not answer, or its workers lack what tasks need.
         """
 
-        def report(outcomes: Outcomes) -> None:
-            for outcome in outcomes:
-                done(outcome)
-                if advance and isinstance(outcome, TaskResult):
-                    advance(outcome.rows)
+        def report(outcome: Outcome) -> None:
+            done(outcome)
+            if advance and isinstance(outcome, TaskResult):
+                advance(outcome.rows)
 
         spark_workers.prepare(self._session)
         jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
@@ -171,11 +171,11 @@ class _Jobs:
         self._function = function
         self._title = title
         self._tag = tag
-        self._ended: queue.SimpleQueue[tuple[Job, Outcomes | BaseException]] = queue.SimpleQueue()
-        self._written: dict[int, Outcomes] = {}  # and not reported, by identity
+        self._ended: queue.SimpleQueue[tuple[Job, deque[Outcome] | BaseException]] = queue.SimpleQueue()
+        self._written: dict[int, deque[Outcome]] = {}  # and not reported, by identity
         self._threads: list[Any] = []
 
-    def run(self, jobs: Iterable[Job], report: Callable[[Outcomes], None]) -> None:
+    def run(self, jobs: Iterable[Job], report: Callable[[Outcome], None]) -> None:
         """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels and undoes."""
         waiting = iter(jobs)
         running = 0
@@ -189,10 +189,9 @@ class _Jobs:
                 job, outcomes = self._ended.get()
                 running -= 1
                 if not isinstance(outcomes, BaseException):
-                    self._written.pop(
-                        id(outcomes), None
-                    )  # from here on they are the caller's, whatever happens
-                    report(outcomes)
+                    while outcomes:
+                        report(outcomes.popleft())  # which from here on is the caller's, whatever happens
+                    self._written.pop(id(outcomes), None)
                     continue
                 if not isinstance(outcomes, Exception):
                     raise outcomes  # noqa: TRY301
@@ -201,7 +200,8 @@ class _Jobs:
                 if len(apart) > 1:
                     waiting = chain(apart, waiting)
                 else:
-                    report(_given_up(job, outcomes))
+                    for failure in _given_up(job, outcomes):
+                        report(failure)
         except BaseException:
             self._cancel()
             results = [item for item in chain(*self._written.values()) if isinstance(item, TaskResult)]
@@ -223,7 +223,7 @@ class _Jobs:
         except BaseException as error:  # noqa: BLE001 (judged in the caller's thread)
             self._ended.put((job, error))
 
-    def _outcomes(self, job: Job) -> Outcomes:
+    def _outcomes(self, job: Job) -> deque[Outcome]:
         name = _name(self._title, job)
         if spark_workers.is_connect(self._session):
             self._session.addTag(self._tag)
@@ -238,7 +238,7 @@ class _Jobs:
         else:
             tasks = one_each(self._session, [pickle.dumps(share) for share in shares])
             frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
-        return [pickle.loads(row.outcome) for row in frame.collect()]  # noqa: S301 (made by our own function)
+        return deque(pickle.loads(row.outcome) for row in frame.collect())  # noqa: S301 (made by our own function)
 
     def _require_session(self, cause: Exception) -> None:
         """Raise unless the session still works; nothing is started on its executors."""
@@ -283,7 +283,7 @@ def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
     return tblctl_merge
 
 
-def _given_up(job: Job, error: Exception) -> Outcomes:
+def _given_up(job: Job, error: Exception) -> list[TaskFailure]:
     text = (
         f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has most often "
         "run out of memory: give tasks less (memory_bytes), or executors more beside the JVM's "

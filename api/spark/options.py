@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,11 @@ _OWN = ("path", "as_of", "columns", "where", "memory_bytes")
 _SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
 """What Spark adds of its own, by lower-case name."""
 
-_LOCAL = re.compile(r"file:/+")  # as Spark writes it
+_LOCAL = re.compile(r"^file:/+")  # as Spark writes it
+
+_CASED = "s3_additional_kwargs"
+"""An option of s3fs that has others inside, such as ServerSideEncryption. Spark hands their names on in lower case, and
+s3fs drops what it does not know: it would store unencrypted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +58,11 @@ class SourceOptions:
             if name not in _OWN and name not in _SPARKS and not name.startswith(_STORAGE)
         ]
         problems += [
-            f"option {name!r} may hold a secret, and Spark shows options in its plans and UI: give it to "
-            "tblctl.spark.register(spark, storage_options={...})"
+            f"Spark passes the name of option {name!r} on in lower case, which S3 does not know: give "
+            f'option("{_STORAGE}{_CASED}", \'{{"ServerSideEncryption": "AES256"}}\'), or storage_options to '
+            "tblctl.spark.register"
             for name in sorted(names)
-            if name.startswith(_STORAGE) and is_secret_option(name.removeprefix(_STORAGE))
+            if name.startswith(f"{_STORAGE}{_CASED}.")
         ]
         columns = _columns(options.get("columns"))
         if columns == ():
@@ -74,6 +79,12 @@ class SourceOptions:
         }
         try:
             storage = read_storage_options(given)
+            problems += [
+                f"option {_STORAGE + name!r} may hold a secret, and Spark shows options in its plans and UI: "
+                "give it to tblctl.spark.register(spark, storage_options={...})"
+                for name in _names(storage)
+                if is_secret_option(name)
+            ]
             memory_bytes = parse_size(options["memory_bytes"]) if "memory_bytes" in options else None
         except TblctlError as error:
             problems.append(str(error))
@@ -102,6 +113,15 @@ def require_shared(location: str) -> None:
             f"{location} is in the memory of one process, where Spark's workers cannot see it: put the table on a "
             "disk that all of them share, or on S3"
         )
+
+
+def _names(options: Mapping[str, Any], outer: str = "") -> Iterator[str]:
+    """Yield the names of options and of all that is inside of them, as in `a.b`."""
+    for name, value in options.items():
+        yield outer + name
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from _names(item, f"{outer}{name}.")
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

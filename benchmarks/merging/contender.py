@@ -114,7 +114,11 @@ class Host:
         return self._received()
 
     def run(self, name: str) -> tuple[float, list[str]]:
-        """Return the seconds of a run and the files that it wrote."""
+        """Return the seconds of a run and the files that it wrote.
+
+        Raises:
+            AssertionError: the contender sees itself that it did not do the job.
+        """
         self._end.send(name)
         return self._received()
 
@@ -128,9 +132,10 @@ class Host:
             answer, failure = self._end.recv()
         except EOFError:
             self._process.join()
-            answer, failure = None, f"the process of a contender ended with {self._process.exitcode}"
+            msg = f"the process of a contender ended with {self._process.exitcode}"
+            answer, failure = None, RuntimeError(msg)
         if failure:
-            raise RuntimeError(failure)
+            raise failure
         return answer
 
 
@@ -165,13 +170,16 @@ def _serve(end: Connection, contenders: dict[str, str], job: Job, folder: str) -
             gc.collect()
             os.sync()  # what others wrote is not ours to wait for
             started = time.perf_counter()
-            contender.run()
-            seconds = time.perf_counter() - started
-            end.send(((seconds, list(contender.output())), None))
+            try:
+                contender.run()
+                seconds = time.perf_counter() - started
+                end.send(((seconds, list(contender.output())), None))
+            except AssertionError as error:
+                end.send((None, error))
     except EOFError:
         return
     except Exception:  # noqa: BLE001 (raised again in the parent)
-        end.send((None, traceback.format_exc()))
+        end.send((None, RuntimeError(traceback.format_exc())))
 
 
 def _constructed(

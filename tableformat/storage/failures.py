@@ -34,11 +34,12 @@ class Failure(Enum):
     FULL = auto()
     NOT_SENT = auto()  # no connection was made, so the request certainly had no effect
     LOST = auto()  # sent, but no reply: it may have had its effect
-    BUSY = auto()  # the server answered that it could not (5xx, 429)
+    BUSY = auto()  # the server answered that it could not (5xx)
+    SLOWED = auto()  # the server is up, and asks for fewer requests in a second (503 Slow Down, 429)
     OTHER = auto()
 
 
-RETRIED = frozenset({Failure.CONFLICT, Failure.NOT_SENT, Failure.LOST, Failure.BUSY})
+RETRIED = frozenset({Failure.CONFLICT, Failure.NOT_SENT, Failure.LOST, Failure.BUSY, Failure.SLOWED})
 
 _BY_CODE = {
     "NoSuchBucket": Failure.NO_BUCKET,
@@ -50,7 +51,13 @@ _BY_CODE = {
     "ConditionalRequestConflict": Failure.CONFLICT,
     "OperationAborted": Failure.CONFLICT,
     "RequestTimeout": Failure.BUSY,
-    "SlowDown": Failure.BUSY,
+    "SlowDown": Failure.SLOWED,
+    "SlowDownRead": Failure.SLOWED,  # MinIO's
+    "SlowDownWrite": Failure.SLOWED,
+    "RequestLimitExceeded": Failure.SLOWED,
+    "Throttling": Failure.SLOWED,
+    "ThrottlingException": Failure.SLOWED,
+    "TooManyRequests": Failure.SLOWED,
     "XMinioStorageFull": Failure.FULL,
     "QuotaExceeded": Failure.FULL,
     "XMinioAdminBucketQuotaExceeded": Failure.FULL,
@@ -70,7 +77,7 @@ _BY_STATUS = {
     408: Failure.BUSY,
     409: Failure.CONFLICT,
     412: Failure.EXISTS,
-    429: Failure.BUSY,
+    429: Failure.SLOWED,
     507: Failure.FULL,
 }
 _CLIENT_ERROR, _SERVER_ERROR = 400, 500  # and above

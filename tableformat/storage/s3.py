@@ -49,7 +49,12 @@ LEAST_TRIES = 3
 RETRY_SECONDS = 8.0  # no more tries after this long: a server that is down is reported within about 10 s
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 15
+SLOWED_TRIES = 40
+SLOWED_SECONDS = (
+    60.0  # but for so long a server that asks for fewer requests: it is up, and others may be many
+)
 _FIRST_WAIT_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 3.2
 _PARALLEL_REQUESTS = 32
 _DELETED_AT_ONCE = 1000  # S3's limit
 _ONE_PUT_BYTES = (
@@ -66,8 +71,9 @@ _PROVEN: set[tuple[str, str]] = set()
 
 
 def wait_seconds(tries_done: int, random: float) -> float:
-    """Return how long to wait before the next try: doubling from 0.1 s, and between half and all of that."""
-    return _FIRST_WAIT_SECONDS * 2.0 ** (tries_done - 1) * (0.5 + 0.5 * random)
+    """Return how long to wait before the next try: doubling from 0.1 s to 3.2 s, and between half and all of that."""
+    seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** (tries_done - 1))
+    return seconds * (0.5 + 0.5 * random)
 
 
 class S3Backend:
@@ -129,8 +135,9 @@ class S3Backend:
         """
         await self._prove_create()
         path, filesystem = f"{self._root}/{name}", self._filesystem()
-        started, in_doubt = SYSTEM.elapsed(), False
-        for tries_done in range(1, TRIES + 1):
+        started, tries_done, in_doubt = SYSTEM.elapsed(), 0, False
+        while True:
+            tries_done += 1
             try:
                 await filesystem._pipe_file(path, data, chunksize=_ONE_PUT_BYTES, mode="create")
             except Exception as error:
@@ -142,18 +149,13 @@ class S3Backend:
                     # Nobody to ask where no connection was made: the next try will tell.
                     if failure is not Failure.NOT_SENT and await self._look(name):
                         return False
-                if (
-                    failure not in RETRIED
-                    or tries_done == TRIES
-                    or SYSTEM.elapsed() - started > RETRY_SECONDS
-                ):
+                if not is_worth_a_try(failure, tries_done, SYSTEM.elapsed() - started, least_tries=1):
                     if in_doubt:
                         raise self._unknown(name, error) from None
                     raise
                 await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
             else:
                 return True
-        raise AssertionError  # pragma: no cover (the last try returns or raises)
 
     async def _prove_create(self) -> None:
         """Make sure, once per process, endpoint and bucket, that the server refuses to create what exists.
@@ -394,14 +396,19 @@ def _as_bytes(data: bytes | pa.Buffer) -> bytes:
     return data if isinstance(data, bytes) else bytes(memoryview(data))
 
 
-def is_worth_a_try(failure: Failure, tries_done: int, seconds: float) -> bool:
+def is_worth_a_try(
+    failure: Failure, tries_done: int, seconds: float, *, least_tries: int = LEAST_TRIES
+) -> bool:
     """Return whether to try again `seconds` after the first try began: what may pass, 6 times, or for 8 seconds.
 
-    Twice in any case: a server that hangs is only noticed after 15 seconds.
+    `least_tries` in any case: a server that hangs is only noticed after 15 seconds. One that asks for fewer requests
+    gets a minute: a job's tasks are many, and each of their requests must get through.
     """
+    if failure is Failure.SLOWED:
+        return tries_done < SLOWED_TRIES and seconds <= SLOWED_SECONDS
     if failure not in RETRIED or tries_done >= TRIES:
         return False
-    return seconds <= RETRY_SECONDS or tries_done < LEAST_TRIES
+    return seconds <= RETRY_SECONDS or tries_done < least_tries
 
 
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -52,16 +52,26 @@ from types import SimpleNamespace
 from benchmarks.common import Report
 from benchmarks.merge import in_rounds
 
+def run(name):
+    answer = next(runs[name])
+    if answer == ["unsorted"]:
+        raise AssertionError(f"{name} left a depth of 3")
+    return float(next(seconds)), answer
+
 class Check:
     def require_equal(self, name, files, *, ordered):
         if files == ["wrong"]:
             raise AssertionError(f"{name} wrote other rows")
 
-runs = {"spark": iter([["right"]] * 4), "databend": iter([["right"]] * 3 + [["wrong"]])}
+runs = {
+    "spark": iter([["right"]] * 4),
+    "databend": iter([["right"]] * 3 + [["wrong"]]),
+    "databend-native": iter([["unsorted"]]),
+}
 if sys.argv[1] == "ours":
     runs["spark"] = iter([["right"], ["wrong"]])
 seconds = iter(range(1, 9))
-ready = {name: SimpleNamespace(run=lambda name: (float(next(seconds)), next(runs[name]))) for name in runs}
+ready = {name: SimpleNamespace(run=run) for name in runs}
 print(in_rounds(Report("merge"), ready, Check(), 2))
 """
 
@@ -73,4 +83,5 @@ def test_a_peer_that_once_does_not_do_the_job_is_left_out_and_ours_stops_the_com
         assert "tblctl, on warm Spark local[2] wrote other rows" in done.stderr
         return
     assert "left out: Databend: RECLUSTER FINAL, Parquet wrote other rows" in done.stdout
+    assert "left out: databend-native left a depth of 3" in done.stdout
     assert done.stdout.splitlines()[-1] == "{'spark': [2.0, 6.0]}", "the second run of each turn counts"

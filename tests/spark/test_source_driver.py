@@ -182,6 +182,15 @@ def test_writing_refuses_options_of_reading_and_rows_that_do_not_fit(tmp_path: P
         ({"path": "memory://a/b"}, "put the table on a disk"),
         ({"path": "/t", "Columns": " , "}, "columns names none"),
         ({"path": "/t", "storage.client_kwargs.aws_secret_access_key": "hidden!"}, "may hold a secret"),
+        (
+            {"path": "/t", "storage.client_kwargs": '{"aws_secret_access_key": "hidden!"}'},
+            "'storage.client_kwargs.aws_secret_access_key' may hold a secret",
+        ),
+        (
+            {"path": "/t", "storage.a": '[{"b": {"token": "hidden!"}}]'},
+            "'storage.a.b.token' may hold a secret",
+        ),
+        ({"path": "/t", "storage.s3_additional_kwargs.ServerSideEncryption": "AES256"}, "in lower case"),
         ({"path": "/t", "storage.a": "{hidden!"}, "the value of 'a' is not JSON"),
         ({"path": "/t", "memory_bytes": "much"}, "much"),
         ({"path": "/t", "colums": "a"}, "there is no option 'colums'"),
@@ -212,3 +221,10 @@ def test_options_are_read_as_they_are_meant() -> None:
         memory_bytes=1 << 20,
         storage={"anon": True, "client_kwargs": {"region_name": "x"}},
     )
+    cased = {
+        "path": "s3://b/profile:/t",
+        "storage.s3_additional_kwargs": '{"ServerSideEncryption": "AES256"}',
+    }
+    found = SourceOptions.of(spark.CaseInsensitiveDict(cased))
+    assert found.location == "s3://b/profile:/t"
+    assert found.storage == {"s3_additional_kwargs": {"ServerSideEncryption": "AES256"}}

@@ -121,7 +121,10 @@ CASES = [
     (caused(FileNotFoundError(), ReplyError("404", 404)), Failure.NOT_S3),
     (ReplyError("409", None), Failure.CONFLICT),
     (ReplyError("OperationAborted", 409), Failure.CONFLICT),
-    (ReplyError("SlowDownRead", 503), Failure.BUSY),
+    (ReplyError("SlowDown", 503), Failure.SLOWED),
+    (ReplyError("SlowDownRead", 503), Failure.SLOWED),
+    (ReplyError("429", 429), Failure.SLOWED),
+    (ReplyError("ServiceUnavailable", 503), Failure.BUSY),
     (ReplyError("XMinioStorageFull", 507), Failure.FULL),
     (ReplyError("SignatureDoesNotMatch", 403), Failure.DENIED),
     (named("NoCredentialsError"), Failure.DENIED),
@@ -163,6 +166,7 @@ def test_botocore_errors_are_known_by_the_names_that_this_version_has():
 def test_waits_double_and_are_spread():
     assert [wait_seconds(tries, 1.0) for tries in range(1, 6)] == [0.1, 0.2, 0.4, 0.8, 1.6]
     assert wait_seconds(3, 0.0) == pytest.approx(0.2)
+    assert wait_seconds(39, 1.0) == 3.2
 
 
 @pytest.mark.parametrize(
@@ -174,6 +178,9 @@ def test_waits_double_and_are_spread():
         (Failure.LOST, 1, READ_TIMEOUT_SECONDS, True),
         (Failure.LOST, 2, 2 * READ_TIMEOUT_SECONDS, True),
         (Failure.LOST, 3, 8.1, False),
+        (Failure.SLOWED, 39, 59.9, True),
+        (Failure.SLOWED, 40, 1.0, False),
+        (Failure.SLOWED, 5, 60.1, False),
         (Failure.DENIED, 1, 0.1, False),
         (Failure.MISSING, 1, 0.1, False),
         (Failure.NO_BUCKET, 1, 0.1, False),

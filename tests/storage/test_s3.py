@@ -247,6 +247,21 @@ def test_errors_that_pass_are_not_seen_by_the_caller(proxy, proxied, operation):
     assert [e.action for e in proxy.exchanges[:3]].count("forward") <= 1
 
 
+def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, proxied, monkeypatch):
+    monkeypatch.setattr("tblctl.tableformat.storage.s3._LONGEST_WAIT_SECONDS", 0.01)
+    storage = proxied.storage()
+    storage.create("proof", b"")
+    proxy.clear()
+    proxy.on("PUT", action="reply", status=503, code="SlowDown", times=20)
+    proxy.on("GET", action="reply", status=503, code="SlowDownRead", times=20)
+    assert storage.create("a", b"1")
+    assert storage.read("a") == b"1"
+    assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21}
+    proxy.on("GET", action="reply", status=503, code="ServiceUnavailable", times=20)
+    with pytest.raises(StorageError):
+        storage.read("a")
+
+
 @pytest.mark.parametrize("operation", EVERY_CALL)
 def test_an_error_that_does_not_pass_is_not_repeated(proxy, proxied, operation):
     storage = proxied.storage()
