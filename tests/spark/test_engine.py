@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,9 +116,11 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_except_what_was_reported(
     threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outcomes(_: Any, job: Any) -> list[TaskResult]:
+    def outcomes(_: Any, job: Any) -> deque[TaskResult]:
         tasks = [task for unit in job for task in unit.tasks]
-        return [result(None, task, records=(SimpleNamespace(path=f"block-{task.group}"),)) for task in tasks]
+        return deque(
+            result(None, task, records=(SimpleNamespace(path=f"block-{task.group}"),)) for task in tasks
+        )
 
     told = set()
 
