@@ -237,6 +237,12 @@ def explain(
     if failure is Failure.NOT_S3:
         msg = f"{intro}: what answered is not an S3 server ({text}); check the endpoint_url, and proxies in between"
         return StorageError(msg, **details)
+    if failure is Failure.SLOWED:
+        msg = (
+            f"{intro}: the storage keeps asking for fewer requests ({text}); let fewer tasks or writers run at once, "
+            "then try again"
+        )
+        return StorageError(msg, **details)
     if failure in RETRIED:
         msg = (
             f"{intro}: the storage does not answer as it should ({text}); check that it is up, then try again"

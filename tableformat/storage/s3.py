@@ -50,9 +50,7 @@ RETRY_SECONDS = 8.0  # no more tries after this long: a server that is down is r
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 15
 SLOWED_TRIES = 40
-SLOWED_SECONDS = (
-    60.0  # but for so long a server that asks for fewer requests: it is up, and others may be many
-)
+SLOWED_SECONDS = 60.0  # so long for a server that is up and asks for fewer requests: others may be many
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 3.2
 _PARALLEL_REQUESTS = 32

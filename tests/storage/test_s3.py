@@ -257,8 +257,11 @@ def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, prox
     assert storage.create("a", b"1")
     assert storage.read("a") == b"1"
     assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21}
-    proxy.on("GET", action="reply", status=503, code="ServiceUnavailable", times=20)
-    with pytest.raises(StorageError):
+    proxy.on("GET", action="reply", status=503, code="SlowDown", times=40)
+    with pytest.raises(StorageError, match="fewer requests"):
+        storage.read("a")
+    proxy.on("GET", action="reply", status=503, code="ServiceUnavailable", times=6)
+    with pytest.raises(StorageError, match="does not answer"):
         storage.read("a")
 
 
