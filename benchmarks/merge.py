@@ -75,7 +75,7 @@ OURS = {
 }  # and their colours
 
 LIMITS = (  # which takes how many times as long as which: at least, at most
-    ("local", "floor", None, 1.3),
+    ("local", "floor", None, 1.4),
     ("local", "floor-ours", None, None),
     ("spark", "floor", None, 1.6),
     ("spark-own", "spark", 3.0, None),

@@ -24,6 +24,10 @@ _CASED = "s3_additional_kwargs"
 s3fs drops what it does not know: it would store unencrypted."""
 
 
+_NO_SECRETS = frozenset({"SSEKMSKeyId", "BucketKeyEnabled"})
+"""Inside `_CASED`, whatever they are called like."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
     """Options of one reader or writer.
@@ -79,15 +83,15 @@ class SourceOptions:
         }
         try:
             storage = read_storage_options(given)
-            problems += [
-                f"option {_STORAGE + name!r} may hold a secret, and Spark shows options in its plans and UI: "
-                "give it to tblctl.spark.register(spark, storage_options={...})"
-                for name in _names(storage)
-                if is_secret_option(name)
-            ]
             memory_bytes = parse_size(options["memory_bytes"]) if "memory_bytes" in options else None
         except TblctlError as error:
             problems.append(str(error))
+        problems += [
+            f"option {_STORAGE + name!r} may hold a secret, and Spark shows options in its plans and UI: "
+            "give it to tblctl.spark.register(spark, storage_options={...})"
+            for name in sorted({*given, *_names(storage)})
+            if is_secret_option(name) and name.rpartition(".")[2] not in _NO_SECRETS
+        ]
         if problems:
             raise InvalidOptionError("; ".join(problems))
         location = _LOCAL.sub("/", options["path"], count=1)
@@ -115,13 +119,15 @@ def require_shared(location: str) -> None:
         )
 
 
-def _names(options: Mapping[str, Any], outer: str = "") -> Iterator[str]:
+def _names(value: Any, outer: str = "") -> Iterator[str]:
     """Yield the names of options and of all that is inside of them, as in `a.b`."""
-    for name, value in options.items():
-        yield outer + name
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, dict):
-                yield from _names(item, f"{outer}{name}.")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield outer + name
+            yield from _names(inner, f"{outer}{name}.")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _names(item, outer)
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -52,8 +52,8 @@ _BY_CODE = {
     "OperationAborted": Failure.CONFLICT,
     "RequestTimeout": Failure.BUSY,
     "SlowDown": Failure.SLOWED,
-    "SlowDownRead": Failure.SLOWED,  # MinIO's
-    "SlowDownWrite": Failure.SLOWED,
+    "SlowDownRead": Failure.BUSY,  # MinIO's, of one that lost disks
+    "SlowDownWrite": Failure.BUSY,
     "RequestLimitExceeded": Failure.SLOWED,
     "Throttling": Failure.SLOWED,
     "ThrottlingException": Failure.SLOWED,
@@ -69,7 +69,7 @@ _BY_CODE = {
     "InvalidToken": Failure.DENIED,
     "ExpiredToken": Failure.DENIED,
 }
-_NOT_FOUND = 404
+_NOT_FOUND, _UNAVAILABLE = 404, 503
 _BY_STATUS = {
     401: Failure.DENIED,
     403: Failure.DENIED,
@@ -101,7 +101,10 @@ _BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of 
 }
 _NO_CONNECTION = frozenset({"ClientConnectorError", "gaierror", "ConnectionRefusedError"})
 # Replies of 5xx that say by their S3 code that nothing was done; those of 4xx all do.
-_HARMLESS_CODES = frozenset({"SlowDown", "ServiceUnavailable", "XMinioStorageFull", "NotImplemented"})
+_HARMLESS_CODES = frozenset(
+    {code for code, failure in _BY_CODE.items() if failure is Failure.SLOWED}
+    | {"ServiceUnavailable", "XMinioStorageFull", "NotImplemented"}
+)
 _HARMLESS_CLASSES = frozenset(  # raised before anything is sent
     {
         "NoCredentialsError",
@@ -131,7 +134,9 @@ def classify(error: BaseException) -> Failure:
     code, status, operation = _server_reply(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
-    if status == _NOT_FOUND and operation != "HeadObject":  # replies to HEAD have no body, so no code
+    if operation == "HeadObject" and status == _UNAVAILABLE:  # replies to HEAD have no body, so no code
+        return Failure.SLOWED
+    if status == _NOT_FOUND and operation != "HeadObject":
         return Failure.NOT_S3
     if status is not None:
         return _BY_STATUS.get(status, Failure.BUSY if status >= _SERVER_ERROR else Failure.OTHER)

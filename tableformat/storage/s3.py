@@ -133,9 +133,8 @@ class S3Backend:
         """
         await self._prove_create()
         path, filesystem = f"{self._root}/{name}", self._filesystem()
-        started, tries_done, in_doubt = SYSTEM.elapsed(), 0, False
+        patience, in_doubt = Patience(least_tries=1), False
         while True:
-            tries_done += 1
             try:
                 await filesystem._pipe_file(path, data, chunksize=_ONE_PUT_BYTES, mode="create")
             except Exception as error:
@@ -147,11 +146,12 @@ class S3Backend:
                     # Nobody to ask where no connection was made: the next try will tell.
                     if failure is not Failure.NOT_SENT and await self._look(name):
                         return False
-                if not is_worth_a_try(failure, tries_done, SYSTEM.elapsed() - started, least_tries=1):
+                wait = patience.wait_seconds(failure)
+                if wait is None:
                     if in_doubt:
                         raise self._unknown(name, error) from None
                     raise
-                await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
+                await asyncio.sleep(wait)
             else:
                 return True
 
@@ -409,25 +409,52 @@ def is_worth_a_try(
     return seconds <= RETRY_SECONDS or tries_done < least_tries
 
 
+class Patience:
+    """The tries of one request. Those that the server turned away for coming too fast count apart from the others."""
+
+    def __init__(self, *, least_tries: int = LEAST_TRIES) -> None:
+        self._least_tries = least_tries
+        self._began = SYSTEM.elapsed()  # the try that is under way
+        self._done: dict[bool, tuple[int, float]] = {}  # by whether they were slowed: how many, since when
+
+    def wait_seconds(self, failure: Failure) -> float | None:
+        """Return how long to wait after a try that failed; None if that is not worth another."""
+        is_slowed = failure is Failure.SLOWED
+        tries_done, since = self._done.get(is_slowed, (0, self._began))
+        self._done[is_slowed] = tries_done + 1, since
+        now = SYSTEM.elapsed()
+        if not is_worth_a_try(failure, tries_done + 1, now - since, least_tries=self._least_tries):
+            return None
+        wait = wait_seconds(tries_done + 1, SYSTEM.random())
+        self._began = now + wait
+        return wait
+
+
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
     """Run `attempt`, again as long as `is_worth_a_try` says so."""
-    started, tries_done = SYSTEM.elapsed(), 0
+    patience = Patience()
     while True:
         try:
             return await attempt()
         except Exception as error:
-            tries_done += 1
-            if not is_worth_a_try(classify(error), tries_done, SYSTEM.elapsed() - started):
+            wait = patience.wait_seconds(classify(error))
+            if wait is None:
                 raise
-        await asyncio.sleep(wait_seconds(tries_done, SYSTEM.random()))
+        await asyncio.sleep(wait)
 
 
 async def _in_parallel(function: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:
-    """Run `function` for all names, 32 at a time, and return the results in the order of names."""
+    """Run `function` for all names, 32 at a time, and return the results in their order; a failure ends the others."""
     turn = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
     async def one(name: str) -> T:
         async with turn:
             return await function(name)
 
-    return list(await asyncio.gather(*[one(name) for name in names]))
+    requests = [asyncio.ensure_future(one(name)) for name in names]
+    try:
+        return list(await asyncio.gather(*requests))
+    except BaseException:
+        for request in requests:
+            request.cancel()
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from pathlib import Path
@@ -187,10 +188,11 @@ def test_writing_refuses_options_of_reading_and_rows_that_do_not_fit(tmp_path: P
             "'storage.client_kwargs.aws_secret_access_key' may hold a secret",
         ),
         (
-            {"path": "/t", "storage.a": '[{"b": {"token": "hidden!"}}]'},
+            {"path": "/t", "storage.a": '[[{"b": {"token": "hidden!"}}]]'},
             "'storage.a.b.token' may hold a secret",
         ),
         ({"path": "/t", "storage.s3_additional_kwargs.ServerSideEncryption": "AES256"}, "in lower case"),
+        ({"path": "/t", "storage.a": "{hidden!", "storage.token": "hidden!"}, "'storage.token' may hold"),
         ({"path": "/t", "storage.a": "{hidden!"}, "the value of 'a' is not JSON"),
         ({"path": "/t", "memory_bytes": "much"}, "much"),
         ({"path": "/t", "colums": "a"}, "there is no option 'colums'"),
@@ -221,10 +223,8 @@ def test_options_are_read_as_they_are_meant() -> None:
         memory_bytes=1 << 20,
         storage={"anon": True, "client_kwargs": {"region_name": "x"}},
     )
-    cased = {
-        "path": "s3://b/profile:/t",
-        "storage.s3_additional_kwargs": '{"ServerSideEncryption": "AES256"}',
-    }
+    more = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "arn:aws:kms:x", "BucketKeyEnabled": True}
+    cased = {"path": "s3://b/profile:/t", "storage.s3_additional_kwargs": json.dumps(more)}
     found = SourceOptions.of(spark.CaseInsensitiveDict(cased))
     assert found.location == "s3://b/profile:/t"
-    assert found.storage == {"s3_additional_kwargs": {"ServerSideEncryption": "AES256"}}
+    assert found.storage == {"s3_additional_kwargs": more}

@@ -18,7 +18,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.failures import Failure, classify, explain
 from tblctl.tableformat.storage.location import scrub, secrets_in, without_credentials
-from tblctl.tableformat.storage.s3 import READ_TIMEOUT_SECONDS, is_worth_a_try, wait_seconds
+from tblctl.tableformat.storage.s3 import READ_TIMEOUT_SECONDS, Patience, is_worth_a_try, wait_seconds
 
 
 @pytest.fixture
@@ -122,7 +122,8 @@ CASES = [
     (ReplyError("409", None), Failure.CONFLICT),
     (ReplyError("OperationAborted", 409), Failure.CONFLICT),
     (ReplyError("SlowDown", 503), Failure.SLOWED),
-    (ReplyError("SlowDownRead", 503), Failure.SLOWED),
+    (ReplyError("503", 503, "HeadObject"), Failure.SLOWED),
+    (ReplyError("SlowDownRead", 503), Failure.BUSY),
     (ReplyError("429", 429), Failure.SLOWED),
     (ReplyError("ServiceUnavailable", 503), Failure.BUSY),
     (ReplyError("XMinioStorageFull", 507), Failure.FULL),
@@ -191,6 +192,16 @@ def test_what_may_pass_is_tried_again_for_a_while_and_twice_even_after_timeouts(
     failure, tries_done, seconds, expected
 ):
     assert is_worth_a_try(failure, tries_done, seconds) is expected
+
+
+def test_tries_that_were_slowed_leave_the_others_theirs():
+    patience = Patience()
+    for _ in range(20):
+        assert patience.wait_seconds(Failure.SLOWED) is not None
+    for _ in range(5):
+        assert patience.wait_seconds(Failure.LOST) is not None
+    assert patience.wait_seconds(Failure.SLOWED) is not None
+    assert patience.wait_seconds(Failure.LOST) is None
 
 
 def test_an_unreadable_root_is_no_crash_on_any_platform(tmp_path):

@@ -253,10 +253,12 @@ def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, prox
     storage.create("proof", b"")
     proxy.clear()
     proxy.on("PUT", action="reply", status=503, code="SlowDown", times=20)
-    proxy.on("GET", action="reply", status=503, code="SlowDownRead", times=20)
+    proxy.on("GET", action="reply", status=503, code="SlowDown", times=20)
+    proxy.on("HEAD", action="reply", status=503, times=20)
     assert storage.create("a", b"1")
     assert storage.read("a") == b"1"
-    assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21}
+    assert storage.missing(["a"]) == []
+    assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21, "HEAD": 21}
     proxy.on("GET", action="reply", status=503, code="SlowDown", times=40)
     with pytest.raises(StorageError, match="fewer requests"):
         storage.read("a")
