@@ -36,7 +36,6 @@ BLOCK_ROWS = 100_000
 class Merged(NamedTuple):
     """What a merge took."""
 
-    rows: int
     seconds: float
     peak_mib: float
     worker_mib: float
@@ -64,7 +63,7 @@ def measure(report: Report, tiny: bool, *, scale: str, memory: str, no_cluster: 
                 for master in masters:
                     found = measure_merge(report, table, master, budget_mib, order)
                     if master:
-                        title = f"{found.rows:,} rows, {order}"
+                        title = f"{table.snapshot.rows:,} rows, {order}"
                         workers.setdefault(title, []).append((budget_mib, found.worker_mib))
     if workers:
         draw(
@@ -127,7 +126,7 @@ def _merge(end: Connection, location: str, master: str | None, budget_mib: int) 
     assert (outcome.committed_groups, outcome.rows) == (1, rows), outcome
     assert master is None or peaks, "no worker of Spark was seen"
     peak_mib = resident_mib("VmHWM") - baseline
-    end.send(Merged(rows, seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
+    end.send(Merged(seconds, peak_mib, max(peaks.values(), default=0.0), outcome.blocks_out))
 
 
 @contextmanager

@@ -23,7 +23,6 @@ _CASED = "s3_additional_kwargs"
 """An option of s3fs that has others inside, such as ServerSideEncryption. Spark hands their names on in lower case, and
 s3fs drops what it does not know: it would store unencrypted."""
 
-
 _NO_SECRETS = frozenset({"SSEKMSKeyId", "BucketKeyEnabled"})
 """Inside `_CASED`, whatever they are called like."""
 

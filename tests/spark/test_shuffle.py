@@ -45,6 +45,22 @@ def twins(folder: Path) -> tuple[tblctl.Table, tblctl.Table]:
     return tblctl.open(str(folder / "here")), tblctl.open(str(folder / "there"))
 
 
+def deal_six_tasks_to_two_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have groups cut into six tasks, and two workers sort for those that they run; return how many each will get."""
+    shares: list[int] = []
+
+    def two_workers(tasks: Any, _: int) -> Any:
+        found = shuffle.neighbours(tasks, 2)
+        shares.extend(map(len, found))
+        return found
+
+    for engine in (LocalEngine, SparkEngine):
+        monkeypatch.setattr(engine, "parallelism", 6)
+    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
+    monkeypatch.setattr(spark_module, "neighbours", two_workers)
+    return shares
+
+
 def unordered(group: int, number: int, *paths: str) -> Any:
     """Return a toy task that takes a half of some blocks in another order, as another task of its group does."""
     slices = tuple(
@@ -94,18 +110,8 @@ def test_workers_that_sort_for_themselves_make_the_same_blocks(
 ) -> None:
     here, there = twins(tmp_path)
     before = rows(here)
-    for engine in (LocalEngine, SparkEngine):
-        monkeypatch.setattr(engine, "parallelism", 6)
+    shares = deal_six_tasks_to_two_workers(monkeypatch)
     here.recluster(policy="full", engine="local")
-    shares: list[int] = []
-
-    def two_workers(tasks: Any, _: int) -> Any:
-        found = shuffle.neighbours(tasks, 2)
-        shares.extend(map(len, found))
-        return found
-
-    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
-    monkeypatch.setattr(spark_module, "neighbours", two_workers)
     monkeypatch.setattr(spark_module, "sorted_and_merged", None)  # nothing goes through the shuffle
     assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
     assert shares == [3, 3]
@@ -144,11 +150,8 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
 
     here, there = twins(tmp_path)
     before = rows(here)
-    for engine in (LocalEngine, SparkEngine):
-        monkeypatch.setattr(engine, "parallelism", 6)
+    deal_six_tasks_to_two_workers(monkeypatch)
     here.recluster(policy="full", engine="local")
-    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
-    monkeypatch.setattr(spark_module, "neighbours", lambda tasks, _: shuffle.neighbours(tasks, 2))
     monkeypatch.setattr(spark_module, "_mapper", dying)
     assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
     orphans = set(written.read_text().splitlines())
