@@ -576,6 +576,19 @@ class Table:
             bytes_deleted=sum(item.size_bytes for item in found.objects),
         )
 
+    def reset_clock(self) -> WriteOutcome:
+        """Set right the time of a table that a writer with a clock far ahead committed to; else change nothing.
+
+        Such a commit dates every later one as late as itself. This one is dated rightly, and marked, so that `as_of`
+        finds the versions from here on by their times. Snapshots expire by the storage's times in any case.
+        """
+        native = self._live()
+        started = native.env.elapsed()
+        published = native.reset_clock()
+        return write_outcome(
+            "alter", native.env, started, published, "the table's newest snapshot is not ahead"
+        )
+
     def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:
         """Verify every invariant of the format; `deep` reads all data too. Changes nothing."""
         found = self._native.check(deep=deep, progress=progress)

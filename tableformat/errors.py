@@ -101,6 +101,10 @@ class UnsupportedFormatError(InputError):
     """The table was written in a newer format version than this tblctl reads."""
 
 
+class ClockError(InputError):
+    """This machine's clock and the storage's differ too much; `details["skew_seconds"]`, above 0 if ours is ahead."""
+
+
 class StorageError(TblctlError):
     """The storage failed: unreachable, full or broken. Nothing was changed; retrying may help."""
 

@@ -3,7 +3,7 @@
 Everything goes through `tblctl.tableformat.storage.Storage._call`, the one method that every public operation of
 every Storage passes. `inject` replaces it for all Storages of this process while it is open, so the code under test
 needs no hook. A call has an operation ("read" for read, try_read and read_many; "write", "create", "delete", "list",
-"look for" (missing), "look into" (is_empty), "delete all of", "open" (open_input, arrow_filesystem)) and names. A
+"look for" (modified), "look into" (is_empty), "delete all of", "open" (open_input, arrow_filesystem)) and names. A
 delete of several names counts as one call per name, so that it can be cut in the middle.
 
 Fail or kill at one call, chosen by operation, name (a regular expression, searched for) and nth match:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 import tblctl
 from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
+from tblctl.tableformat.native.checksum import checksum_text
+from tblctl.tableformat.native.names import sequence_of
+from tblctl.tableformat.native.snapshot_file import decode, encode_snapshot, encode_tombstone
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -145,21 +150,40 @@ def open_impatient(url: str) -> tblctl.Table:
     return tblctl.Table(native)
 
 
-PAST = Environment(now=lambda: time.time() - HOURS_AGO_SECONDS)
-
-
 def aged_table(url: str, build: Callable[[tblctl.Table], None], **create: Any) -> tblctl.Table:
     """Create a table hours ago and let `build` fill it; all its objects are that old too."""
-    native = NativeTable(Storage(url), PAST)
-    native.create(SCHEMA, create.get("cluster_by", ()), create.get("options", {}))
-    build(tblctl.Table(native))
-    then = time.time() - HOURS_AGO_SECONDS
-    if url.startswith("memory://"):
-        root = url.removeprefix("memory:/")
-        for path, file in list(MemoryFileSystem.store.items()):
-            if path.startswith(f"{root}/"):
-                put_in_memory(path, file.getvalue(), then)
-    else:
-        for path in Path(url).rglob("*"):
-            os.utime(path, (then, then))
+    build(tblctl.create(url, SCHEMA, **create))
+    age(url, HOURS_AGO_SECONDS)
     return tblctl.open(url)
+
+
+def age(url: str, seconds: float, names: Callable[[str], bool] = lambda _name: True) -> None:
+    """Make a table older: the storage's times of its objects (or some), and the times that its snapshots state."""
+    storage = Storage(url)
+    for item in list(storage.list()):
+        if not names(item.name):
+            continue
+        data, sequence = storage.read(item.name), sequence_of(item.name)
+        if sequence is not None:
+            data = _earlier(decode(data, sequence), seconds)
+        then = item.modified_seconds - seconds
+        if url.startswith("memory://"):
+            put_in_memory(f"{url.removeprefix('memory:/')}/{item.name}", data, then)
+        else:
+            path = Path(url) / item.name
+            path.write_bytes(data)
+            os.utime(path, (then, then))
+
+
+def as_stored(document: Any) -> bytes:
+    """Return a snapshot's JSON, changed by a test, with the checksum that fits."""
+    if not isinstance(document, dict):
+        return json.dumps(document).encode()
+    rest = {key: value for key, value in document.items() if key != "checksum"}
+    body = json.dumps(rest, separators=(",", ":")).encode()[:-1]
+    return body + f',"checksum":"{checksum_text(body)}"}}'.encode()
+
+
+def _earlier(version: Snapshot | Tombstone, seconds: float) -> bytes:
+    changed = dataclasses.replace(version, timestamp_ms=version.timestamp_ms - round(1000 * seconds))
+    return encode_tombstone(changed) if isinstance(changed, Tombstone) else encode_snapshot(changed)

@@ -144,12 +144,27 @@ def ranges(numbers: tuple[int, ...] | list[int]) -> str:
 )
 @params.LOCATION
 @click.option("--deep", is_flag=True, help="Read all data, and compare statistics and counts with it.")
-def check(*, location: str, deep: bool, storage_options: dict[str, Any], as_json: bool) -> None:
-    """Check every rule of the format; changes nothing.
+@click.option(
+    "--fix-clock",
+    is_flag=True,
+    help="First commit a snapshot with the right time, if a clock that was ahead dated the newest one.",
+)
+def check(
+    *, location: str, deep: bool, fix_clock: bool, storage_options: dict[str, Any], as_json: bool
+) -> None:
+    """Check every rule of the format; changes nothing but with --fix-clock.
 
     Exits with 1 when a rule is broken.
     """
     table = tblctl.open(location, storage_options=storage_options)
+    if fix_clock:
+        outcome = table.reset_clock()
+        click.echo(
+            f"snapshot {outcome.snapshot} sets the clock right"
+            if outcome.snapshot
+            else "the newest snapshot is not ahead of the time; nothing was changed",
+            err=True,
+        )
     with progress("checking") as watcher:
         report = table.check(deep=deep, progress=watcher)
     if as_json:

@@ -101,7 +101,8 @@ class Snapshot:
         sequence: 1 for the table's creation, then one more a commit, without gaps.
         commit_id: drawn by the writer for this commit alone, so that it recognises it when a reply is lost.
         table_id: drawn at creation; tells tables apart that had the same location one after the other.
-        timestamp_ms: milliseconds since 1970-01-01 UTC; never less than the parent's.
+        timestamp_ms: milliseconds since 1970-01-01 UTC, by the writer's clock; never less than the parent's, unless
+            the snapshot is among `clock_resets`.
         schema_id: the key in `schemas` of the table's schema now.
         schemas: every schema that the table had; blocks name the one they were written with.
         sorts: every definition of a cluster key that the table had, by id.
@@ -113,6 +114,9 @@ class Snapshot:
         summary: what the commit did.
         min_writer_version: a writer of a lower format version must not commit: it would drop what it does not know.
         streams: by stream, the number of its batch that was committed last.
+        horizon_us: gc may have deleted what was written before and no retained snapshot named; microseconds since
+            1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
+        clock_resets: sequences of the snapshots that set right a clock which was ahead, ascending.
     """
 
     sequence: int
@@ -130,6 +134,8 @@ class Snapshot:
     summary: Summary
     min_writer_version: int = 1
     streams: Mapping[str, int] = field(default_factory=dict)
+    horizon_us: int = 0
+    clock_resets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:

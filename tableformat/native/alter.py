@@ -20,7 +20,14 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text
 from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.snapshot import ROLLBACK, ColumnBounds, SegmentRef, Snapshot, Summary
+from tblctl.tableformat.model.snapshot import (
+    ROLLBACK,
+    ColumnBounds,
+    SegmentRef,
+    Snapshot,
+    Summary,
+    iso_timestamp,
+)
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import value_to_json, values_from_json
 from tblctl.tableformat.native.damage import damaged
@@ -176,6 +183,12 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
             "segments_added": len(after - before),
         },
     )
+
+
+def reset_clock(head: Snapshot) -> Snapshot:
+    """Return the head as a reset of the clock: its timestamp may be less than that of the snapshot before."""
+    changed = dataclasses.replace(head, clock_resets=(*head.clock_resets, head.sequence + 1))
+    return summarised(changed, "alter", {"clock_reset_from": iso_timestamp(head.timestamp_ms)})
 
 
 def _paths(snapshot: Snapshot) -> set[str]:

@@ -21,13 +21,15 @@ from tblctl.tableformat.errors import CorruptTableError, TblctlError
 from tblctl.tableformat.keys import SameKeys, is_sorted, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone
+from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.clock import is_ahead
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.names import DATA, RECORDS, SEGMENTS, record_of
+from tblctl.tableformat.native.sealed import is_sealed
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     key_names,
@@ -35,6 +37,7 @@ from tblctl.tableformat.native.segment_file import (
     segment_ref,
     statistic_names,
 )
+from tblctl.tableformat.native.snapshot_file import SEALED_FROM
 from tblctl.tableformat.native.statistics import column_records, measure
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -59,6 +62,7 @@ def check_table(
     head: Snapshot,
     *,
     deep: bool,
+    now_seconds: float,
     progress: Callable[[int, int | None, str], None] | None = None,
 ) -> Checked:
     """Verify the head and every retained snapshot.
@@ -74,7 +78,13 @@ def check_table(
         shallow.add(versions)
     listed = _Listed.of(list(shallow.paths.values()))
     problems += [*shallow.problems, *_repeated(shallow.versions, listed)]
+    if is_ahead(head, now_seconds):
+        problems.append(
+            f"snapshot {head.sequence} says that it was made at {iso_timestamp(head.timestamp_ms)}: a writer's clock "
+            "was ahead; `tblctl check LOC --fix-clock` sets it right"
+        )
     if deep:
+        problems += _damaged_records(storage, shallow.records)
         problems += _deep_problems(storage, head, list(shallow.segments.values()), listed, progress)
     return Checked(
         snapshots=len(shallow.versions),
@@ -110,7 +120,7 @@ def _retained(storage: Storage, head: Snapshot, problems: list[str]) -> Iterator
 def _order_of_versions(
     version: Snapshot | Tombstone, later: Snapshot | Tombstone, head: Snapshot
 ) -> Iterator[str]:
-    if version.timestamp_ms > later.timestamp_ms:
+    if version.timestamp_ms > later.timestamp_ms and later.sequence not in head.clock_resets:
         yield f"snapshot {version.sequence} is younger than snapshot {later.sequence}"
     if version.table_id != head.table_id:
         yield f"snapshot {version.sequence} is of another table ({version.table_id})"
@@ -126,6 +136,7 @@ class _Shallow:
         segments: all that were looked at, by name.
         paths: the names of the blocks in each, in the same order; none where it cannot be read.
         versions: by sequence, the places of its segments in `segments`.
+        records: those that are there, with the version that names each.
     """
 
     def __init__(self, storage: Storage, sizes: Mapping[str, int]) -> None:
@@ -136,6 +147,7 @@ class _Shallow:
         self.segments: dict[str, SegmentRef] = {}
         self.paths: dict[str, pa.Array] = {}
         self.versions: dict[int, np.ndarray] = {}
+        self.records: dict[str, Snapshot] = {}
 
     def add(self, versions: Sequence[Snapshot]) -> None:
         """Look at some versions, given the newest first."""
@@ -147,12 +159,26 @@ class _Shallow:
                     fresh[segment.path] = segment, version
             places = [self._places[segment.path] for segment in version.segments]
             self.versions[version.sequence] = np.array(places, dtype=np.int32)
-            self.problems += [*_summary_problems(version), *_record_problems(version, self._sizes)]
+            self.problems += _summary_problems(version)
+            self._add_record(version)
         found = in_parallel(lambda item: self._segment(*item), fresh.values(), threads=IO_THREADS)
         for (segment, _), (paths, problems) in zip(fresh.values(), found, strict=True):
             self.segments[segment.path] = segment
             self.paths[segment.path] = paths
             self.problems += problems
+
+    def _add_record(self, version: Snapshot) -> None:
+        try:
+            name = record_of(version.summary.detail)
+        except CorruptTableError as error:
+            self.problems.append(f"snapshot {version.sequence}: {error}")
+            return
+        if name is None:
+            return
+        if name in self._sizes:
+            self.records[name] = version
+        else:
+            self.problems.append(f"{name}: missing, although snapshot {version.sequence} names it")
 
     def _segment(self, segment: SegmentRef, version: Snapshot) -> tuple[pa.Array, list[str]]:
         """Return the names of a segment's blocks, and what is wrong with it."""
@@ -214,14 +240,18 @@ def _summary_problems(version: Snapshot) -> Iterator[str]:
             yield f"snapshot {version.sequence}: tag {tag} names the later snapshot {sequence}"
 
 
-def _record_problems(version: Snapshot, sizes: Mapping[str, int]) -> Iterator[str]:
-    try:
-        name = record_of(version.summary.detail)
-    except CorruptTableError as error:
-        yield f"snapshot {version.sequence}: {error}"
-        return
-    if name is not None and name not in sizes:
-        yield f"{name}: missing, although snapshot {version.sequence} names it"
+def _damaged_records(storage: Storage, records: Mapping[str, Snapshot]) -> Iterator[str]:
+    """Yield the records whose bytes do not have the checksum that they end with; they are read one by one."""
+    for name, version in records.items():
+        try:
+            sound = is_sealed(storage.read(name)) or version.min_writer_version < SEALED_FROM
+        except ValueError:
+            sound = False
+        except TblctlError as error:
+            yield str(error)
+            continue
+        if not sound:
+            yield f"{name} is damaged: its bytes do not have the checksum that they should end with"
 
 
 @dataclass(frozen=True, kw_only=True)

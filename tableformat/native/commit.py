@@ -5,13 +5,17 @@ the new head and asks `propose` again. Losing is not failing: somebody else got 
 
 When a reply is lost, or the name turns out taken, the object there is read back and its `commit_id` compared: it may be
 our own.
+
+gc deletes beside writers, so a head states a horizon: what was written before it and no snapshot named may be gone. A
+writer compares all that it wrote with the horizon of the head that it commits on. gc commits a horizon before it
+deletes, which takes a sequence: a writer either comes first, and gc sees what it names, or loses and sees the horizon.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tblctl.tableformat.environment import Environment
@@ -20,15 +24,17 @@ from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     CorruptTableError,
+    InternalError,
     StorageError,
     TableNotFoundError,
     UnsupportedBackendError,
     UnsupportedFormatError,
 )
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
+from tblctl.tableformat.native.clock import Written, check_clock, microseconds, write_probe
 from tblctl.tableformat.native.head import is_object_of, load_head, write_hint
-from tblctl.tableformat.native.names import snapshot_path
-from tblctl.tableformat.native.snapshot_file import check_writable, decode, encode_snapshot
+from tblctl.tableformat.native.names import DATA, snapshot_path
+from tblctl.tableformat.native.snapshot_file import WRITER_VERSION, check_writable, decode, encode_snapshot
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
@@ -37,8 +43,12 @@ _READ_BACK_TRIES = 5
 _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 1.0
 
-_NOT_CREATED = (StorageError, AccessDeniedError, UnsupportedBackendError)
-"""What `Storage.create` raises if nothing was created; after any other error the object may be there."""
+_NOT_CREATED = (StorageError, AccessDeniedError, UnsupportedBackendError, InternalError)
+"""What `create_snapshot` raises if nothing was created; after any other error the object may be there."""
+
+
+def _nothing(_names: Collection[str]) -> None:
+    """Forget nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +57,16 @@ class Draft:
 
     Attributes:
         snapshot: the head with its new segments, schema, tags, ..; `publish` sets sequence, ids and time.
-        objects: names that the snapshot will name and the head does not; they are checked to exist once more.
+        objects: names that the snapshot will name and the head does not: all that the writer wrote itself.
+        forget: told of those of `objects` that gc may delete and that can be written again, all but blocks: the next
+            draft has others in their place.
+        written: one of `objects` with the writer's time of it; None if nothing was written.
     """
 
     snapshot: Snapshot
     objects: Sequence[str] = ()
+    forget: Callable[[Collection[str]], None] = _nothing
+    written: Written | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,32 +99,44 @@ def publish(
     fate: Fate | None = None,
     *,
     patience: float = 1.0,
+    clock_is_checked: bool = False,
 ) -> Published | None:
     """Commit what `propose` makes of the head, asking again after every lost race; None if it wants nothing.
 
-    Who has more `patience` waits so many times longer after a loss.
+    Args:
+        storage: of the table.
+        env: the writer's clock, ids and chance.
+        propose: returns what to commit on top of a head.
+        head: the newest snapshot that the writer knows.
+        fate: keeps account of what may be published.
+        patience: how many times longer to wait after a loss than others do.
+        clock_is_checked: the caller compared its clock with the storage's.
 
     Raises:
-        ConflictError: `propose` found that its plan no longer fits, or gc removed an object before it was published.
+        ConflictError: `propose` found that its plan no longer fits, or gc may have deleted a block before it was
+            published.
         TableNotFoundError: the table was dropped meanwhile, perhaps created again; nothing was committed.
+        ClockError: the writer's clock is far from the storage's; nothing was committed.
         CommitOutcomeUnknownError: the reply was lost and the storage did not answer afterwards.
     """
     fate = fate or Fate()
     commit_id = env.new_id()
     attempts = 0
+    renewed_on = 0
     while True:
         check_writable(head)
         draft = propose(head)
         if draft is None:
             return None
-        snapshot = dataclasses.replace(
-            draft.snapshot,
-            sequence=head.sequence + 1,
-            commit_id=commit_id,
-            timestamp_ms=max(env.now_ms(), head.timestamp_ms),
-        )
-        _check_objects(storage, head, draft.objects)
+        lost, clock_is_checked = _look(storage, env, head, draft, clock_is_checked=clock_is_checked)
+        if lost:
+            if renewed_on == head.sequence or any(name.startswith(DATA) for name in lost):
+                raise _too_late(storage, lost)
+            renewed_on = head.sequence
+            draft.forget(lost)
+            continue
         attempts += 1
+        snapshot = _stamped(draft.snapshot, head, commit_id, env.now_ms())
         if _create(storage, env, snapshot, fate):
             write_hint(storage, snapshot.sequence)
             LOG.info("committed snapshot %d (%s) after %d attempts", snapshot.sequence, commit_id, attempts)
@@ -162,10 +189,11 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
 
     Raises:
         StorageError, AccessDeniedError, UnsupportedBackendError: it was surely not created.
+        InternalError: it would be one that nobody can read; it was not created.
         CommitOutcomeUnknownError: nobody can tell now.
     """
     name = snapshot_path(snapshot.sequence)
-    data = encode_snapshot(snapshot)
+    data = _readable(snapshot)
     try:
         if storage.create(name, data):
             return True
@@ -195,6 +223,24 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
     raise CommitOutcomeUnknownError(msg, commit_id=snapshot.commit_id, sequence=snapshot.sequence) from cause
 
 
+def _readable(snapshot: Snapshot) -> bytes:
+    """Return the snapshot's object, having read it as every reader will.
+
+    Raises:
+        InternalError: it cannot be read, or says something else.
+    """
+    try:
+        data = encode_snapshot(snapshot)
+        if encode_snapshot(decode(data, snapshot.sequence)) == data:  # type: ignore[arg-type]
+            return data
+        problem: Exception | str = "it reads as something else"
+    except (CorruptTableError, UnsupportedFormatError, ValueError, TypeError, AttributeError) as error:
+        problem = error
+    cause = problem if isinstance(problem, Exception) else None
+    msg = f"snapshot {snapshot.sequence} would not be readable, so nothing was committed: {problem}"
+    raise InternalError(msg) from cause
+
+
 def _commit_id(data: bytes, sequence: int) -> str | None:
     """Return whose commit an object is; None if it cannot be read (then it is not ours: creates are atomic)."""
     try:
@@ -204,18 +250,56 @@ def _commit_id(data: bytes, sequence: int) -> str | None:
     return found.commit_id
 
 
-def _check_objects(storage: Storage, head: Snapshot, names: Iterable[str]) -> None:
-    """Refuse to publish what gc or a drop has meanwhile removed: a snapshot without its parent or its objects.
+def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) -> Snapshot:
+    """Return a draft's snapshot as the next commit on top of `head`.
+
+    Raises:
+        InternalError: it drops what every later commit carries on.
+    """
+    if snapshot.horizon_us < head.horizon_us or snapshot.retained_from < head.retained_from:
+        msg = f"a commit on snapshot {head.sequence} would lower its horizon or retained_from"
+        raise InternalError(msg)
+    is_reset = snapshot.clock_resets != head.clock_resets
+    return dataclasses.replace(
+        snapshot,
+        sequence=head.sequence + 1,
+        commit_id=commit_id,
+        timestamp_ms=now_ms if is_reset else max(now_ms, head.timestamp_ms),
+        min_writer_version=max(head.min_writer_version, WRITER_VERSION),
+    )
+
+
+def _look(
+    storage: Storage, env: Environment, head: Snapshot, draft: Draft, *, clock_is_checked: bool
+) -> tuple[list[str], bool]:
+    """Return the objects of a draft that are gone, or that gc may delete; and whether the clock is checked now.
 
     The parent's content is compared: a table that was created again has one of the same name. A drop and a create
     between this look and the commit stay unnoticed; they would have to fit into one round trip.
+
+    Raises:
+        TableNotFoundError: the snapshot `head` is no longer there.
+        ClockError: this machine's clock is far from the storage's.
     """
-    missing = storage.missing(list(names))
+    names = list(draft.objects)
+    times = dict(zip(names, storage.modified(names), strict=True))
     if not is_object_of(storage.try_read(snapshot_path(head.sequence)), head):
         raise dropped(storage)
-    if missing:
-        msg = (
-            f"{storage.url}: {missing[0]} and {len(missing) - 1} more were removed before they could be published; gc "
-            "ran with an --older-than shorter than this write took. Nothing was committed: write again"
-        )
-        raise ConflictError(msg, missing=tuple(missing))
+    modified = times.get(draft.written.name) if draft.written else None
+    if not clock_is_checked and draft.written and modified is not None:
+        check_clock(storage, draft.written, modified)
+        clock_is_checked = True
+    elif not clock_is_checked and not draft.written:
+        check_clock(storage, *write_probe(storage, env))
+        clock_is_checked = True
+    lost = [name for name, time in times.items() if time is None or microseconds(time) < head.horizon_us]
+    return lost, clock_is_checked
+
+
+def _too_late(storage: Storage, lost: Sequence[str]) -> ConflictError:
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    msg = (
+        f"{storage.url}: {lost[0]}{more} were removed before they could be published, or may be at any time: gc ran "
+        "with an --older-than shorter than this write took. Nothing was committed: write again"
+    )
+    return ConflictError(msg, missing=tuple(lost))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Summary
+from tblctl.tableformat.native.clock import Written, write_timed
 from tblctl.tableformat.native.commit import Draft
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS, fold_plan
@@ -86,6 +87,7 @@ class EditApplier:
         self._written: dict[tuple[str, ...], SegmentRef] = {}
         self._edited: dict[tuple[str, frozenset[str]], _Edited] = {}
         self._used: frozenset[str] = frozenset()
+        self._timed: dict[str, Written] = {}  # every segment that was written
 
     def propose(self, head: Snapshot) -> Draft:
         """Return the head with the edit applied.
@@ -136,12 +138,21 @@ class EditApplier:
         self._used = frozenset(segment.path for segment in segments)
         fresh = [ref.path for ref in self._written.values() if ref.path in self._used]
         data = [] if added is None else added["path"].to_pylist()
-        return Draft(snapshot=dataclasses.replace(snapshot, summary=summary), objects=[*fresh, *data])
+        return Draft(
+            snapshot=dataclasses.replace(snapshot, summary=summary),
+            objects=[*fresh, *data],
+            forget=self.forget,
+            written=self._timed[fresh[-1]] if fresh else None,
+        )
+
+    def forget(self, names: Collection[str]) -> None:
+        """Write those of the segments again: gc may delete them."""
+        self._written = {key: ref for key, ref in self._written.items() if ref.path not in names}
 
     def discard_unused(self) -> None:
         """Delete segments of attempts that lost, as far as possible. Only once the outcome is known."""
         try:
-            self._storage.delete([ref.path for ref in self._written.values() if ref.path not in self._used])
+            self._storage.delete([path for path in self._timed if path not in self._used])
         except TblctlError as error:
             LOG.warning("segments that are not needed could not be deleted, gc will: %s", error)
 
@@ -231,7 +242,7 @@ class EditApplier:
                 ref = segment_ref(rows, path, data.size, head.schema, head.sort)
             except ARROW_ERRORS as error:
                 raise damaged(" or ".join(piece.key for piece in pieces), error) from error
-            self._storage.write(path, data)
+            self._timed[path] = write_timed(self._storage, self._env, path, data)
             self._written[key] = ref
         return self._written[key]
 

@@ -1,15 +1,22 @@
 """Remove what no retained snapshot names.
 
-Expiring snapshots is a commit like any other: the new head states from which sequence on snapshots are retained
-(`retained_from`), and only then are older ones shrunk to tombstones and objects deleted. A rollback or a tag that
-races with gc therefore either comes first, and gc sees it, or is asked again on the new head and refused.
+gc may run beside any writer. What is written and not yet named looks like garbage, so gc and writers agree on a
+horizon, a time of the storage's clock: the time of a probe that gc has just written, minus the grace period.
 
-The age of a snapshot counts from when the head stopped naming it: from its successor's timestamp. A snapshot that only
-a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it fails.
+1. gc looks for what it could remove; where there is nothing it commits nothing.
+2. It commits a fence: a snapshot with the new horizon, and with `retained_from` from which on snapshots stay. Every
+   later commit carries both on, and neither ever decreases.
+3. It reads what is named, from a head at or after the fence. Only then it deletes what is unnamed there and was written
+   before the horizon, and shrinks expired snapshots to tombstones.
 
-An object is deleted only if no retained snapshot names it and it was written longer ago than the grace period: it may
-be part of a write under way. That compares this machine's clock with the storage's, so a clock that is ahead shortens
-the grace period by as much; a write that loses objects to that is refused (`ConflictError`), not published broken.
+A writer compares everything that it wrote with the horizon of the head that it commits on (`commit.py`), and the fence
+takes a sequence as every commit does. So a writer comes either before the fence, and gc sees what it named; or after
+it, and names nothing that gc may delete. A rollback or a tag that races with gc likewise comes first, and gc sees it,
+or is asked again on the new head and refused.
+
+The storage's own times decide all ages. The age of a snapshot counts from when its successor appeared. A snapshot that
+only a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it
+fails.
 """
 
 from __future__ import annotations
@@ -20,8 +27,10 @@ from dataclasses import dataclass
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
+from tblctl.tableformat.native.clock import check_clock, microseconds, write_probe
 from tblctl.tableformat.native.commit import Draft, dropped, publish, reload_head
 from tblctl.tableformat.native.head import is_object_of, load_version
 from tblctl.tableformat.native.names import (
@@ -57,82 +66,124 @@ def collect(
     """Expire snapshots beyond the newest `keep`, and delete what nothing names any more.
 
     A snapshot stays while it is the head, tagged, one of the newest `keep` that changed the table, or was the head
-    less than `older_than_seconds` ago.
+    less than `older_than_seconds` ago. A dry run writes nothing, not even a probe: it goes by this machine's clock.
+
+    Raises:
+        CorruptTableError: a retained snapshot, or a segment of one, cannot be read; nothing was changed.
+        ClockError: this machine's clock is far from the storage's; nothing was changed.
     """
     check_writable(head)
-    horizon = env.now() - older_than_seconds
-    named = _Named(storage, env.now() - RECORD_SECONDS)
-    # Decided once: on a later head it retains more than it must, never less.
-    retained_from = _retained_from(storage, head, keep, horizon)
+    now_seconds = env.now() if dry_run else _storage_seconds(storage, env, older_than_seconds)
+    horizon_us = _horizon_us(now_seconds, older_than_seconds, 0 if dry_run else storage.time_step_seconds)
+    retained_from = _retained_from(storage, head, keep, horizon_us)
+    # What exists is listed before what is named is read: an object published in between is then found named.
+    old = _old_objects(storage, horizon_us)
+    named = _Named(storage)
     # All that will stay is read before anything is changed: a damaged table is left as it is.
     trial = dataclasses.replace(head, retained_from=retained_from)
     named.add_retained(trial)
     expired = _expired(storage, trial, named)
-    if not dry_run:
-        published = publish(storage, env, lambda newest: _expiry(newest, keep, retained_from), head)
-        head = published.snapshot if published else reload_head(storage, head)
-        expired = [version for version in expired if not head.is_retained(version.sequence)]
-    # What exists is listed before what is named is read: an object published in between is then found named.
-    old = _old_objects(storage, horizon)
-    if not dry_run:
-        named.add_retained(reload_head(storage, head))
-        in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
-    objects = sorted(
-        (item for item in old if item.name not in named.names),
-        key=lambda item: (item.modified_seconds, item.name),
-    )
-    if not dry_run:
-        for start in range(0, len(objects), _DELETE_BATCH):
-            storage.delete([item.name for item in objects[start : start + _DELETE_BATCH]])
+    young_us = microseconds(now_seconds - RECORD_SECONDS)
+    objects = _unnamed(old, named, young_us)
+    if dry_run or not (expired or objects):
+        return _garbage(expired, objects)
+
+    def fence(newest: Snapshot) -> Draft | None:
+        return _fence(newest, keep, retained_from, horizon_us)
+
+    published = publish(storage, env, fence, head, clock_is_checked=True)
+    # Named is what a head at or after the fence names. From then on nobody names anything older than the horizon.
+    head = reload_head(storage, published.snapshot if published else head)
+    named.add_retained(head)
+    expired = [version for version in expired if not head.is_retained(version.sequence)]
+    in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
+    objects = _unnamed(objects, named, young_us)
+    for start in range(0, len(objects), _DELETE_BATCH):
+        storage.delete([item.name for item in objects[start : start + _DELETE_BATCH]])
+    return _garbage(expired, objects)
+
+
+def _garbage(expired: list[Tombstone], objects: list[ObjectInfo]) -> Garbage:
     return Garbage(sequences=tuple(version.sequence for version in expired), objects=tuple(objects))
 
 
-def _expiry(head: Snapshot, keep: int, retained_from: int) -> Draft | None:
-    """Return the commit that says which snapshots may go; None if no more may."""
-    if retained_from <= head.retained_from:
+def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: float) -> float:
+    """Return the storage's time: later than that of everything written so far, if that is to count as old."""
+    if older_than_seconds < storage.time_step_seconds:
+        env.sleep(storage.time_step_seconds)
+    written, modified_seconds = write_probe(storage, env)
+    check_clock(storage, written, modified_seconds)
+    return modified_seconds
+
+
+def _horizon_us(now_seconds: float, older_than_seconds: float, step_seconds: float) -> int:
+    """Return the horizon in whole steps of the storage's clock, so that it does not matter how finely a time is shown.
+
+    A time that was rounded down to a step is before such a horizon exactly if the time itself is.
+    """
+    horizon_us = max(0, microseconds(now_seconds) - microseconds(older_than_seconds))
+    return horizon_us - horizon_us % max(1, microseconds(step_seconds))
+
+
+def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> Draft | None:
+    """Return the commit that says what may go; None if the head says so."""
+    if retained_from <= head.retained_from and horizon_us <= head.horizon_us:
         return None
-    snapshot = dataclasses.replace(head, retained_from=retained_from)
-    return Draft(snapshot=summarised(snapshot, "gc", {"keep": keep, "retained_from": retained_from}))
+    snapshot = dataclasses.replace(
+        head,
+        retained_from=max(retained_from, head.retained_from),
+        horizon_us=max(horizon_us, head.horizon_us),
+    )
+    detail = {"keep": keep, "retained_from": snapshot.retained_from}
+    return Draft(snapshot=summarised(snapshot, "gc", detail))
 
 
-def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon: float) -> int:
+def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon_us: int) -> int:
     """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those younger than allowed.
 
-    O(snapshots retained) reads.
+    O(snapshots retained) requests.
     """
     kept = 0
-    replaced_ms: int | None = None  # when the head stopped being this version
+    replaced_us: int | None = None  # when the head stopped being this version
     lowest = head.sequence
-    for version in _backwards(storage, head):
-        young = replaced_ms is None or replaced_ms / 1000 > horizon
+    for version, appeared_us in _backwards(storage, head):
+        young = replaced_us is None or replaced_us >= horizon_us
         if kept >= keep and not young:
             break
         lowest = version.sequence
         kept += version.summary.operation != "gc"
-        replaced_ms = version.timestamp_ms
+        replaced_us = appeared_us
     return lowest
 
 
-def _backwards(storage: Storage, head: Snapshot) -> Iterator[Tombstone]:
-    """Yield what a tombstone says of every retained version, newest first; tagged older ones do not count."""
-    yield head.tombstone()
-    for newest in range(head.sequence - 1, head.retained_from - 1, -IO_THREADS):
+def _backwards(storage: Storage, head: Snapshot) -> Iterator[tuple[Tombstone, int]]:
+    """Yield every retained version, newest first, and when it appeared; tagged older ones do not count."""
+    for newest in range(head.sequence, head.retained_from - 1, -IO_THREADS):
         batch = range(newest, max(newest - IO_THREADS, head.retained_from - 1), -1)
-        for version in in_parallel(
-            lambda sequence: load_version(storage, sequence), batch, threads=IO_THREADS
-        ):
-            yield version if isinstance(version, Tombstone) else version.tombstone()
+        versions = in_parallel(
+            lambda sequence: head if sequence == head.sequence else load_version(storage, sequence),
+            batch,
+            threads=IO_THREADS,
+        )
+        times = storage.modified([snapshot_path(sequence) for sequence in batch])
+        for version, time in zip(versions, times, strict=True):
+            if time is None:
+                name = snapshot_path(version.sequence)
+                msg = f"{storage.url}: {name} is gone, although snapshot {head.sequence} retains it"
+                raise CorruptTableError(msg, name=name)
+            tombstone = version if isinstance(version, Tombstone) else version.tombstone()
+            yield tombstone, microseconds(time)
 
 
 def _expired(storage: Storage, head: Snapshot, named: _Named) -> list[Tombstone]:
-    """Return what will stay of the snapshots that may go and are still whole, oldest first; note records to keep.
+    """Return what will stay of the snapshots that may go and are still whole, oldest first; note their records.
 
     Reads every version that is not retained, O(commits ever): only its object tells whether it is a tombstone by now.
     """
 
     def tombstone(sequence: int) -> Tombstone | None:
         version = load_version(storage, sequence)
-        named.add_record(version)
+        named.add_expired(version)
         return version.tombstone() if isinstance(version, Snapshot) else None
 
     candidates = [sequence for sequence in range(1, head.sequence) if not head.is_retained(sequence)]
@@ -153,14 +204,19 @@ def _bury(storage: Storage, version: Tombstone) -> None:
 
 
 class _Named:
-    """Collects what retained snapshots name, and young records of others; every snapshot and segment is read once."""
+    """Collects what retained snapshots name, and the records of expired ones; each object is read once.
 
-    def __init__(self, storage: Storage, records_since: float) -> None:
+    Attributes:
+        names: named by retained snapshots.
+        old_records: named by expired ones.
+    """
+
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._records_since = records_since
         self._sequences: set[int] = set()
         self._segments: set[str] = set()
         self.names: set[str] = set()
+        self.old_records: set[str] = set()
 
     def add_retained(self, head: Snapshot) -> None:
         """Add what `head`, and the snapshots that it retains, name.
@@ -184,11 +240,11 @@ class _Named:
                     self._add(version)
         self._sequences.update(retained)
 
-    def add_record(self, expired: Snapshot | Tombstone) -> None:
-        """Add the record of a version that is not retained, while that is young enough."""
-        record = record_of(expired.summary.detail)
-        if record is not None and expired.timestamp_ms / 1000 > self._records_since:
-            self.names.add(record)
+    def add_expired(self, version: Snapshot | Tombstone) -> None:
+        """Add the record of a version that is not retained."""
+        record = record_of(version.summary.detail)
+        if record is not None:
+            self.old_records.add(record)
 
     def _add(self, version: Snapshot) -> None:
         record = record_of(version.summary.detail)
@@ -204,7 +260,18 @@ class _Named:
             self.names.update(table["path"].to_pylist())
 
 
-def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
+def _unnamed(old: list[ObjectInfo], named: _Named, young_us: int) -> list[ObjectInfo]:
+    """Return what is to be deleted of `old`, oldest first; records of expired snapshots only if they are old enough."""
+    found = [
+        item
+        for item in old
+        if item.name not in named.names
+        and not (item.name in named.old_records and microseconds(item.modified_seconds) > young_us)
+    ]
+    return sorted(found, key=lambda item: (item.modified_seconds, item.name))
+
+
+def _old_objects(storage: Storage, horizon_us: int) -> list[ObjectInfo]:
     """Return the blocks, segments, records and leftovers of killed writers that were written before the horizon."""
     found = [item for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)]
     found += [
@@ -212,4 +279,4 @@ def _old_objects(storage: Storage, horizon: float) -> list[ObjectInfo]:
         for item in storage.list(METADATA)
         if is_leftover(item.name) and not item.name.startswith((SEGMENTS, RECORDS))
     ]
-    return [item for item in found if item.modified_seconds <= horizon]
+    return [item for item in found if microseconds(item.modified_seconds) < horizon_us]

@@ -166,21 +166,34 @@ def load_readable(storage: Storage, head: Snapshot, sequence: int) -> Snapshot:
 def sequence_at(storage: Storage, head: Snapshot, timestamp_ms: int) -> int:
     """Return the newest sequence whose timestamp is not after `timestamp_ms`. O(log n) reads.
 
+    Timestamps ascend between resets of the clock. Those before a reset may be ahead of the time, so what comes after a
+    reset is looked at first.
+
     Raises:
         SnapshotNotFoundError: the table is younger.
     """
-    low, high = 0, head.sequence
-    if head.timestamp_ms <= timestamp_ms:
-        return high
-    while (
-        high - low > 1
-    ):  # `low` is not after the timestamp (0 stands for before the table), `high` is after it
+    stop = head.sequence + 1
+    for start in [*reversed(head.clock_resets), 1]:
+        if _timestamp_ms(storage, head, start) <= timestamp_ms:
+            return _newest_until(storage, head, timestamp_ms, start, stop)
+        stop = start
+    msg = f"{storage.url} did not exist yet at that time; its first snapshot is younger"
+    raise SnapshotNotFoundError(msg)
+
+
+def _newest_until(storage: Storage, head: Snapshot, timestamp_ms: int, start: int, stop: int) -> int:
+    """Return the newest sequence of start..stop-1 that is not after `timestamp_ms`, as `start` is not; they ascend."""
+    low, high = start, stop
+    if _timestamp_ms(storage, head, stop - 1) <= timestamp_ms:
+        return stop - 1
+    while high - low > 1:
         middle = (low + high) // 2
-        if load_version(storage, middle).timestamp_ms <= timestamp_ms:
+        if _timestamp_ms(storage, head, middle) <= timestamp_ms:
             low = middle
         else:
             high = middle
-    if low == 0:
-        msg = f"{storage.url} did not exist yet at that time; its first snapshot is younger"
-        raise SnapshotNotFoundError(msg)
     return low
+
+
+def _timestamp_ms(storage: Storage, head: Snapshot, sequence: int) -> int:
+    return head.timestamp_ms if sequence == head.sequence else load_version(storage, sequence).timestamp_ms

@@ -58,8 +58,13 @@ def snapshot_path(sequence: int) -> str:
     return f"{SNAPSHOTS}{sequence:020d}.json"
 
 
+def probe_path(probe_id: str) -> str:
+    """Return the name of an object that is written to see the storage's time: a leftover's, if it is not deleted."""
+    return f"{METADATA}{_TEMPORARY}clock-{probe_id}"
+
+
 def is_leftover(name: str) -> bool:
-    """Tell whether an object is the unfinished metadata of a writer that was killed (local disk only)."""
+    """Tell whether an object is unfinished metadata, or a probe, of a writer that was killed."""
     return name.startswith(METADATA) and name.rpartition("/")[2].startswith(_TEMPORARY)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.names import RECORD, record_path
 from tblctl.tableformat.native.scan import condition_columns
+from tblctl.tableformat.native.sealed import sealed
 from tblctl.tableformat.native.segment_file import segment_table, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
@@ -170,32 +170,76 @@ class NativePort:
     def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
         """Commit on top of whatever the newest version is."""
         storage = self._table.storage
-        record = None if replacement.record is None else record_path(self.env.new_id())
-        edit = _edit(base, replacement, record)
-        applier = EditApplier(storage, self.env, edit, base.snapshot)
+        applier = EditApplier(storage, self.env, _edit(base, replacement), base.snapshot)
+        record = _Record(storage, self.env, replacement.record)
 
         def propose(head: Snapshot) -> Draft:
             _check_schema(storage, base.snapshot, head)
-            draft = applier.propose(head)
-            return dataclasses.replace(draft, objects=[*draft.objects, *([record] if record else ())])
+            return record.named_by(applier.propose(head))
 
         fate = Fate()
         try:
-            if record is not None:
-                storage.write(record, json.dumps(replacement.record, separators=(",", ":")).encode())
+            record.write()
             head = reload_head(storage, base.snapshot)
             published = publish(storage, self.env, propose, head, fate, patience=_PATIENCE)
         except TblctlError as error:
             if fate.maybe_published:
                 raise _in_doubt(storage, error) from error
             applier.discard_all()
-            _discard(storage, record)
+            record.discard(used=None)
             raise
         applier.discard_unused()
+        record.discard(used=record.name)
         return NativeVersion(storage, cast("Published", published).snapshot)  # a draft is always given
 
 
-def _edit(base: NativeVersion, replacement: Replacement, record: str | None) -> Edit:
+class _Record:
+    """The record of a recluster on its way to the storage."""
+
+    def __init__(self, storage: Storage, env: Environment, content: Mapping[str, Any] | None) -> None:
+        self._storage = storage
+        self._env = env
+        self._content = content
+        self._paths: list[str] = []
+        self.name: str | None = None
+
+    def write(self) -> None:
+        """Write it, unless there is none or it is there."""
+        if self._content is None or self.name is not None:
+            return
+        path = record_path(self._env.new_id())
+        self._paths.append(path)
+        self._storage.write(path, sealed(self._content))
+        self.name = path
+
+    def named_by(self, draft: Draft) -> Draft:
+        """Return the draft with the record in its summary."""
+        self.write()
+        if self.name is None:
+            return draft
+
+        def forget(names: Collection[str]) -> None:
+            draft.forget(names)
+            self.name = None if self.name in names else self.name
+
+        summary = draft.snapshot.summary
+        detail = {**summary.detail, RECORD: self.name}
+        return dataclasses.replace(
+            draft,
+            snapshot=dataclasses.replace(draft.snapshot, summary=dataclasses.replace(summary, detail=detail)),
+            objects=[*draft.objects, self.name],
+            forget=forget,
+        )
+
+    def discard(self, *, used: str | None) -> None:
+        """Delete what was written but for `used`, as far as possible. Only once the outcome is known."""
+        try:
+            self._storage.delete([path for path in self._paths if path != used])
+        except TblctlError as error:
+            LOG.warning("records that are not needed could not be deleted, gc will: %s", error)
+
+
+def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     """Return the change as one of the base's segments.
 
     Raises:
@@ -225,7 +269,7 @@ def _edit(base: NativeVersion, replacement: Replacement, record: str | None) -> 
         added=segment_table(replacement.added, base.schema) if replacement.added else None,
         copied_rows=rows,
         relabelled=relabelled,
-        detail=replacement.detail if record is None else {**replacement.detail, RECORD: record},
+        detail=replacement.detail,
     )
 
 
@@ -245,10 +289,3 @@ def _in_doubt(storage: Storage, error: TblctlError) -> TblctlError:
     return CommitOutcomeUnknownError(
         f"{storage.url}: the commit may have happened before this failed: {error}", **error.details
     )
-
-
-def _discard(storage: Storage, record: str | None) -> None:
-    try:
-        storage.delete([] if record is None else [record])
-    except TblctlError as error:
-        LOG.warning("%s is not needed and could not be deleted, gc will: %s", record, error)

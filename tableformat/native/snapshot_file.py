@@ -5,6 +5,7 @@ docs/FORMAT.md describes the layout; this module is its only implementation.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -16,9 +17,16 @@ from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native.names import checked_segment_path, snapshot_path
+from tblctl.tableformat.native.sealed import is_sealed, sealed
 
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
+
+WRITER_VERSION = 2
+"""Version of what writers must know and carry on; 2: checksums, and gc's horizon."""
+
+SEALED_FROM = 2
+"""What writers of this version and later ones left without a valid checksum is damaged."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this is taken for damaged (we write at most 10,000)."""
@@ -34,8 +42,7 @@ _T = TypeVar("_T")
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return the object's content."""
     document = {
-        **_head(_SNAPSHOT, snapshot),
-        "min_writer_version": snapshot.min_writer_version,
+        **_head(_SNAPSHOT, snapshot, snapshot.min_writer_version),
         "schema_id": snapshot.schema_id,
         "schemas": {str(key): value.to_json() for key, value in snapshot.schemas.items()},
         "sorts": {str(key): value.to_json() for key, value in snapshot.sorts.items()},
@@ -47,24 +54,28 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     }
     if snapshot.streams:
         document["streams"] = dict(snapshot.streams)
-    return _dump(document)
+    if snapshot.horizon_us:
+        document["horizon"] = snapshot.horizon_us
+    if snapshot.clock_resets:
+        document["clock_resets"] = list(snapshot.clock_resets)
+    return sealed(document)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
     """Return the object's content."""
-    return _dump(_head(_TOMBSTONE, tombstone))
+    return sealed(_head(_TOMBSTONE, tombstone, WRITER_VERSION))
 
 
 def check_writable(head: Snapshot) -> None:
-    """Refuse to commit on top of a snapshot that a newer format version keeps for writers that know it.
+    """Refuse to commit on top of a snapshot that is kept for writers of a newer version.
 
     Raises:
         UnsupportedFormatError: its `min_writer_version` is above ours.
     """
-    if head.min_writer_version > FORMAT_VERSION:
+    if head.min_writer_version > WRITER_VERSION:
         msg = (
-            f"snapshot {head.sequence} may only be changed by writers of format version {head.min_writer_version}; "
-            f"this tblctl knows {FORMAT_VERSION} and only reads it: install a newer tblctl"
+            f"snapshot {head.sequence} may only be changed by writers of version {head.min_writer_version}; "
+            f"this tblctl is one of version {WRITER_VERSION} and only reads it: install a newer tblctl"
         )
         raise UnsupportedFormatError(msg, version=head.min_writer_version)
 
@@ -78,11 +89,14 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
     """
     name = snapshot_path(sequence)
     try:
+        seal_is_valid = is_sealed(data)
         document = json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
         if not isinstance(document, dict):
             msg = "not a JSON object"
             raise TypeError(msg)  # noqa: TRY301
         _check_version(document, name)
+        if not seal_is_valid:
+            _check_unsealed(document)
         kind = document["kind"]
         if document["sequence"] != sequence:
             msg = f"it says sequence {document['sequence']!r}"
@@ -110,6 +124,14 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
         raise CorruptTableError(msg, name=name) from error
 
 
+def _check_unsealed(document: Mapping[str, Any]) -> None:
+    """Refuse a document without a checksum whose writer would have put one there."""
+    version = document.get("min_writer_version", 1)
+    if "checksum" in document or not isinstance(version, int) or version >= SEALED_FROM:
+        msg = f"it does not end with a checksum, as what a writer of version {version!r:.80} made does"
+        raise ValueError(msg)
+
+
 def _refuse_number(text: str) -> float:
     msg = f"{text} is no JSON"
     raise ValueError(msg)
@@ -120,14 +142,11 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse_number(text)
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _head(kind: str, item: Snapshot | Tombstone) -> dict[str, Any]:
+def _head(kind: str, item: Snapshot | Tombstone, min_writer_version: int) -> dict[str, Any]:
     summary = item.summary
     return {
         "format_version": FORMAT_VERSION,
+        "min_writer_version": min_writer_version,
         "kind": kind,
         "sequence": item.sequence,
         "commit_id": item.commit_id,
@@ -197,9 +216,10 @@ def _decode_head(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
     key_id = document["cluster_key_id"]
-    segments, streams = document["segments"], document.get("streams", {})
-    if not isinstance(segments, list):
-        msg = "segments is not a list"
+    streams = document.get("streams", {})
+    segments, resets = document["segments"], document.get("clock_resets", [])
+    if not isinstance(segments, list) or not isinstance(resets, list):
+        msg = "segments or clock_resets is not a list"
         raise TypeError(msg)
     sorts = _by_id(document["sorts"], _decode_sort)
     known = {key: sort for key, sort in sorts.items() if sort is not None}
@@ -215,6 +235,8 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         tags={str(tag): _count(document["tags"], tag, least=1) for tag in document["tags"]},
         retained_from=_count(document, "retained_from", least=1),
         streams={str(name): _count(streams, name) for name in streams},
+        horizon_us=_count(document, "horizon") if "horizon" in document else 0,
+        clock_resets=tuple(_count({"clock_resets": item}, "clock_resets", least=2) for item in resets),
     )
     _check_snapshot(snapshot)
     return snapshot
@@ -249,8 +271,11 @@ def _check_snapshot(snapshot: Snapshot) -> None:
         if snapshot.schema.leaf_by_id(term.column_id) is None:
             msg = f"its cluster key needs column id {term.column_id}, which its schema does not have"
             raise ValueError(msg)
-    if max((snapshot.retained_from, *snapshot.tags.values())) > snapshot.sequence:
-        msg = f"retained_from {snapshot.retained_from} or a tag is above its own sequence"
+    if max((snapshot.retained_from, *snapshot.tags.values(), *snapshot.clock_resets)) > snapshot.sequence:
+        msg = f"retained_from {snapshot.retained_from}, a tag or a clock reset is above its own sequence"
+        raise ValueError(msg)
+    if any(first >= second for first, second in itertools.pairwise(snapshot.clock_resets)):
+        msg = f"clock_resets {snapshot.clock_resets!r:.80} do not ascend"
         raise ValueError(msg)
     stated = snapshot.summary.rows, snapshot.summary.blocks, snapshot.summary.data_bytes
     if stated != (snapshot.row_count, snapshot.block_count, snapshot.data_bytes):

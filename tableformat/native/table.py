@@ -25,9 +25,11 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native import alter
+from tblctl.tableformat.native.clock import check_clock, is_ahead, write_probe
 from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
 from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
 from tblctl.tableformat.native.names import is_leftover
+from tblctl.tableformat.native.snapshot_file import WRITER_VERSION
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -86,7 +88,9 @@ class NativeTable:
             tags={},
             retained_from=1,
             summary=Summary(operation="create", rows=0, blocks=0, data_bytes=0),
+            min_writer_version=WRITER_VERSION,
         )
+        check_clock(self.storage, *write_probe(self.storage, self.env))
         if not create_snapshot(self.storage, self.env, snapshot):
             raise TableExistsError(self._exists_message())
         write_hint(self.storage, 1)
@@ -193,6 +197,25 @@ class NativeTable:
 
         return self.change(change)
 
+    def reset_clock(self) -> Published | None:
+        """Commit a snapshot with the right time on top of one that a clock which was ahead made; None for no such one.
+
+        Raises:
+            ClockError: this machine's clock is wrong too.
+        """
+        probe, modified_seconds = write_probe(self.storage, self.env)
+        check_clock(self.storage, probe, modified_seconds)
+
+        def change(head: Snapshot) -> Draft | None:
+            if not is_ahead(head, modified_seconds):
+                return None
+            return Draft(snapshot=alter.reset_clock(head))
+
+        published = publish(self.storage, self.env, change, self.head(), clock_is_checked=True)
+        if published:
+            self._known = published.snapshot
+        return published
+
     def history(self, limit: int | None) -> Iterator[tuple[Snapshot | Tombstone, Snapshot]]:
         """Yield the newest versions first, each with the head."""
         head = self.head()
@@ -227,7 +250,9 @@ class NativeTable:
         """See `tblctl.tableformat.native.check.check_table`."""
         from tblctl.tableformat.native.check import check_table
 
-        return check_table(self.storage, self.head(), deep=deep, progress=progress)
+        return check_table(
+            self.storage, self.head(), deep=deep, now_seconds=self.env.now(), progress=progress
+        )
 
 
 def _rows_of(source: Source, schema: Schema) -> Iterator[pa.Table]:

@@ -28,6 +28,7 @@ class ObjectInfo:
 
 Contents = list[bytes | None]
 Names = list[str]
+Times = list[float | None]
 
 
 class Backend(Protocol):
@@ -35,7 +36,12 @@ class Backend(Protocol):
 
     `failures.classify` tells what an error means; `Storage` turns it into an error of tblctl's. Backends hold no
     locks and open nothing before the first call, so that they survive fork; pickling is Storage's matter.
+
+    `time_step_seconds`: writes less than this apart may bear the same time, and times are whole multiples of it where
+    one request shows them finer than another.
     """
+
+    time_step_seconds: float
 
     def read(self, name: str) -> bytes: ...
 
@@ -51,7 +57,7 @@ class Backend(Protocol):
 
     def folders(self, folder: str) -> Names: ...
 
-    def missing(self, names: Sequence[str]) -> Names: ...
+    def modified(self, names: Sequence[str]) -> Times: ...
 
     def is_empty(self) -> bool: ...
 

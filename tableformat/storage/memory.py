@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.names import name_problem
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ os.register_at_fork(after_in_child=_new_lock)
 
 class MemoryBackend:
     """See `Backend`; `root` starts with a slash."""
+
+    time_step_seconds = 0.0
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
@@ -80,9 +82,10 @@ class MemoryBackend:
             {f"{folder}{first}/" for first, slash, _ in (name.partition("/") for name in names) if slash}
         )
 
-    def missing(self, names: Sequence[str]) -> Names:
+    def modified(self, names: Sequence[str]) -> Times:
         store = _filesystem().store
-        return [name for name in names if self._path(name) not in store]
+        found = [store.get(self._path(name)) for name in names]
+        return [None if file is None else file.modified.timestamp() for file in found]
 
     def is_empty(self) -> bool:
         return not any(path.startswith(f"{self._root}/") for path in tuple(_filesystem().store))

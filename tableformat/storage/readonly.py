@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tblctl.tableformat.errors import UnsupportedBackendError
-from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.names import name_problem
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 class ReadOnlyBackend:
     """See `Backend`. One request after the other: not every fsspec driver can be used from several threads."""
+
+    time_step_seconds = 1.0
 
     def __init__(self, url: str, shown: str, options: dict[str, Any]) -> None:
         self._url = url
@@ -65,17 +67,18 @@ class ReadOnlyBackend:
         paths = [info["name"].rstrip("/") for info in found if info["type"] == "directory"]
         return [f"{path.removeprefix(root).lstrip('/')}/" for path in paths]
 
-    def missing(self, names: Sequence[str]) -> Names:
-        return [name for name in names if not self._is_file(name)]
+    def modified(self, names: Sequence[str]) -> Times:
+        return [self._modified_or_none(name) for name in names]
 
-    def _is_file(self, name: str) -> bool:
+    def _modified_or_none(self, name: str) -> float | None:
         filesystem, root = self._filesystem()
         try:
-            return bool(filesystem.info(f"{root}/{name}")["type"] == "file")
+            info = filesystem.info(f"{root}/{name}")
         except Exception as error:
             if classify(error) is Failure.MISSING:
-                return False
+                return None
             raise
+        return _modified_seconds(info) if info["type"] == "file" else None
 
     def is_empty(self) -> bool:
         return next(self.list(""), None) is None

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError, UnsupportedBackendError
-from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import (
     RETRIED,
     Failure,
@@ -76,6 +76,8 @@ def wait_seconds(tries_done: int, random: float) -> float:
 
 class S3Backend:
     """See `Backend`; `root` is "bucket" or "bucket/key"."""
+
+    time_step_seconds = 1.0  # HEAD shows whole seconds, a listing of MinIO milliseconds
 
     def __init__(self, root: str, options: dict[str, Any]) -> None:
         self._root = root
@@ -268,18 +270,17 @@ class S3Backend:
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
-    def missing(self, names: Sequence[str]) -> Names:
-        found = self._run(_in_parallel, self._is_there, names)
-        return [name for name, there in zip(names, found, strict=True) if not there]
+    def modified(self, names: Sequence[str]) -> Times:
+        return self._run(_in_parallel, self._modified_or_none, names)
 
-    async def _is_there(self, name: str) -> bool:
+    async def _modified_or_none(self, name: str) -> float | None:
         try:
-            await self._ask(name, "head_object")
+            found = await self._ask(name, "head_object")
         except Exception as error:
             if classify(error) is Failure.MISSING:
-                return False
+                return None
             raise
-        return True
+        return float(found["LastModified"].timestamp())
 
     def is_empty(self) -> bool:
         # An object named like a folder is what consoles leave for "new folder": it holds nothing.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo
+from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify, explain
 from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
@@ -129,10 +129,18 @@ class Storage:
         found = self._call("list", (folder,), lambda: self._backend.folders(folder))
         return sorted(name for name in found if name_problem(name[:-1]) is None)
 
-    def missing(self, names: Sequence[str]) -> Names:
-        """Return those of `names` that are not there, in their order; asked concurrently."""
+    @property
+    def time_step_seconds(self) -> float:
+        """How coarse the storage's times are: writes less than this apart may bear the same one."""
+        return self._backend.time_step_seconds
+
+    def modified(self, names: Sequence[str]) -> Times:
+        """Return when each object was last written, by the storage's clock, in the order of `names`.
+
+        Seconds since 1970-01-01 UTC; None for an object that is not there. Asked concurrently.
+        """
         checked = tuple(check_name(name) for name in names)
-        return self._call("look for", checked, lambda: self._backend.missing(checked))
+        return self._call("look for", checked, lambda: self._backend.modified(checked))
 
     def is_empty(self) -> bool:
         """Return whether nothing at all lies below the root; empty folders count as nothing."""

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables import SCHEMA, Places, ids_of, objects_of, places, rows, state_of
+from tables import SCHEMA, Places, as_stored, ids_of, objects_of, places, rows, state_of
 
 import tblctl
 from tblctl.errors import CorruptTableError, InputError, TblctlError, UnsupportedFormatError
@@ -171,7 +171,7 @@ def test_no_mutation_of_a_snapshots_json_does_more_than_raise_our_errors(
         changes = [_with(document, path, value) for value in ODD_VALUES]
         for changed in [*changes, _without(document, path)] if path else changes:
             try:
-                decode(json.dumps(changed).encode(), sequence)
+                decode(as_stored(changed), sequence)
             except (CorruptTableError, UnsupportedFormatError) as error:
                 assert _snapshot(sequence) in str(error)  # noqa: PT017 (thousands of cases)
             else:
@@ -179,7 +179,7 @@ def test_no_mutation_of_a_snapshots_json_does_more_than_raise_our_errors(
     assert len(accepted) > 10  # numbers, texts and bounds that only the data can contradict
     for path, changed in accepted[:: max(1, len(accepted) // 30)]:
         url = at.copy(template)
-        Storage(url).write(_snapshot(sequence), json.dumps(changed).encode())
+        Storage(url).write(_snapshot(sequence), as_stored(changed))
         _judge(url, str(path), frozenset())
 
 
@@ -330,7 +330,7 @@ def _replace_segment(url: str, name: str, table: pa.Table) -> None:
         for segment in document.get("segments", []):
             if segment["path"] == name:
                 segment |= {"size_bytes": len(sink.getvalue()), "block_count": table.num_rows}
-        storage.write(_snapshot(sequence), json.dumps(document).encode())
+        storage.write(_snapshot(sequence), as_stored(document))
 
 
 def _readable_versions(url: str) -> Iterator[tblctl.Table]:
@@ -372,7 +372,7 @@ def test_a_name_that_leaves_the_root_is_never_read_or_deleted(
         if where == "segment":
             document = json.loads(Storage(url).read(_snapshot(8)))
             document["segments"][0]["path"] = path
-            Storage(url).write(_snapshot(8), json.dumps(document).encode())
+            Storage(url).write(_snapshot(8), as_stored(document))
         else:
             name = tblctl.open(url)._native.head().segments[0].path
             table = pq.read_table(io.BytesIO(Storage(url).read(name)))
@@ -391,7 +391,7 @@ def test_a_segment_that_claims_more_blocks_than_any_is_refused_at_once(
         document = json.loads(Storage(url).read(_snapshot(8)))
         document["segments"][0]["block_count"] = count
         document["summary"]["blocks"] += count - 1
-        Storage(url).write(_snapshot(8), json.dumps(document).encode())
+        Storage(url).write(_snapshot(8), as_stored(document))
         assert _judge(url, f"{count} blocks", live)
 
 

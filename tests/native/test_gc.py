@@ -13,7 +13,6 @@ import pytest
 from faults import Faults, inject
 from tables import (
     HOURS_AGO_SECONDS,
-    PAST,
     SCHEMA,
     Places,
     aged_table,
@@ -28,6 +27,7 @@ from tables import (
 
 import tblctl
 from tblctl.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.native.names import snapshot_path
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
@@ -266,7 +266,8 @@ def test_any_history_of_commits_tags_and_gcs_keeps_every_kept_version(at: Places
 def test_the_clock_of_a_writer_that_is_behind_does_not_make_time_go_back(at: Places) -> None:
     url = at.fresh()
     tblctl.create(url, SCHEMA).append(rows(1))
-    slow = tblctl.Table(NativeTable(Storage(url), PAST))
+    behind = Environment(now=lambda: time.time() - 120)
+    slow = tblctl.Table(NativeTable(Storage(url), behind))
     slow.append(rows(2))
     stamps = [item.timestamp for item in tblctl.open(url).history()]
     assert stamps == sorted(stamps, reverse=True)

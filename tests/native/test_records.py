@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
-from tables import SCHEMA, assert_sound, objects_of, rows
+from tables import SCHEMA, age, as_stored, assert_sound, objects_of, rows
 
 import tblctl
 from tblctl.errors import CorruptTableError
-from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.native.gc import RECORD_SECONDS
 from tblctl.tableformat.native.names import snapshot_path
-from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
 DAY_SECONDS = 86400.0
@@ -21,16 +18,15 @@ DAY_SECONDS = 86400.0
 
 def reclustered(url: str, *days_ago: float) -> tblctl.Table:
     """Make a table that was appended to and reclustered so many days ago, once or several times."""
-    storage = Storage(url)
-    for turn, days in enumerate(days_ago):
-        then = time.time() - days * DAY_SECONDS
-        native = NativeTable(storage, Environment(now=lambda then=then: then))
-        if turn == 0:
-            native.create(SCHEMA, "id", {"block_rows": 4})
-        table = tblctl.Table(native)
+    tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 4})
+    done: frozenset[str] = frozenset()
+    for days in days_ago:
+        table = tblctl.open(url)
         table.append(rows(1, 3, 5, 7))
         table.append(rows(2, 4, 6, 8))
         assert table.recluster().committed_groups
+        age(url, days * DAY_SECONDS, lambda name, done=done: name not in done)
+        done = frozenset(objects_of(url))
     return tblctl.open(url)
 
 
@@ -84,7 +80,7 @@ def test_a_record_of_a_name_that_is_none_is_damage_and_is_not_followed(memory_ur
     storage, name = Storage(memory_url), snapshot_path(table.snapshot.sequence)
     snapshot = json.loads(storage.read(name))
     snapshot["summary"]["detail"]["record"] = "../other/metadata/records/x.json"
-    storage.write(name, json.dumps(snapshot).encode())
+    storage.write(name, as_stored(snapshot))
     before = objects_of(memory_url)
     assert any("a record's name" in problem for problem in tblctl.open(memory_url).check().problems)
     with pytest.raises(CorruptTableError, match="a record's name"):

@@ -40,7 +40,7 @@ def calls_of(storage):
         "create": lambda: storage.create("a", b"1"),
         "delete": lambda: storage.delete(["a"]),
         "list": lambda: list(storage.list("")),
-        "missing": lambda: storage.missing(["a"]),
+        "modified": lambda: storage.modified(["a"]),
         "is_empty": lambda: storage.is_empty(),  # noqa: PLW0108 (there is no storage when only the names are wanted)
         "delete_all": lambda: storage.delete_all(),  # noqa: PLW0108
         "open_input": lambda: storage.open_input("a"),
@@ -257,7 +257,7 @@ def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, prox
     proxy.on("HEAD", action="reply", status=503, times=20)
     assert storage.create("a", b"1")
     assert storage.read("a") == b"1"
-    assert storage.missing(["a"]) == []
+    assert storage.modified(["a"]) != [None]
     assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21, "HEAD": 21}
     proxy.on("GET", action="reply", status=503, code="SlowDown", times=40)
     with pytest.raises(StorageError, match="fewer requests"):
