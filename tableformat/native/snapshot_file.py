@@ -74,7 +74,7 @@ def check_writable(head: Snapshot) -> None:
     """
     if head.min_writer_version > WRITER_VERSION:
         msg = (
-            f"snapshot {head.sequence} may only be changed by writers of version {head.min_writer_version}; "
+            f"{snapshot_path(head.sequence)} may only be followed by writers of version {head.min_writer_version}; "
             f"this tblctl is one of version {WRITER_VERSION} and only reads it: install a newer tblctl"
         )
         raise UnsupportedFormatError(msg, version=head.min_writer_version)
