@@ -158,7 +158,11 @@ class Table:
         )
 
     def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
-        """Remove the rows that satisfy the condition; not those for which it is NULL."""
+        """Remove the rows that satisfy the condition; not those for which it is NULL.
+
+        Those that the table has at the commit: what others append until then too. So it is with `update` and
+        `overwrite`: operations are as if one came after the other, in the order of their snapshots.
+        """
         if where is None:
             msg = 'delete needs a condition; where="true" removes every row'
             raise InvalidOptionError(msg)
@@ -171,7 +175,7 @@ class Table:
         *,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Set columns to values in the rows that satisfy the condition (all rows for None).
+        """Set columns to values in the rows that satisfy the condition at the commit (all rows for None).
 
         Args:
             set: values by column, or text such as "l_tax = 0, l_comment = NULL".
@@ -188,7 +192,10 @@ class Table:
         memory_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Put `data` in the place of the rows that satisfy the condition (all rows for None), in one commit."""
+        """Put `data` in the place of the rows that satisfy the condition (all rows for None), in one commit.
+
+        Those that the table has at this commit. Of two overwrites at once with one condition the later one's rows stay.
+        """
         return self._write(
             "overwrite",
             data=data,

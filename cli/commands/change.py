@@ -159,7 +159,7 @@ def overwrite(
     """Replace rows by those of files.
 
     Removes the rows for which the condition is true, all rows without one, and adds those of the files, in one
-    commit. FILE is as for `tblctl append`.
+    commit; what others append before it counts too. FILE is as for `tblctl append`.
     """
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)

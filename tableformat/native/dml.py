@@ -1,8 +1,8 @@
 """Change rows by copying the blocks that hold them: append, delete, update, overwrite.
 
-Every operation is planned against the head and committed on whatever the head is by then. If another writer replaced
-a block of the plan meanwhile, the operation is planned again from the new head; blocks rewritten for the first plan
-that still fit are used again.
+Every operation is planned on the very head that it is committed on: it concerns the rows that the table has then,
+whoever put them there meanwhile. So a race that is lost has the operation planned again, but only for the segments
+that are new since: what was found in the others, and every block that was rewritten, is used again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Batch, Snapshot, Tombstone
+from tblctl.tableformat.model.snapshot import (
+    RECLUSTER,
+    ROLLBACK,
+    Batch,
+    SegmentRef,
+    Snapshot,
+    Tombstone,
+)
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
-from tblctl.tableformat.native.commit import Draft, Fate, Propose, Published, publish, reload_head, wait
+from tblctl.tableformat.native.commit import Draft, Fate, Published, publish
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.head import load_version, summaries_since
@@ -35,7 +42,6 @@ from tblctl.tableformat.native.parts import Part, check_part
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import read_segment, segment_table
 from tblctl.tableformat.native.write import BlockWriter, discard
-from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -45,6 +51,11 @@ if TYPE_CHECKING:
 
 MOST_REPLANS = 20
 """How often an edit is planned again because another writer replaced its blocks; losses to a recluster are free."""
+
+_PLANNING_PATIENCE = 0.01
+"""How long an operation that reads rows waits after a lost race, as a share of an append's wait: waiting makes its next
+plan larger. Beside an appender that never pauses (an append every 43 ms on local disk, each with a block to rewrite) an
+overwrite took up to 3 s so, and did not end in 38 s and 900 appends with the waits of an append (up to 1 s)."""
 
 _REWRITE_SHARE = (
     4  # a block under rewriting takes up to so many times its decoded size: read, changed, encoded
@@ -89,107 +100,99 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
         ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times; its part no longer fits.
         TableNotFoundError: the table was dropped meanwhile.
     """
+    if write.batch and head.has_batch(write.batch):
+        return None  # perhaps with the very blocks of this part: they must stay
     planner = _Planner(storage, env, write)
+    proposals = _Proposals(storage, env, planner, head)
     fate = Fate()
     try:
         if write.part is not None:
             check_part(storage, write.part, head)
-        published = _plan_and_publish(storage, env, planner, head, fate)
+        patience = _PLANNING_PATIENCE if planner.reads_rows else 1.0
+        published = publish(storage, env, proposals.propose, head, fate, patience=patience)
     except Exception:
         if not fate.maybe_published:
+            proposals.discard()
             planner.discard_unpublished()
         raise
+    if published:
+        planner.note_published()
+    proposals.discard()
     planner.discard_unpublished()
     return published
 
 
-def _plan_and_publish(
-    storage: Storage, env: Environment, planner: _Planner, head: Snapshot, fate: Fate
-) -> Published | None:
-    """Plan and commit, again and again while other writers replace the blocks of the plan."""
-    replans = 0
-    rollbacks = _Rollbacks(storage, planner, head)
-    while True:
-        edit = planner.plan(head)
-        if edit.is_empty:
-            return None
-        applier = EditApplier(storage, env, edit, head)
-        try:
-            propose = _once(rollbacks.guard(applier.propose), planner.batch)
-            published = publish(storage, env, propose, head, fate)
-        except BlocksReplacedError as lost:
-            newest = reload_head(storage, head)
-            rollbacks.happened(newest)
-            replans += _lost_to_a_writer(storage, head, newest, frozenset(lost.details["paths"]))
-            if replans > MOST_REPLANS:
-                msg = (
-                    f"{storage.url}: other writers replaced the blocks of this {edit.operation} "
-                    f"{replans} times in a row; nothing was changed: try again when they are done"
-                )
-                raise ConflictError(msg) from lost
-            applier.discard_unused()
-            wait(env, replans)
-            head = newest
-            continue
-        planner.note_published(edit)  # of a batch that was committed before too: perhaps by these very blocks
-        applier.discard_unused()
-        return published
+class _Proposals:
+    """What one operation makes of one head after another, until one of them is the parent of its commit."""
 
-
-def _once(propose: Propose, batch: Batch | None) -> Propose:
-    """Return `propose` for a batch: it wants nothing of a head that has the batch."""
-
-    def proposed(head: Snapshot) -> Draft | None:
-        draft = None if batch and head.has_batch(batch) else propose(head)
-        if draft is None or batch is None:
-            return draft
-        return dataclasses.replace(draft, snapshot=draft.snapshot.with_batch(batch))
-
-    return proposed
-
-
-class _Rollbacks:
-    """Notices rollbacks by others while one operation is planned and committed.
-
-    Rows that others append count as added after this operation, but those that a rollback brings back were there
-    before it. And rows written in one schema cannot always be read in an older one.
-    """
-
-    def __init__(self, storage: Storage, planner: _Planner, base: Snapshot) -> None:
+    def __init__(self, storage: Storage, env: Environment, planner: _Planner, base: Snapshot) -> None:
         self._storage = storage
+        self._env = env
         self._planner = planner
-        self._seen = base.sequence
+        self._head = base
+        self._edit: Edit | None = None
+        self._applier: EditApplier | None = None
+        self._losses = 0
 
-    def happened(self, head: Snapshot) -> bool:
-        """Tell whether there was one since the last call (at first: since the base).
+    def propose(self, head: Snapshot) -> Draft | None:
+        """Return `head` after the operation; None if there is nothing to do.
 
         Raises:
-            ConflictError: it changed the schema, and fresh rows are written already.
+            ConflictError: too many writers were faster, or the fresh rows no longer fit.
         """
-        if head.sequence == self._seen:
-            return False
-        summaries = summaries_since(self._storage, self._seen, head)
-        self._seen = head.sequence
-        if not any(summary.operation == ROLLBACK for summary in summaries):
-            return False
-        if self._planner.fresh_schema_id not in {None, head.schema_id}:
+        self._check_rollbacks(head)
+        batch = self._planner.batch
+        if batch and head.has_batch(batch):
+            self._planner.keep_part()
+            return None
+        before, self._edit = self._edit, self._planner.plan(head)
+        if before is not None:
+            self._count_loss(before, self._edit, head)
+        self._head = head
+        if self._edit.is_empty:
+            return None
+        if self._applier is None:
+            self._applier = EditApplier(self._storage, self._env, self._edit, head)
+        elif self._edit is not before:
+            self._applier.replan(self._edit, head)
+        draft = self._applier.propose(head)
+        return dataclasses.replace(draft, snapshot=draft.snapshot.with_batch(batch)) if batch else draft
+
+    def discard(self) -> None:
+        """Delete the segments that were written for nothing. Only once the outcome is known."""
+        if self._applier is not None:
+            self._applier.discard_unused()
+
+    def _check_rollbacks(self, head: Snapshot) -> None:
+        """Refuse to commit fresh rows after a rollback to another schema: not every row can be read in an older one.
+
+        Raises:
+            ConflictError: there was one since the last head.
+        """
+        if self._planner.fresh_schema_id in {None, head.schema_id}:
+            return
+        summaries = summaries_since(self._storage, self._head.sequence, head)
+        if any(summary.operation == ROLLBACK for summary in summaries):
             msg = (
                 f"{self._storage.url} was rolled back to another schema while rows were written; nothing was "
                 "committed: write again"
             )
             raise ConflictError(msg)
-        return True
 
-    def guard(self, propose: Propose) -> Propose:
-        """Return `propose` for one plan: after a rollback it asks for another plan, if rows mattered to this one."""
+    def _count_loss(self, before: Edit, now: Edit, head: Snapshot) -> None:
+        """Count a race that cost blocks of the plan. Who only adds blocks, and a recluster, are free.
 
-        def guarded(head: Snapshot) -> Draft | None:
-            if self.happened(head) and self._planner.reads_rows:
-                msg = f"{self._storage.url} was rolled back meanwhile"
-                raise BlocksReplacedError(msg, paths=())
-            return propose(head)
-
-        return guarded
+        Raises:
+            ConflictError: there were too many.
+        """
+        gone = before.removed_paths - now.removed_paths
+        self._losses += bool(gone) and _lost_to_a_writer(self._storage, self._head, head, gone)
+        if self._losses > MOST_REPLANS:
+            msg = (
+                f"{self._storage.url}: other writers replaced the blocks of this {now.operation} "
+                f"{self._losses} times in a row; nothing was changed: try again when they are done"
+            )
+            raise ConflictError(msg)
 
 
 def _lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot, paths: frozenset[str]) -> bool:
@@ -238,15 +241,22 @@ class _Replacement:
 
 @dataclass(frozen=True, kw_only=True)
 class _Change:
-    """A block, by the segment that lists it, and what takes its place."""
+    """A block, and what takes its place."""
 
-    segment: str
     path: str
     replacement: _Replacement
 
 
+_SegmentKey = tuple[str, int, int | None]
+"""A segment, the schema and the cluster key: all that the plan for the segment's blocks depends on."""
+
+
+def _segment_key(segment: SegmentRef, head: Snapshot) -> _SegmentKey:
+    return segment.path, head.schema_id, head.cluster_key_id
+
+
 class _Planner:
-    """Plans one operation against one head after another; keeps what it wrote for the next plan."""
+    """Plans one operation on one head after another; keeps what it found and wrote for the next plan."""
 
     def __init__(self, storage: Storage, env: Environment, write: Write) -> None:
         self._storage = storage
@@ -257,27 +267,36 @@ class _Planner:
         self.fresh_schema_id: int | None = None if part is None else part.schema_id
         self._writers: list[BlockWriter] = []
         self._part_paths = [] if part is None else part.paths
+        self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
         self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
+        self._basis: tuple[_SegmentKey, ...] = ()
+        self._edit: Edit | None = None
         self._published: frozenset[str] = frozenset()
 
     def plan(self, head: Snapshot) -> Edit:
-        """Return what has to change in `head`, with all new blocks written."""
+        """Return what has to change in `head`, with all new blocks written; the same object if nothing is new.
+
+        Reads the segments that no earlier plan has seen, and of their blocks those that only partly match.
+        """
         layout = Layout.of(head)
-        records = self._fresh_records(layout)
-        removed: dict[str, set[str]] = {}
-        copied_rows = 0
+        fresh = self._fresh_records(layout)
         if self.reads_rows:
-            for change in self._changes(head, layout):
-                removed.setdefault(change.segment, set()).add(change.path)
-                records = [*records, *change.replacement.records]
-                copied_rows += change.replacement.copied_rows
-        return Edit(
-            operation=self._write.operation,
-            removed={segment: frozenset(paths) for segment, paths in removed.items()},
-            added=segment_table(records, layout.schema) if records else None,
-            copied_rows=copied_rows,
-            detail=dict(self._write.detail),
-        )
+            self._look_at_new_segments(head, layout)
+        keys = [_segment_key(segment, head) for segment in head.segments]
+        touched = {key: self._changes_of[key] for key in keys if self._changes_of.get(key)}
+        basis = ("", head.schema_id, head.cluster_key_id), *touched
+        if self._edit is None or basis != self._basis:
+            replacements = [change.replacement for changes in touched.values() for change in changes]
+            records = [*fresh, *(record for item in replacements for record in item.records)]
+            self._basis = basis
+            self._edit = Edit(
+                operation=self._write.operation,
+                removed={key[0]: frozenset(change.path for change in touched[key]) for key in touched},
+                added=segment_table(records, layout.schema) if records else None,
+                copied_rows=sum(item.copied_rows for item in replacements),
+                detail=dict(self._write.detail),
+            )
+        return self._edit
 
     @property
     def batch(self) -> Batch | None:
@@ -289,10 +308,14 @@ class _Planner:
         """Whether the plan depends on the rows in the table, as an append's does not."""
         return self._write.everything or self._write.select is not None
 
-    def note_published(self, edit: Edit) -> None:
-        """Remember that the blocks of `edit` belong to the table now."""
-        if edit.added is not None:
-            self._published = frozenset(edit.added["path"].to_pylist())
+    def note_published(self) -> None:
+        """Remember that the blocks of the last plan belong to the table now."""
+        if self._edit is not None and self._edit.added is not None:
+            self._published = frozenset(self._edit.added["path"].to_pylist())
+
+    def keep_part(self) -> None:
+        """Remember that the blocks of the part may belong to the table: its batch was committed before."""
+        self._published = frozenset(self._part_paths)
 
     def discard_unpublished(self) -> None:
         """Delete the blocks that were written for nothing. Only once the outcome is known."""
@@ -318,27 +341,27 @@ class _Planner:
             )
         return self._fresh
 
-    def _changes(self, head: Snapshot, layout: Layout) -> list[_Change]:
-        """Return what the operation does to the blocks of `head`, with their replacements written."""
+    def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
+        """Find what the operation does to the blocks of the segments that no plan has seen, and write it."""
+        fresh = [item for item in head.segments if _segment_key(item, head) not in self._changes_of]
+        found: dict[_SegmentKey, list[_Change]] = {_segment_key(segment, head): [] for segment in fresh}
         condition = None if self._write.everything or self._write.select is None else self._write.select(head)
-        selection = select_blocks(self._storage, head, condition)
+        selection = select_blocks(self._storage, dataclasses.replace(head, segments=tuple(fresh)), condition)
         metadata = selection.metadata
         dropped = (selection.outcome == ALL) & (self._write.assign is None)
         gone = selection.rows[dropped]
         paths = metadata.values("path").take(pa.array(gone)).to_pylist()
-        changes = [
-            _Change(segment=metadata.segment_of(row).path, path=path, replacement=_Replacement())
-            for row, path in zip(gone.tolist(), paths, strict=True)
-        ]
+        for row, path in zip(gone.tolist(), paths, strict=True):
+            change = _Change(path=path, replacement=_Replacement())
+            found[_segment_key(metadata.segment_of(row), head)].append(change)
         rewrite = selection.rows[~dropped]
         blocks = metadata.blocks(rewrite)
         results = self._rewrite_all(blocks, head, layout, condition)
         for row, block, replacement in zip(rewrite.tolist(), blocks, results, strict=True):
             if replacement is not None:
-                changes.append(
-                    _Change(segment=metadata.segment_of(row).path, path=block.path, replacement=replacement)
-                )
-        return changes
+                change = _Change(path=block.path, replacement=replacement)
+                found[_segment_key(metadata.segment_of(row), head)].append(change)
+        self._changes_of |= {key: tuple(changes) for key, changes in found.items()}
 
     def _rewrite_all(
         self, blocks: Sequence[Block], head: Snapshot, layout: Layout, condition: BooleanExpression | None

@@ -7,9 +7,11 @@ only if a block that it removes or relabels has left the table.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +53,11 @@ class Edit:
     relabelled: Mapping[str, Mapping[str, Label]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def removed_paths(self) -> frozenset[str]:
+        """The blocks that leave the table."""
+        return frozenset().union(*self.removed.values())
+
     @property
     def is_empty(self) -> bool:
         """Whether applying it would change nothing."""
@@ -89,6 +96,14 @@ class EditApplier:
         self._used: frozenset[str] = frozenset()
         self._timed: dict[str, Written] = {}  # every segment that was written
 
+    def replan(self, edit: Edit, base: Snapshot) -> None:
+        """Apply `edit`, planned against `base`, from now on: segments written for the one before are used again.
+
+        It must remove and relabel the same blocks of every segment that both touch.
+        """
+        self._edit = edit
+        self._base_paths = frozenset(segment.path for segment in base.segments)
+
     def propose(self, head: Snapshot) -> Draft:
         """Return the head with the edit applied.
 
@@ -113,14 +128,10 @@ class EditApplier:
             rows_removed += change.rows_removed
         added = edit.added if edit.added is not None and edit.added.num_rows else None
         if added is not None:
-            pieces += [
-                _Piece(
-                    f"added {start}",
-                    min(SEGMENT_BLOCKS, added.num_rows - start),
-                    rows=added.slice(start, SEGMENT_BLOCKS),
-                )
-                for start in range(0, added.num_rows, SEGMENT_BLOCKS)
+            slices = [
+                added.slice(start, SEGMENT_BLOCKS) for start in range(0, added.num_rows, SEGMENT_BLOCKS)
             ]
+            pieces += [_Piece(_added_key(rows), rows.num_rows, rows=rows) for rows in slices]
         segments = self._segments([piece for piece in pieces if piece.count], head)
         snapshot = dataclasses.replace(head, segments=segments)
         summary = Summary(
@@ -204,7 +215,7 @@ class EditApplier:
 
     def _changed(self, table: pa.Table, paths: frozenset[str]) -> pa.Table:
         """Return the rows of a segment without the removed ones, the relabelled ones changed."""
-        removed = paths & frozenset().union(*self._edit.removed.values())
+        removed = paths & self._edit.removed_paths
         kept = table.filter(pc.invert(pc.is_in(table["path"], pa.array(sorted(removed), pa.string()))))
         labels = {path: label for part in self._edit.relabelled.values() for path, label in part.items()}
         if not labels.keys() & paths:
@@ -251,6 +262,12 @@ class EditApplier:
             piece.rows if piece.rows is not None else read_segment(self._storage, piece.ref)  # type: ignore[arg-type]
             for piece in pieces
         ]
+
+
+def _added_key(rows: pa.Table) -> str:
+    """Return a name for new rows of a segment: the same for the same blocks, whatever edit brings them."""
+    paths = "\n".join(rows["path"].to_pylist())
+    return f"added {hashlib.sha256(paths.encode()).hexdigest()}"
 
 
 def _sum(table: pa.Table | None, column: str) -> int:
