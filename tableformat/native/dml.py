@@ -112,12 +112,12 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
         published = publish(storage, env, proposals.propose, head, fate, patience=patience)
     except Exception:
         if not fate.maybe_published:
-            proposals.discard()
+            proposals.discard_all()
             planner.discard_unpublished()
         raise
     if published:
         planner.note_published()
-    proposals.discard()
+    proposals.discard_unused()
     planner.discard_unpublished()
     return published
 
@@ -158,10 +158,15 @@ class _Proposals:
         draft = self._applier.propose(head)
         return dataclasses.replace(draft, snapshot=draft.snapshot.with_batch(batch)) if batch else draft
 
-    def discard(self) -> None:
+    def discard_unused(self) -> None:
         """Delete the segments that were written for nothing. Only once the outcome is known."""
         if self._applier is not None:
             self._applier.discard_unused()
+
+    def discard_all(self) -> None:
+        """Delete every segment that was written. Only if nothing was published."""
+        if self._applier is not None:
+            self._applier.discard_all()
 
     def _check_rollbacks(self, head: Snapshot) -> None:
         """Refuse to commit fresh rows after a rollback to another schema: not every row can be read in an older one.
