@@ -563,9 +563,12 @@ class Table:
 
         Args:
             keep: so many of the newest versions stay (gc's own do not count), beside tagged ones.
-            older_than: seconds, a timedelta, or text such as "24h": nothing younger is touched. Choose it longer than
-                the longest write takes: a write that is still under way has unnamed blocks.
-            dry_run: only tell.
+            older_than: seconds, a timedelta, or text such as "24h": nothing younger is touched, by the storage's times.
+                A write that takes longer than this is refused at its commit (`ConflictError`); a shorter one never.
+            dry_run: only tell; ages are then by this machine's clock.
+
+        Raises:
+            ClockError: this machine's clock and the storage's differ by more than five minutes.
         """
         if isinstance(older_than, str):
             seconds = parse_duration(older_than)

@@ -92,7 +92,7 @@ def tag(
     metavar="AGE",
     default="24h",
     show_default=True,
-    help="Delete nothing younger, such as 7d, 24h, 30m, 90s; must exceed the longest write or scan.",
+    help="Delete nothing younger, such as 7d, 24h, 30m, 90s; a write or scan that takes longer beside gc fails.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 def gc(
