@@ -24,12 +24,12 @@ from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.checked_json import has_checksum
 from tblctl.tableformat.native.clock import is_ahead
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.head import load_version
 from tblctl.tableformat.native.names import DATA, RECORDS, SEGMENTS, record_of
-from tblctl.tableformat.native.sealed import is_sealed
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     key_names,
@@ -37,7 +37,7 @@ from tblctl.tableformat.native.segment_file import (
     segment_ref,
     statistic_names,
 )
-from tblctl.tableformat.native.snapshot_file import SEALED_FROM
+from tblctl.tableformat.native.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.native.statistics import column_records, measure
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -244,7 +244,7 @@ def _damaged_records(storage: Storage, records: Mapping[str, Snapshot]) -> Itera
     """Yield the records whose bytes do not have the checksum that they end with; they are read one by one."""
     for name, version in records.items():
         try:
-            sound = is_sealed(storage.read(name)) or version.min_writer_version < SEALED_FROM
+            sound = has_checksum(storage.read(name)) or version.min_writer_version < CHECKSUMS_FROM
         except ValueError:
             sound = False
         except TblctlError as error:

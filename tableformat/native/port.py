@@ -20,6 +20,7 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.native.checked_json import with_checksum
 from tblctl.tableformat.native.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
@@ -28,7 +29,6 @@ from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.names import RECORD, record_path
 from tblctl.tableformat.native.scan import condition_columns
-from tblctl.tableformat.native.sealed import sealed
 from tblctl.tableformat.native.segment_file import segment_table, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
@@ -209,7 +209,7 @@ class _Record:
             return
         path = record_path(self._env.new_id())
         self._paths.append(path)
-        self._storage.write(path, sealed(self._content))
+        self._storage.write(path, with_checksum(self._content))
         self.name = path
 
     def named_by(self, draft: Draft) -> Draft:

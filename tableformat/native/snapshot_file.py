@@ -16,8 +16,8 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
+from tblctl.tableformat.native.checked_json import has_checksum, with_checksum
 from tblctl.tableformat.native.names import checked_segment_path, snapshot_path
-from tblctl.tableformat.native.sealed import is_sealed, sealed
 
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 WRITER_VERSION = 2
 """Version of what writers must know and carry on; 2: checksums, and gc's horizon."""
 
-SEALED_FROM = 2
+CHECKSUMS_FROM = 2
 """What writers of this version and later ones left without a valid checksum is damaged."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
@@ -58,12 +58,12 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         document["horizon"] = snapshot.horizon_us
     if snapshot.clock_resets:
         document["clock_resets"] = list(snapshot.clock_resets)
-    return sealed(document)
+    return with_checksum(document)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
     """Return the object's content."""
-    return sealed(_head(_TOMBSTONE, tombstone, WRITER_VERSION))
+    return with_checksum(_head(_TOMBSTONE, tombstone, WRITER_VERSION))
 
 
 def check_writable(head: Snapshot) -> None:
@@ -89,14 +89,14 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
     """
     name = snapshot_path(sequence)
     try:
-        seal_is_valid = is_sealed(data)
+        is_verified = has_checksum(data)
         document = json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
         if not isinstance(document, dict):
             msg = "not a JSON object"
             raise TypeError(msg)  # noqa: TRY301
         _check_version(document, name)
-        if not seal_is_valid:
-            _check_unsealed(document)
+        if not is_verified:
+            _check_unverified(document)
         kind = document["kind"]
         if document["sequence"] != sequence:
             msg = f"it says sequence {document['sequence']!r}"
@@ -124,10 +124,10 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
         raise CorruptTableError(msg, name=name) from error
 
 
-def _check_unsealed(document: Mapping[str, Any]) -> None:
+def _check_unverified(document: Mapping[str, Any]) -> None:
     """Refuse a document without a checksum whose writer would have put one there."""
     version = document.get("min_writer_version", 1)
-    if "checksum" in document or not isinstance(version, int) or version >= SEALED_FROM:
+    if "checksum" in document or not isinstance(version, int) or version >= CHECKSUMS_FROM:
         msg = f"it does not end with a checksum, as what a writer of version {version!r:.80} made does"
         raise ValueError(msg)
 

@@ -26,7 +26,11 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64
 
 def rows(*ids: int) -> pa.Table:
     return pa.table(
-        {"id": ids, "x": [math.nan if i % 2 else float(i // 4) for i in ids], "s": [f"s{i % 3}" for i in ids]},
+        {
+            "id": ids,
+            "x": [math.nan if i % 2 else float(i // 4) for i in ids],
+            "s": [f"s{i % 3}" for i in ids],
+        },
         schema=SCHEMA,
     )
 

@@ -14,23 +14,23 @@ from typing import Any
 
 from tblctl.tableformat.native.checksum import checksum_text
 
-_SEAL = re.compile(rb',"checksum":"([0-9a-f]{16})"\}\Z')
-_SEAL_BYTES = 31
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{16})"\}\Z')
+_CHECKSUM_BYTES = 31
 
 
-def sealed(document: Mapping[str, Any]) -> bytes:
+def with_checksum(document: Mapping[str, Any]) -> bytes:
     """Return the object's content."""
     body = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()[:-1]
     return body + f',"checksum":"{checksum_text(body)}"}}'.encode()
 
 
-def is_sealed(data: bytes) -> bool:
+def has_checksum(data: bytes) -> bool:
     """Tell whether `data` ends with a checksum that is right; False if it does not end with one.
 
     Raises:
         ValueError: it ends with a wrong one.
     """
-    found = _SEAL.search(data, max(0, len(data) - _SEAL_BYTES))
+    found = _CHECKSUM.search(data, max(0, len(data) - _CHECKSUM_BYTES))
     if found is None:
         return False
     if found.group(1).decode() != checksum_text(data[: found.start()]):
