@@ -7,6 +7,7 @@ import sys
 
 SUBJECTS = (
     "append",
+    "before",
     "scan",
     "metadata",
     "startup",

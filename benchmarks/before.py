@@ -1,0 +1,167 @@
+"""This code against that of another commit: append, scan, merge and metadata, side by side.
+
+    python -m benchmarks.before --commit HEAD~1
+
+Both run in this environment, each case in processes of its own, in turn. Each works on a table that its own code
+made. What counts is measured inside the process: the work, without imports and without making the table ready. The
+ratio of processor seconds is the one to trust where other work runs beside; both are medians over the pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from benchmarks.common import ROOT, Pairs, Report, lineitem, main, scratch
+
+KEY = "l_shipdate"
+MOST_COST = 1.03
+
+PRELUDE = """
+import json, os, shutil, sys, time
+import pyarrow as pa, pyarrow.parquet as pq
+import tblctl
+source, place, spare = sys.argv[1:4]
+block_rows, many = int(sys.argv[4]), int(sys.argv[5])
+def create(where, rows):
+    schema = tblctl.read_schema(source)
+    return tblctl.create(where, schema, cluster_by="l_shipdate", options={"block_rows": rows})
+def run(work, times=1):
+    def cpu():
+        spent = os.times()
+        return spent.user + spent.system + spent.children_user + spent.children_system
+    started, before = time.perf_counter(), cpu()
+    for _ in range(times):
+        work()
+    print(json.dumps({"seconds": time.perf_counter() - started, "cpu_seconds": cpu() - before}))
+"""
+
+MAKE = """
+table = create(place + "/overlapping", block_rows)
+for batch in pq.ParquetFile(source).iter_batches(block_rows):
+    table.append(pa.Table.from_batches([batch]))
+create(place + "/many", many).append(pq.read_table(source).slice(0, 10_000 * many))
+"""
+
+CASES = {
+    "append": """
+run(lambda: create(spare + "/t", block_rows).append(source))
+""",
+    "scan, all rows": """
+table = tblctl.open(place + "/overlapping")
+run(lambda: table.scan().to_arrow())
+""",
+    "scan, a month and three columns": """
+table = tblctl.open(place + "/overlapping")
+where = "l_shipdate >= '1995-01-01' and l_shipdate < '1995-02-01'"
+run(lambda: table.scan(where, columns=["l_orderkey", "l_extendedprice", "l_comment"]).to_arrow(), 3)
+""",
+    "merge, in this process": """
+shutil.copytree(place + "/overlapping", spare + "/t", copy_function=os.link)
+table = tblctl.open(spare + "/t")
+run(lambda: table.recluster(policy="full"))
+""",
+    "metadata: open and prune": """
+run(lambda: tblctl.open(place + "/many").scan("l_orderkey = 7").explain(), 10)
+""",
+    "metadata: append ten rows": """
+shutil.copytree(place + "/many", spare + "/t", copy_function=os.link)
+few = pq.ParquetFile(source).read_row_group(0).slice(0, 10)
+run(lambda: tblctl.open(spare + "/t").append(few), 20)
+""",
+}
+
+
+class Code:
+    """One commit's package, and the tables that it made."""
+
+    def __init__(self, tree: Path, folder: Path, arguments: tuple[str, ...]) -> None:
+        self.place = folder / "tables"
+        self.place.mkdir(parents=True)
+        self._spare = folder / "spare"
+        self._links = folder / "links"
+        self._links.mkdir()
+        self._source, *self._numbers = arguments
+        script = ROOT / "scripts" / "link_package.py"
+        code = (
+            "import runpy, sys, pathlib; "
+            "runpy.run_path(sys.argv[1])['link'](pathlib.Path(sys.argv[2]), root=pathlib.Path(sys.argv[3]))"
+        )
+        words = [sys.executable, "-c", code, str(script), str(self._links), str(tree)]
+        subprocess.run(words, check=True)
+        self.run(MAKE)
+
+    def run(self, code: str) -> dict[str, float]:
+        """Run a case in a fresh process; return what it measured."""
+        shutil.rmtree(self._spare, ignore_errors=True)
+        self._spare.mkdir()
+        words = [
+            sys.executable,
+            "-c",
+            PRELUDE + code,
+            self._source,
+            str(self.place),
+            str(self._spare),
+            *self._numbers,
+        ]
+        environment = os.environ | {"PYTHONPATH": str(self._links)}
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, env=environment, cwd=self._spare
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-2000:])
+        return json.loads(done.stdout) if done.stdout else {}
+
+
+def checked_out(commit: str, folder: Path) -> Path:
+    """Return a folder with the files of a commit."""
+    words = ["git", "-C", str(ROOT), "archive", commit]
+    packed = subprocess.run(words, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> None:
+    path = lineitem("0.01" if tiny else "1")
+    block_rows, many = (5_000, 100) if tiny else (100_000, 60)
+    runs = 1 if tiny else runs
+    chosen = [name for name in CASES if cases in name]
+    report.line(
+        f"the commit before: {commit}; blocks of {block_rows:,} rows; {runs} runs in turn, one before"
+    )
+    with scratch() as folder:
+        tree = ROOT if tiny else checked_out(commit, folder / "tree")
+        arguments = (str(path), str(block_rows), str(many))
+        now, before = (
+            Code(where, folder / name, arguments) for name, where in (("now", ROOT), ("before", tree))
+        )
+        for name in chosen:
+            rounds = range(1 if tiny else runs + 1)
+            pairs = [(now.run(CASES[name]), before.run(CASES[name])) for _ in rounds][-runs:]
+            report.begin(name)
+            for figure in ("seconds", "cpu_seconds"):
+                both = Pairs(
+                    ours=tuple(pair[0][figure] for pair in pairs),
+                    baseline=tuple(pair[1][figure] for pair in pairs),
+                )
+                report.pairs(f"now, {figure}", both, f"before, {figure}")
+                most = MOST_COST if figure == "cpu_seconds" else None
+                report.figure(f"now / before, {figure}", both.cost, "x", most=most)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--commit", default="HEAD~1", help="the other commit (HEAD~1)")
+    parser.add_argument("--runs", type=int, default=7, help="runs that count (7)")
+    parser.add_argument("--cases", default="", help="only cases whose name has this text")
+
+
+if __name__ == "__main__":
+    main("before", measure, _options)
