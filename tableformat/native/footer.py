@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,9 @@ _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
 _ENCODINGS, _PATH, _VALUES, _UNCOMPRESSED, _COMPRESSED = 2, 3, 5, 6, 7
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
-# Statistics: of the greatest and the least value.
+# Statistics: of the greatest and the least value; all that tells of these.
 _IS_EXACT = 7, 8
+_BOUNDS = {1, 2, 5, 6, *_IS_EXACT}
 # OffsetIndex and PageLocation:
 _PAGE_LOCATIONS, _PAGE_OFFSET = 1, 1
 # PageHeader, and where it has the number of values: in the header of a data page of version 1 or 2.
@@ -94,6 +95,15 @@ class RawGroup:
         return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(value_bytes))
 
 
+def footer_start(data: pa.Buffer) -> int:
+    """Return where the footer begins of a Parquet file, or of the end of one. O(1)."""
+    length = int.from_bytes(data[-TAIL_BYTES:-4].to_pybytes(), "little")
+    if data.size < TAIL_BYTES or data[-4:].to_pybytes() != MAGIC or length > data.size - TAIL_BYTES:
+        msg = f"{data.size} bytes that do not end with a Parquet footer"
+        raise ValueError(msg)
+    return int(data.size) - TAIL_BYTES - length
+
+
 def read_footer(data: bytes) -> Struct:
     """Return the footer that `data`, all bytes between a file's pages and its last 8, ends with.
 
@@ -107,8 +117,12 @@ def read_footer(data: bytes) -> Struct:
     return footer
 
 
-def raw_group(footer: Struct, number: int, fetch: Fetch) -> tuple[RawGroup, pa.Buffer]:
+def raw_group(
+    footer: Struct, number: int, fetch: Fetch, *, verified: bool = False
+) -> tuple[RawGroup, pa.Buffer]:
     """Return a row group whose column chunks lie one after the other, and its pages.
+
+    `verified`: whatever `fetch` returns is as it was written, so that its pages need not be looked at.
 
     Raises:
         PageError: they do not, or its pages are damaged.
@@ -126,7 +140,7 @@ def raw_group(footer: Struct, number: int, fetch: Fetch) -> tuple[RawGroup, pa.B
         msg = f"row group {number} has {stop - start} bytes, the file {pages.size} of them"
         raise PageError(msg)
     data = memoryview(pages).cast("B")  # (that of an Arrow buffer has signed bytes)
-    for (_, meta), (first, last) in zip(chunks, ends, strict=True):
+    for (_, meta), (first, last) in zip(chunks, ends, strict=True) if not verified else ():
         _check_pages(data[first - start : last - start], meta)
     extras = tuple(
         (
@@ -194,19 +208,18 @@ class SortColumn:
     nulls_first: bool
 
 
-def with_copies(
-    data: pa.Buffer, groups: Sequence[tuple[RawGroup, int] | None], sorting: Sequence[SortColumn]
+def end_with_copies(
+    end: pa.Buffer, start: int, groups: Sequence[tuple[RawGroup, int] | None], sorting: Sequence[SortColumn]
 ) -> pa.Buffer:
-    """Return a file between whose row groups others were copied, with a footer that has them all.
+    """Return the end of a file between whose row groups others were copied, with a footer that has them all.
 
     Args:
-        data: the file as its writer ended it, with a footer of the writer's row groups alone.
+        end: the file's end as its writer made it: a footer of the writer's row groups alone.
+        start: where in the file the end begins.
         groups: all row groups in order: None for the writer's next, else one copied and where its pages begin now.
         sorting: what the rows are sorted by.
     """
-    stop = data.size - TAIL_BYTES
-    start = stop - int.from_bytes(data[stop : stop + 4], "little")
-    footer = read_footer(bytes(data[start:stop]))
+    footer = read_footer(bytes(end[: end.size - TAIL_BYTES]))
     own = iter(footer[_ROW_GROUPS][1][1])
     extras = _Extras(start)
     entries: list[Struct] = []
@@ -219,9 +232,31 @@ def with_copies(
             entry[_SORTING_COLUMNS] = LIST, (STRUCT, [_sorting_column(column) for column in sorting])
         entries.append(_in_order(entry))
     rows = sum(entry[_GROUP_ROWS][1] for entry in entries)
-    tail = write_struct({**footer, _NUM_ROWS: (I64, rows), _ROW_GROUPS: (LIST, (STRUCT, entries))})
-    end = tail + len(tail).to_bytes(4, "little") + MAGIC
-    return pa.py_buffer(b"".join((data[:start], extras.data, end)))
+    footer = {**footer, _NUM_ROWS: (I64, rows), _ROW_GROUPS: (LIST, (STRUCT, entries))}
+    return pa.py_buffer(bytes(extras.data) + _ended(footer))
+
+
+def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buffer:
+    """Return the end of a file without the least and greatest values of some column chunks.
+
+    Args:
+        end: the file's end; what lies before the footer in it stays where it is.
+        places: for each row group the chunks, counted from 0.
+    """
+    start = footer_start(end)
+    footer = read_footer(bytes(end[start : end.size - TAIL_BYTES]))
+    for entry, chosen in zip(footer[_ROW_GROUPS][1][1], places, strict=True):
+        for number, (_, meta) in enumerate(_chunks(entry)):
+            if number in chosen and _STATISTICS in meta:
+                kept = {key: value for key, value in meta[_STATISTICS][1].items() if key not in _BOUNDS}
+                meta[_STATISTICS] = STRUCT, kept
+    return pa.py_buffer(bytes(end[:start]) + _ended(footer))
+
+
+def _ended(footer: Struct) -> bytes:
+    """Return a footer with what ends a file."""
+    data = write_struct(footer)
+    return data + len(data).to_bytes(4, "little") + MAGIC
 
 
 class _Extras:
