@@ -30,10 +30,12 @@ from tblctl.tableformat.native.footer import (
     MAGIC,
     TAIL_BYTES,
     RawGroup,
+    footer_of,
     has_exact_bounds,
     raw_group,
     read_footer,
 )
+from tblctl.tableformat.native.footer_check import check_footer
 from tblctl.tableformat.native.names import checked_block_path
 from tblctl.tableformat.native.sealed import VerifiedFile, open_verified, reader
 from tblctl.tableformat.native.statistics import Measured, measure, parquet_columns, stored_figures
@@ -59,6 +61,7 @@ class BlockAddress:
     """What is needed to open a block: its name, and what its file must agree with.
 
     Attributes:
+        uncompressed_bytes: of its column chunks.
         column_ids: of the schema that it was written with, at every depth: its file has them all.
         seal: of its end; None for a block of a tblctl that kept no checksums.
     """
@@ -66,6 +69,7 @@ class BlockAddress:
     path: str
     size_bytes: int
     row_count: int
+    uncompressed_bytes: int
     column_ids: frozenset[int]
     seal: Seal | None
 
@@ -84,6 +88,7 @@ class BlockAddress:
             path=block.path,
             size_bytes=block.size_bytes,
             row_count=block.row_count,
+            uncompressed_bytes=block.uncompressed_bytes,
             column_ids=known_ids(block.path, block.schema_id, column_ids),
             seal=block.seal,
         )
@@ -179,6 +184,8 @@ class BlockFile:
             metadata = None
             if address.seal:
                 self._verified, metadata = self._opened_verified(address.seal)
+            else:
+                self._check_footer()
             self._file = self._opened(metadata=metadata)
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
@@ -222,6 +229,17 @@ class BlockFile:
         end = fetch(max(0, size - seal.footer_bytes), size)
         name = f"{self._storage.url}: block {self.address.path}"
         return open_verified(name, seal, size, end, fetch)
+
+    def _check_footer(self) -> None:
+        """Refuse the footer of a block without checksums that pyarrow is not to see."""
+        size = self.address.size_bytes
+        footer, start = footer_of(reader(self._ranges or self._source), size)
+        check_footer(
+            footer,
+            pages_stop=start,
+            row_count=self.address.row_count,
+            most_chunk_bytes=self.address.uncompressed_bytes,
+        )
 
     def _opened(self, **more: Any) -> pq.ParquetFile:
         if self._verified is None:
@@ -327,8 +345,22 @@ class BlockFile:
             return every
         from tblctl.tableformat.predicate.match import match
 
-        outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
+        try:
+            outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
+        except ARROW_ERRORS as error:  # bounds that are no values of the column's type
+            raise self._explained(error) from error
         return [group for group in every if outcome[group] != NONE]
+
+    def projection(self, schema: Schema, columns: Sequence[str] | None = None) -> Projection:
+        """Return how the file is read as columns of a table's schema: `Projection.plan`.
+
+        Raises:
+            CorruptTableError: a column is of a type that it can never have had.
+        """
+        try:
+            return Projection.plan(self.schema, schema, columns)
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
 
     def read(
         self,
@@ -393,18 +425,21 @@ class BlockFile:
             (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))
             for leaf in schema.leaves
         )
-        return {
-            leaf.id: figures
-            for leaf, figures in found
-            if figures is not None and self._has_exact_bounds(groups, leaf)
-        }
+        try:
+            return {
+                leaf.id: figures
+                for leaf, figures in found
+                if figures is not None and self._has_exact_bounds(groups, leaf)
+            }
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
 
     def measured_figures(self, group: int, schema: Schema, leaves: Sequence[Leaf]) -> dict[int, Measured]:
         """Return the figures of some columns in a row group by column id, by reading them."""
         if not leaves:
             return {}
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
-        projection = Projection.plan(self.schema, schema, names)
+        projection = self.projection(schema, names)
         return measure(self.read([group], projection, use_threads=False), leaves)
 
     def _has_exact_bounds(self, groups: Sequence[int], leaf: Leaf) -> bool:

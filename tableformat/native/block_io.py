@@ -97,7 +97,7 @@ class NativeBlockReader:
     @cached_property
     def _every(self) -> Projection:
         """All columns; whoever only reads keys does without."""
-        return Projection.plan(self._file.schema, self._schema).coded(self._file.coded)
+        return self._file.projection(self._schema).coded(self._file.coded)
 
     @cached_property
     def group_rows(self) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ class NativeBlockReader:
         """Return the keys of the rows of some row groups."""
         leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
-        projection = Projection.plan(self._file.schema, self._schema, names)
+        projection = self._file.projection(self._schema, names)
         rows = self._file.read(groups, projection, use_threads=False, gap_bytes=KEY_GAP_BYTES)
         return key_table(rows, sort, self._schema)
 

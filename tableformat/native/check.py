@@ -37,7 +37,6 @@ from tblctl.tableformat.native.segment_file import (
     statistic_names,
 )
 from tblctl.tableformat.native.statistics import column_records, measure
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 _MOST_PROBLEMS = 1000
@@ -345,12 +344,13 @@ class _BlockCheck:
             path=self._path,
             size_bytes=base["size_bytes"],
             row_count=base["row_count"],
+            uncompressed_bytes=base["uncompressed_bytes"],
             column_ids=schema.ids,
             seal=Seal.of(base["footer_bytes"], base["footer_checksum"]),
         )
         with BlockFile(storage, address) as file:
             groups = range(file.metadata.num_row_groups)
-            projection = Projection.plan(file.schema, schema, None)
+            projection = file.projection(schema)
             rows = file.read(groups, projection, use_threads=True).combine_chunks()
             footer = file.metadata
         for item in schema.arrow:

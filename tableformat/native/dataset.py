@@ -35,7 +35,6 @@ from tblctl.tableformat.model.types import (
 )
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.metadata import ADDRESS_COLUMNS, BlockMetadata, block_metadata
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 
@@ -246,7 +245,7 @@ class _ConvertingHandler(_Handler):
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         with BlockFile(self._storage, self._addresses[path]) as file:
-            projection = Projection.plan(file.schema, self._schema, None)
+            projection = file.projection(self._schema)
             rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
         sink = pa.BufferOutputStream()
         # One dictionary a column: Arrow files cannot replace one half-way.

@@ -39,7 +39,6 @@ from tblctl.tableformat.native.segment_file import read_segment, segment_table
 from tblctl.tableformat.native.write import BlockWriter, discard
 from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.progress import Progress
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
@@ -452,7 +451,7 @@ def read_block(
 ) -> pa.Table:
     """Return all rows of a block of a snapshot, in one chunk a column."""
     with BlockFile(storage, BlockAddress.of(block, snapshot.column_ids)) as file:
-        projection = Projection.plan(file.schema, snapshot.schema, columns)
+        projection = file.projection(snapshot.schema, columns)
         return file.read(range(file.metadata.num_row_groups), projection, use_threads=True).combine_chunks()
 
 

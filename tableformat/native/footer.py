@@ -84,7 +84,7 @@ class RawGroup:
         dictionaries: list[str] = []
         named: dict[str, str] = {}
         value_bytes = 0.0
-        for _, meta in _chunks(self.entry):
+        for _, meta in chunks_of(self.entry):
             value_bytes = max(value_bytes, meta[_UNCOMPRESSED][1] / max(meta[_VALUES][1], 1))
             path = b".".join(meta[_PATH][1][1]).decode()
             if meta.get(_DICTIONARY_PAGE, (I64, 0))[1] > 0:
@@ -117,6 +117,24 @@ def read_footer(data: bytes) -> Struct:
     return footer
 
 
+def footer_of(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[Struct, int]:
+    """Return the footer of a file, and where it begins; `fetch` returns the bytes from an offset up to another.
+
+    Raises:
+        ThriftError: there is none.
+    """
+    stop = size_bytes - TAIL_BYTES
+    if stop < 0:
+        msg = f"{size_bytes} bytes are no Parquet file"
+        raise ThriftError(msg)
+    tail = bytes(fetch(stop, size_bytes))
+    start = stop - int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or start < len(MAGIC):
+        msg = "it does not end with a Parquet footer"
+        raise ThriftError(msg)
+    return read_footer(bytes(fetch(start, stop))), start
+
+
 def raw_group(
     footer: Struct, number: int, fetch: Fetch, *, verified: bool = False
 ) -> tuple[RawGroup, pa.Buffer]:
@@ -128,8 +146,8 @@ def raw_group(
         PageError: they do not, or its pages are damaged.
     """
     entry: Struct = footer[_ROW_GROUPS][1][1][number]
-    chunks = list(_chunks(entry))
-    ends = [_extent(meta) for _, meta in chunks]
+    chunks = list(chunks_of(entry))
+    ends = [chunk_extent(meta) for _, meta in chunks]
     if any(stop != start for (_, stop), (start, _) in itertools.pairwise(ends)):
         msg = f"the column chunks of row group {number} do not follow each other"
         raise PageError(msg)
@@ -160,13 +178,13 @@ def has_exact_bounds(footer: Struct, number: int, place: int) -> bool:
     return all(statistics.get(field, (TRUE, True))[1] for field in _IS_EXACT)
 
 
-def _chunks(entry: Struct) -> Iterator[tuple[Struct, Struct]]:
+def chunks_of(entry: Struct) -> Iterator[tuple[Struct, Struct]]:
     """Yield the column chunks of a row group, each with its metadata."""
     for chunk in entry[_COLUMNS][1][1]:
         yield chunk, chunk[_META_DATA][1]
 
 
-def _extent(meta: Struct) -> tuple[int, int]:
+def chunk_extent(meta: Struct) -> tuple[int, int]:
     """Return where the pages of a column chunk begin and end. An offset of 0 means that there is no such page."""
     offsets = [meta[field][1] for field in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if field in meta]
     start = min(offset for offset in offsets if offset > 0)
@@ -246,7 +264,7 @@ def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buff
     start = footer_start(end)
     footer = read_footer(bytes(end[start : end.size - TAIL_BYTES]))
     for entry, chosen in zip(footer[_ROW_GROUPS][1][1], places, strict=True):
-        for number, (_, meta) in enumerate(_chunks(entry)):
+        for number, (_, meta) in enumerate(chunks_of(entry)):
             if number in chosen and _STATISTICS in meta:
                 kept = {key: value for key, value in meta[_STATISTICS][1].items() if key not in _BOUNDS}
                 meta[_STATISTICS] = STRUCT, kept
@@ -281,7 +299,7 @@ def _moved(group: RawGroup, start: int, extras: _Extras) -> Struct:
     """Return the entry of a row group whose pages begin at `start` now."""
     shift = start - group.start
     chunks = []
-    for (chunk, meta), (columns, offsets, bloom) in zip(_chunks(group.entry), group.extras, strict=True):
+    for (chunk, meta), (columns, offsets, bloom) in zip(chunks_of(group.entry), group.extras, strict=True):
         moved = _shifted(meta, (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE), shift)
         extras.put(moved, _BLOOM, bloom)
         outer = _shifted({**chunk, _META_DATA: (STRUCT, _in_order(moved))}, (_CHUNK_OFFSET,), shift)

@@ -30,7 +30,8 @@ from tblctl.tableformat.native.segment_file import (
 )
 from tblctl.tableformat.storage import Storage
 
-ADDRESS_COLUMNS = ("path", "size_bytes", "row_count", "schema_id", *SEAL_COLUMNS)
+_ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")
+ADDRESS_COLUMNS = (*_ADDRESS_FACTS, *SEAL_COLUMNS)
 """What is needed to open blocks."""
 
 
@@ -168,16 +169,21 @@ class BlockMetadata:
         """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table."""
         self.fetch(ADDRESS_COLUMNS)
         table = pa.table({name: self.values(name).take(pa.array(rows)) for name in ADDRESS_COLUMNS})
-        facts = (table[name].to_pylist() for name in ("path", "size_bytes", "row_count", "schema_id"))
+        facts = (table[name].to_pylist() for name in _ADDRESS_FACTS)
+        try:
+            seals = seals_of(table)
+        except ARROW_ERRORS as error:
+            raise self._damaged(error) from error
         return [
             BlockAddress(
                 path=path,
                 size_bytes=size,
                 row_count=count,
+                uncompressed_bytes=decompressed,
                 column_ids=known_ids(path, schema_id, column_ids),
                 seal=seal,
             )
-            for path, size, count, schema_id, seal in zip(*facts, seals_of(table), strict=True)
+            for path, size, count, decompressed, schema_id, seal in zip(*facts, seals, strict=True)
         ]
 
     def segment_of(self, row: int) -> SegmentRef:

@@ -245,7 +245,7 @@ class Scanner:
         wanted = list(self.columns)
         wanted += [name for name in condition_columns(condition, schema) if name not in wanted]
         with BlockFile(self._storage, address) as file:
-            projection = Projection.plan(file.schema, schema, wanted)
+            projection = file.projection(schema, wanted)
             groups = file.row_groups(condition, schema)
             if self.request.limit is not None and condition is None:
                 groups = _first_groups(file, groups, self.request.limit)

@@ -26,7 +26,8 @@ from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
 from tblctl.tableformat.model.types import is_orderable, statistic_type
 from tblctl.tableformat.model.values import python_value, value_to_json
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
-from tblctl.tableformat.native.footer import footer_start
+from tblctl.tableformat.native.footer import footer_of, footer_start
+from tblctl.tableformat.native.footer_check import check_footer, coded_columns
 from tblctl.tableformat.native.names import are_block_paths, checked_block_path
 from tblctl.tableformat.native.sealed import Sealed, open_verified, reader, seal
 from tblctl.tableformat.storage import Storage
@@ -66,6 +67,7 @@ _BLOCK_FACTS = (
     "run_id",
 )
 _COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
+_MOST_COLUMN_BYTES, _MOST_ROW_BYTES = 64 << 20, 8 << 10
 _WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
 
 
@@ -233,7 +235,7 @@ def read_segment(
             wanted = present if columns is None else [name for name in columns if name in present]
             if columns is not None and keys:
                 wanted = [*wanted, *(name for name in present if name.startswith("key_"))]
-            table = file.read(columns=wanted, use_threads=False)
+            table = _decoded(file.read(columns=wanted, use_threads=False), _most_column_bytes(ref))
             for item in BASE_COLUMNS:
                 if item.name in _ADDED_LATER - set(present) and (columns is None or item.name in columns):
                     table = table.append_column(item, pa.nulls(table.num_rows, item.type))
@@ -244,6 +246,8 @@ def read_segment(
         msg = f"{ref.path} is missing; the snapshot that names it cannot be read"
         raise CorruptTableError(msg, name=ref.path) from error
     except CorruptTableError as error:
+        if error.details.get("name") == ref.path:
+            raise
         raise CorruptTableError(f"{ref.path}: {error}", name=ref.path) from error
     except ARROW_ERRORS as error:
         raise read_error(storage, ref.path, error) from error
@@ -252,12 +256,44 @@ def read_segment(
 
 def _opened(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
     """Return the file, verified as far as it has checksums."""
-    if ref.seal is None:
-        return pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
     fetch = reader(source)
+    if ref.seal is None:
+        footer, start = footer_of(fetch, ref.size_bytes)
+        limit = _most_column_bytes(ref)
+        check_footer(footer, pages_stop=start, row_count=ref.block_count, most_chunk_bytes=limit)
+        source.seek(0)
+        # Text stays as it is stored: a word that 10,000 rows share would be decoded 10,000 times.
+        return pq.ParquetFile(
+            source,
+            pre_buffer=True,
+            page_checksum_verification=True,
+            read_dictionary=coded_columns(footer),
+        )
     end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
     verified, metadata = open_verified(ref.path, ref.seal, ref.size_bytes, end, fetch)
     return pq.ParquetFile(pa.PythonFile(verified, mode="r"), metadata=metadata, pre_buffer=True)
+
+
+def _most_column_bytes(ref: SegmentRef) -> int:
+    """Return how much memory a column of a segment without checksums may take: docs/FORMAT.md has the limit."""
+    return _MOST_COLUMN_BYTES + _MOST_ROW_BYTES * ref.block_count
+
+
+def _decoded(table: pa.Table, most_bytes: int) -> pa.Table:
+    """Return the table with its coded columns decoded, where none takes more than `most_bytes` so."""
+    for place, item in enumerate(table.schema):
+        if not pa.types.is_dictionary(item.type):
+            continue
+        column = table.column(place)
+        size = sum(
+            pc.sum(pc.binary_length(chunk.dictionary).cast(pa.int64()).take(chunk.indices)).as_py() or 0
+            for chunk in column.chunks
+        )
+        if size > most_bytes:
+            msg = f"column {item.name} would take {size} bytes, at most {most_bytes} are allowed"
+            raise ValueError(msg)
+        table = table.set_column(place, item.name, column.cast(item.type.value_type))
+    return table
 
 
 def _check_base_columns(table: pa.Table, present: Sequence[str]) -> None:

@@ -294,9 +294,9 @@ def _decode_segment(item: Mapping[str, Any]) -> SegmentRef:
 
 def _decode_bounds(item: Any) -> ColumnBounds:
     low, high, null_count = item
-    if not isinstance(null_count, int):
-        msg = f"null count {null_count!r}"
-        raise TypeError(msg)
+    if not isinstance(null_count, int) or not -1 <= null_count < 1 << 63:
+        msg = f"null count {null_count!r:.80}"
+        raise ValueError(msg)
     return ColumnBounds(min=low, max=high, null_count=null_count)
 
 
