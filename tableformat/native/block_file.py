@@ -37,7 +37,7 @@ from tblctl.tableformat.native.footer import (
 )
 from tblctl.tableformat.native.footer_check import check_footer
 from tblctl.tableformat.native.names import checked_block_path
-from tblctl.tableformat.native.sealed import VerifiedFile, open_verified, reader
+from tblctl.tableformat.native.sealed import Place, VerifiedFile, open_verified, reader
 from tblctl.tableformat.native.statistics import Measured, measure, parquet_columns, stored_figures
 from tblctl.tableformat.native.thrift import Struct
 from tblctl.tableformat.projection import Projection
@@ -227,8 +227,9 @@ class BlockFile:
         size = self.address.size_bytes
         fetch = reader(self._ranges or self._source)
         end = fetch(max(0, size - seal.footer_bytes), size)
-        name = f"{self._storage.url}: block {self.address.path}"
-        return open_verified(name, seal, size, end, fetch)
+        path = self.address.path
+        place = Place(name=path, title=f"{self._storage.url}: block {path}")
+        return open_verified(place, seal, size, end, fetch)
 
     def _check_footer(self) -> None:
         """Refuse the footer of a block without checksums that pyarrow is not to see."""

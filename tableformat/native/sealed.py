@@ -34,6 +34,14 @@ Fetch = Callable[[int, int], pa.Buffer]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """An object's name in its table, and what messages call it."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sealed:
     """A file's content, and the seal that whoever names the file keeps."""
 
@@ -86,19 +94,19 @@ def _ends(metadata: pq.FileMetaData, size: int) -> list[int]:
     return ends
 
 
-def verified_end(name: str, seal: Seal, size_bytes: int, data: pa.Buffer) -> pa.Buffer:
+def verified_end(place: Place, seal: Seal, size_bytes: int, data: pa.Buffer) -> pa.Buffer:
     """Return the end of a file as it was sealed, from `data`: its last bytes, as many as the seal covers or more.
 
     Raises:
         CorruptTableError: it is damaged.
     """
     if seal.footer_bytes > size_bytes:
-        msg = f"{name}: a footer of {seal.footer_bytes} bytes in a file of {size_bytes}"
-        raise CorruptTableError(msg, name=name)
+        msg = f"{place.title}: a footer of {seal.footer_bytes} bytes in a file of {size_bytes}"
+        raise CorruptTableError(msg, name=place.name)
     end = data if data.size <= seal.footer_bytes else data[-seal.footer_bytes :]
     if end.size != seal.footer_bytes or checksum(end) != seal.footer_checksum:
-        msg = f"{name} is damaged: its footer differs from its checksum"
-        raise CorruptTableError(msg, name=name)
+        msg = f"{place.title} is damaged: its footer differs from its checksum"
+        raise CorruptTableError(msg, name=place.name)
     return end
 
 
@@ -112,10 +120,10 @@ class VerifiedFile(io.RawIOBase):
     """
 
     def __init__(
-        self, name: str, end: pa.Buffer, metadata: pq.FileMetaData, size_bytes: int, fetch: Fetch
+        self, place: Place, end: pa.Buffer, metadata: pq.FileMetaData, size_bytes: int, fetch: Fetch
     ) -> None:
         super().__init__()
-        self._name = name
+        self._place = place
         self._end = end
         self._size_bytes = size_bytes
         self._pages_bytes = size_bytes - end.size
@@ -148,8 +156,8 @@ class VerifiedFile(io.RawIOBase):
         return pa.py_buffer(b"".join((data[start - low :], self._end[: stop - self._pages_bytes])))
 
     def _refuse(self, why: str) -> None:
-        msg = f"{self._name} is damaged: {why}"
-        raise CorruptTableError(msg, name=self._name)
+        msg = f"{self._place.title} is damaged: {why}"
+        raise CorruptTableError(msg, name=self._place.name)
 
     def readable(self) -> bool:
         return True
@@ -179,16 +187,16 @@ class VerifiedFile(io.RawIOBase):
 
 
 def open_verified(
-    name: str, seal: Seal, size_bytes: int, end: pa.Buffer, fetch: Fetch
+    place: Place, seal: Seal, size_bytes: int, end: pa.Buffer, fetch: Fetch
 ) -> tuple[VerifiedFile, pq.FileMetaData]:
     """Return a sealed file whose last bytes are `end`, and its footer.
 
     Raises:
         CorruptTableError: the end is damaged.
     """
-    verified = verified_end(name, seal, size_bytes, end)
+    verified = verified_end(place, seal, size_bytes, end)
     metadata = pq.read_metadata(pa.BufferReader(verified))
-    return VerifiedFile(name, verified, metadata, size_bytes, fetch), metadata
+    return VerifiedFile(place, verified, metadata, size_bytes, fetch), metadata
 
 
 def reader(source: Any) -> Fetch:

@@ -29,7 +29,7 @@ from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.native.footer import footer_of, footer_start
 from tblctl.tableformat.native.footer_check import check_footer, coded_columns
 from tblctl.tableformat.native.names import are_block_paths, checked_block_path
-from tblctl.tableformat.native.sealed import Sealed, open_verified, reader, seal
+from tblctl.tableformat.native.sealed import Place, Sealed, open_verified, reader, seal
 from tblctl.tableformat.storage import Storage
 
 BASE_COLUMNS = pa.schema(
@@ -270,7 +270,9 @@ def _opened(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
             read_dictionary=coded_columns(footer),
         )
     end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
-    verified, metadata = open_verified(ref.path, ref.seal, ref.size_bytes, end, fetch)
+    verified, metadata = open_verified(
+        Place(name=ref.path, title=ref.path), ref.seal, ref.size_bytes, end, fetch
+    )
     return pq.ParquetFile(pa.PythonFile(verified, mode="r"), metadata=metadata, pre_buffer=True)
 
 
