@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tblctl.tableformat.model.seal import Seal
+
 CONSTANT_LEVEL = -1
 """Level of a block that holds one key only and is full: clustering it again cannot help."""
 
@@ -50,6 +52,7 @@ class Block:
         schema_id: the schema it was written with.
         run_id: the run it belongs to; None if it was written without a cluster key.
         cluster: None if its rows are in no order.
+        seal: what its end must agree with; None if it was written by a tblctl that kept no checksums.
     """
 
     path: str
@@ -60,3 +63,4 @@ class Block:
     schema_id: int
     run_id: str | None
     cluster: ClusterStatistics | None
+    seal: Seal | None = None

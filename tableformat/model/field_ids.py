@@ -19,6 +19,19 @@ def field_id(field: pa.Field) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
+def ids_in(fields: Iterable[pa.Field]) -> frozenset[int]:
+    """Return the ids of fields, and of what lies in them, at every depth."""
+    found: set[int] = set()
+    waiting = list(fields)
+    while waiting:
+        item = waiting.pop()
+        id_ = field_id(item)
+        if id_ is not None:
+            found.add(id_)
+        waiting += child_fields(item.type)
+    return frozenset(found)
+
+
 def with_id(field: pa.Field, id_: int) -> pa.Field:
     """Return the field with this id as its only metadata."""
     return field.with_metadata({FIELD_ID_KEY: str(id_).encode()})

@@ -70,6 +70,7 @@ class BlockRecord(_Picklable):
     Attributes (the others are those of `Block`):
         key_min, key_max, key_exact: the keys of the first and last row, and whether they are not shortened.
         same_key_rows: the most rows that have one key; None if not known, or if bounds cannot tell all keys apart.
+        footer_bytes, footer_checksum: those of its `Seal`; None for none.
         columns: by column id.
     """
 
@@ -86,4 +87,6 @@ class BlockRecord(_Picklable):
     key_max: tuple[pa.Scalar, ...] = ()
     key_exact: bool = True
     same_key_rows: int | None = None
+    footer_bytes: int | None = None
+    footer_checksum: int | None = None
     columns: Mapping[int, ColumnRecord] = field(default_factory=dict)

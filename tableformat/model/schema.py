@@ -21,7 +21,7 @@ import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidSchemaError, UnknownColumnError, UnsupportedTypeError
 from tblctl.tableformat.model import schema_change, schema_json
-from tblctl.tableformat.model.field_ids import field_id, numbered, plain_field
+from tblctl.tableformat.model.field_ids import field_id, ids_in, numbered, plain_field
 from tblctl.tableformat.model.type_text import ELEMENT_NAME, fields_from_text
 from tblctl.tableformat.model.types import (
     accepts,
@@ -107,6 +107,11 @@ class Schema:
     def leaves(self) -> tuple[Leaf, ...]:
         """All leaves, depth first in column order."""
         return tuple(leaf for field in self.arrow for leaf in _leaves(field, (), nullable=False))
+
+    @cached_property
+    def ids(self) -> frozenset[int]:
+        """The ids of all columns and of what lies in them, at every depth."""
+        return ids_in(self.arrow)
 
     @property
     def names(self) -> tuple[str, ...]:

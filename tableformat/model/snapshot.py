@@ -13,6 +13,7 @@ from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.seal import Seal
 
 RECLUSTER = "recluster"
 """Operation that rewrites blocks but no rows: losing a race to it does not count against a writer."""
@@ -44,6 +45,7 @@ class SegmentRef:
         row_count: rows in them.
         data_bytes: the size of their files.
         bounds: by column id, for the cluster key's columns and the first others.
+        seal: what its end must agree with; None if it was written by a tblctl that kept no checksums.
     """
 
     path: str
@@ -52,6 +54,7 @@ class SegmentRef:
     row_count: int
     data_bytes: int
     bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
+    seal: Seal | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +157,11 @@ class Snapshot:
     def sort(self) -> Sort | None:
         """The current cluster key's definition; None without one."""
         return None if self.cluster_key_id is None else self.sorts[self.cluster_key_id]
+
+    @cached_property
+    def column_ids(self) -> Mapping[int, frozenset[int]]:
+        """The column ids of every schema, by the schema's id."""
+        return {key: schema.ids for key, schema in self.schemas.items()}
 
     @cached_property
     def row_count(self) -> int:

@@ -12,20 +12,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
-from tblctl.tableformat.model.field_ids import field_id
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.field_ids import field_id, ids_in
 from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
-from tblctl.tableformat.native.footer import TAIL_BYTES, RawGroup, has_exact_bounds, raw_group, read_footer
+from tblctl.tableformat.native.footer import (
+    MAGIC,
+    TAIL_BYTES,
+    RawGroup,
+    footer_of,
+    has_exact_bounds,
+    raw_group,
+    read_footer,
+)
+from tblctl.tableformat.native.footer_check import check_footer
 from tblctl.tableformat.native.names import checked_block_path
+from tblctl.tableformat.native.sealed import Place, VerifiedFile, open_verified, reader
 from tblctl.tableformat.native.statistics import Measured, measure, parquet_columns, stored_figures
 from tblctl.tableformat.native.thrift import Struct
 from tblctl.tableformat.projection import Projection
@@ -46,11 +58,53 @@ _CODECS = {"none": "UNCOMPRESSED"}
 
 @dataclass(frozen=True, kw_only=True)
 class BlockAddress:
-    """What is needed to open a block: its name, and what its file must agree with."""
+    """What is needed to open a block: its name, and what its file must agree with.
+
+    Attributes:
+        uncompressed_bytes: of its column chunks.
+        column_ids: of the schema that it was written with, at every depth: its file has them all.
+        seal: of its end; None for a block of a tblctl that kept no checksums.
+    """
 
     path: str
     size_bytes: int
     row_count: int
+    uncompressed_bytes: int
+    column_ids: frozenset[int]
+    seal: Seal | None
+
+    @classmethod
+    def of(cls, block: Block, column_ids: Mapping[int, frozenset[int]]) -> BlockAddress:
+        """Return how to open a block.
+
+        Args:
+            block: the block.
+            column_ids: those of every schema that the table had.
+
+        Raises:
+            CorruptTableError: the table never had the block's schema.
+        """
+        return cls(
+            path=block.path,
+            size_bytes=block.size_bytes,
+            row_count=block.row_count,
+            uncompressed_bytes=block.uncompressed_bytes,
+            column_ids=known_ids(block.path, block.schema_id, column_ids),
+            seal=block.seal,
+        )
+
+
+def known_ids(path: str, schema_id: int, column_ids: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    """Return the ids that a block of a schema has.
+
+    Raises:
+        CorruptTableError: the table never had the schema.
+    """
+    found = column_ids.get(schema_id)
+    if found is None:
+        msg = f"block {path} is said to be of schema {schema_id}, which the snapshot does not define"
+        raise CorruptTableError(msg, name=path)
+    return found
 
 
 class Tails:
@@ -121,11 +175,18 @@ class BlockFile:
         try:
             self._source = storage.open_input(path, size_bytes=address.size_bytes)
             self._ranges = self._source.ranges if isinstance(self._source, RangedInput) else None
+            self._require_size()
             if self._ranges:
                 self._fetch_tail(self._ranges, tails)
             # Where ranges cannot be announced, Arrow guesses; on a local disk that is one copy more than needed.
             self._pre_buffer = not (storage.is_local or self._ranges)
-            self._file = self._opened()
+            self._verified: VerifiedFile | None = None
+            metadata = None
+            if address.seal:
+                self._verified, metadata = self._opened_verified(address.seal)
+            else:
+                self._check_footer()
+            self._file = self._opened(metadata=metadata)
             self.metadata: pq.FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
             self.coded = self.codable.intersection(coded) if coded else frozenset[int]()
@@ -137,24 +198,69 @@ class BlockFile:
             raise CorruptTableError(msg, name=path) from error
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
-        size_bytes, row_count = self._source.size(), self.metadata.num_rows
-        if (size_bytes, row_count) != (address.size_bytes, address.row_count):
-            msg = (
-                f"{storage.url}: block {path} has {row_count} rows in {size_bytes} bytes, expected "
-                f"{address.row_count} in {address.size_bytes}"
+        self._require_rows_and_columns()
+
+    def _require_size(self) -> None:
+        """Refuse a file of another size than the segment says."""
+        size_bytes, expected = self._source.size(), self.address.size_bytes
+        if size_bytes != expected:
+            self._refuse(f"has {size_bytes} bytes, expected {expected}")
+
+    def _require_rows_and_columns(self) -> None:
+        """Refuse a footer of another number of rows, or without a column: its rows would read as null."""
+        row_count, expected = self.metadata.num_rows, self.address.row_count
+        if row_count != expected:
+            self._refuse(f"has {row_count} rows, expected {expected}")
+        missing = self.address.column_ids - ids_in(self.schema)
+        if missing:
+            ids = ", ".join(map(str, sorted(missing)[:8]))
+            self._refuse(
+                f"lacks {len(missing)} columns of the schema it was written with: those of ids {ids}"
             )
-            raise CorruptTableError(msg, name=path)
+
+    def _refuse(self, why: str) -> NoReturn:
+        path = self.address.path
+        msg = f"{self._storage.url}: block {path} {why}"
+        raise CorruptTableError(msg, name=path)
+
+    def _opened_verified(self, seal: Seal) -> tuple[VerifiedFile, pq.FileMetaData]:
+        size = self.address.size_bytes
+        fetch = reader(self._ranges or self._source)
+        end = fetch(max(0, size - seal.footer_bytes), size)
+        path = self.address.path
+        place = Place(name=path, title=f"{self._storage.url}: block {path}")
+        return open_verified(place, seal, size, end, fetch)
+
+    def _check_footer(self) -> None:
+        """Refuse the footer of a block without checksums that pyarrow is not to see."""
+        size = self.address.size_bytes
+        footer, start = footer_of(reader(self._ranges or self._source), size)
+        check_footer(
+            footer,
+            pages_stop=start,
+            row_count=self.address.row_count,
+            most_chunk_bytes=self.address.uncompressed_bytes,
+        )
 
     def _opened(self, **more: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            self._source, pre_buffer=self._pre_buffer, page_checksum_verification=True, **more
-        )
+        if self._verified is None:
+            return pq.ParquetFile(
+                self._source, pre_buffer=self._pre_buffer, page_checksum_verification=True, **more
+            )
+        return pq.ParquetFile(pa.PythonFile(self._verified, mode="r"), pre_buffer=self._pre_buffer, **more)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._source.close()
+
+    def handed_out(self) -> pa.NativeFile:
+        """Return the file for another reader of Parquet; what it reads is verified, as far as there are checksums."""
+        if self._verified is not None:
+            return pa.PythonFile(self._verified, mode="r")
+        self._source.seek(0)
+        return self._source
 
     @cached_property
     def codable(self) -> frozenset[int]:
@@ -175,7 +281,9 @@ class BlockFile:
         path, size = self.address.path, self.address.size_bytes
         tail = tails.get(path) if tails else None
         if tail is None:
-            tail = ranges.fetch(max(0, size - max(_TAIL_BYTES, size // _TAIL_SHARE)), size)
+            seal = self.address.seal
+            guessed = max(_TAIL_BYTES, size // _TAIL_SHARE)
+            tail = ranges.fetch(max(0, size - (seal.footer_bytes if seal else guessed)), size)
             if tails:
                 tails.keep(path, tail)
         ranges.keep(size - len(tail), tail)
@@ -238,8 +346,22 @@ class BlockFile:
             return every
         from tblctl.tableformat.predicate.match import match
 
-        outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
+        try:
+            outcome = match(condition, RowGroupStatistics(self, every), schema).outcome
+        except ARROW_ERRORS as error:  # bounds that are no values of the column's type
+            raise self._explained(error) from error
         return [group for group in every if outcome[group] != NONE]
+
+    def projection(self, schema: Schema, columns: Sequence[str] | None = None) -> Projection:
+        """Return how the file is read as columns of a table's schema: `Projection.plan`.
+
+        Raises:
+            CorruptTableError: a column is of a type that it can never have had.
+        """
+        try:
+            return Projection.plan(self.schema, schema, columns)
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
 
     def read(
         self,
@@ -293,7 +415,7 @@ class BlockFile:
     def raw_group(self, group: int) -> tuple[RawGroup, pa.Buffer]:
         """Return a row group as it is stored, and its pages; they agree with its footer and their checksums."""
         try:
-            return raw_group(self._footer, group, lambda start, size: self._source.read_at(size, start))
+            return raw_group(self._footer, group, self._read_at, verified=self._verified is not None)
         except ARROW_ERRORS as error:
             raise self._explained(error) from error
 
@@ -304,28 +426,36 @@ class BlockFile:
             (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))
             for leaf in schema.leaves
         )
-        return {
-            leaf.id: figures
-            for leaf, figures in found
-            if figures is not None and self._has_exact_bounds(groups, leaf)
-        }
+        try:
+            return {
+                leaf.id: figures
+                for leaf, figures in found
+                if figures is not None and self._has_exact_bounds(groups, leaf)
+            }
+        except ARROW_ERRORS as error:
+            raise self._explained(error) from error
 
     def measured_figures(self, group: int, schema: Schema, leaves: Sequence[Leaf]) -> dict[int, Measured]:
         """Return the figures of some columns in a row group by column id, by reading them."""
         if not leaves:
             return {}
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
-        projection = Projection.plan(self.schema, schema, names)
+        projection = self.projection(schema, names)
         return measure(self.read([group], projection, use_threads=False), leaves)
 
     def _has_exact_bounds(self, groups: Sequence[int], leaf: Leaf) -> bool:
         place, _ = self.leaves[leaf.id]
         return all(has_exact_bounds(self._footer, group, place) for group in groups)
 
+    def _read_at(self, start: int, size: int) -> bytes | pa.Buffer:
+        if self._verified is None:
+            return self._source.read_at(size, start)
+        return self._verified.read_at(start, start + size)
+
     @cached_property
     def _footer(self) -> Struct:
         size = self.metadata.serialized_size
-        return read_footer(self._source.read_at(size, self._source.size() - TAIL_BYTES - size))
+        return read_footer(bytes(self._read_at(self.address.size_bytes - TAIL_BYTES - size, size)))
 
     def column_bytes(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[str, int]:
         """Return the compressed bytes of each leaf in some row groups, by name."""
@@ -352,7 +482,8 @@ def _range(chunk: pq.ColumnChunkMetaData) -> Range:
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None:
         start = min(start, chunk.dictionary_page_offset)
-    return start, start + chunk.total_compressed_size
+    stop = start + chunk.total_compressed_size
+    return 0 if start == len(MAGIC) else start, stop  # the first chunk's checksum covers the magic
 
 
 def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -35,11 +35,15 @@ LOG = logging.getLogger("tblctl")
 
 @dataclass(frozen=True, kw_only=True)
 class NativeBlockIO:
-    """`tblctl.tableformat.port.BlockIO` of one snapshot; `layout` is the snapshot's."""
+    """`tblctl.tableformat.port.BlockIO` of one snapshot.
+
+    `layout` is the snapshot's; `column_ids` are those of every schema that the table had, by the schema's id.
+    """
 
     storage: Storage
     env: Environment
     layout: Layout
+    column_ids: Mapping[int, frozenset[int]]
     tails: Tails = field(default_factory=Tails, compare=False)
 
     @property
@@ -81,7 +85,7 @@ class NativeBlockReader:
         self._schema = io.schema
         self._tails = io.tails
         self._block = block
-        address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
+        address = BlockAddress.of(block, io.column_ids)
         self._file = BlockFile(io.storage, address, io.tails, coded=coded)
 
     def __enter__(self) -> Self:
@@ -93,7 +97,7 @@ class NativeBlockReader:
     @cached_property
     def _every(self) -> Projection:
         """All columns; whoever only reads keys does without."""
-        return Projection.plan(self._file.schema, self._schema).coded(self._file.coded)
+        return self._file.projection(self._schema).coded(self._file.coded)
 
     @cached_property
     def group_rows(self) -> tuple[int, ...]:
@@ -133,7 +137,7 @@ class NativeBlockReader:
         """Return the keys of the rows of some row groups."""
         leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
-        projection = Projection.plan(self._file.schema, self._schema, names)
+        projection = self._file.projection(self._schema, names)
         rows = self._file.read(groups, projection, use_threads=False, gap_bytes=KEY_GAP_BYTES)
         return key_table(rows, sort, self._schema)
 
@@ -159,8 +163,9 @@ class NativeBlockReader:
         for number, group in enumerate(groups):
             self.will_need(groups[number : number + 2])
             with self._file.in_memory([group], self._every):
-                encoder.copy(self._file, group, self.keys([group], sort))
-                measured = joined(measured, self._file.measured_figures(group, self._schema, others))
+                found = self._file.measured_figures(group, self._schema, others)
+                encoder.copy(self._file, group, self.keys([group], sort), found)
+                measured = joined(measured, found)
         rows = sum(self.group_rows[group] for group in groups)
         encoder.count(rows, sum(self.group_bytes[group] for group in groups), {**figures, **measured})
 

@@ -21,6 +21,7 @@ from tblctl.tableformat.errors import CorruptTableError, TblctlError
 from tblctl.tableformat.keys import SameKeys, is_sorted, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
@@ -39,7 +40,6 @@ from tblctl.tableformat.native.segment_file import (
 )
 from tblctl.tableformat.native.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.native.statistics import column_records, measure
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 _MOST_PROBLEMS = 1000
@@ -199,7 +199,14 @@ def _segment_problems(
 ) -> Iterator[str]:
     """Yield what is wrong with a segment: its summary, its blocks' files and their statistics."""
     name = segment.path
-    again = segment_ref(table, segment.path, segment.size_bytes, version.schema, version.sort)
+    again = segment_ref(
+        table,
+        segment.path,
+        version.schema,
+        version.sort,
+        size_bytes=segment.size_bytes,
+        seal=segment.seal,
+    )
     for fact in ("row_count", "data_bytes", "block_count"):
         if getattr(again, fact) != getattr(segment, fact):
             yield f"{name}: {fact} is {getattr(again, fact)}, the snapshot says {getattr(segment, fact)}"
@@ -363,10 +370,17 @@ class _BlockCheck:
         schema = self._head.schemas.get(base["schema_id"])
         if schema is None:
             return
-        address = BlockAddress(path=self._path, size_bytes=base["size_bytes"], row_count=base["row_count"])
+        address = BlockAddress(
+            path=self._path,
+            size_bytes=base["size_bytes"],
+            row_count=base["row_count"],
+            uncompressed_bytes=base["uncompressed_bytes"],
+            column_ids=schema.ids,
+            seal=Seal.of(base["footer_bytes"], base["footer_checksum"]),
+        )
         with BlockFile(storage, address) as file:
             groups = range(file.metadata.num_row_groups)
-            projection = Projection.plan(file.schema, schema, None)
+            projection = file.projection(schema)
             rows = file.read(groups, projection, use_threads=True).combine_chunks()
             footer = file.metadata
         for item in schema.arrow:

@@ -11,6 +11,8 @@ one is opened.
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +31,19 @@ from tblctl.tableformat.model.types import (
     is_any_string,
     is_orderable,
     read_type,
+    statistic_type,
 )
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
-from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
-from tblctl.tableformat.projection import Projection
+from tblctl.tableformat.native.metadata import ADDRESS_COLUMNS, BlockMetadata, block_metadata
 from tblctl.tableformat.storage import Storage
+
+
+class _Kind(enum.Enum):
+    """How a block is handed out."""
+
+    VERIFIED = enum.auto()  # as it is; every read is compared with our checksums
+    OLDER = enum.auto()  # as it is; without checksums of ours, but page checksums
+    CONVERTED = enum.auto()  # as an Arrow file
 
 
 def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
@@ -42,42 +52,68 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     if len(metadata) == 0:
         return pads.dataset(pa.Table.from_batches([], snapshot.schema.read_schema))
     leaves = [leaf for leaf in snapshot.schema.leaves if _is_promised(leaf)]
-    metadata.fetch(["path", "size_bytes", "row_count", "schema_id"])
-    metadata.fetch_statistics(leaves)
-    schema_ids = metadata.values("schema_id").to_numpy()
+    floats = [leaf for leaf in snapshot.schema.leaves if pa.types.is_floating(statistic_type(leaf.type))]
+    metadata.fetch_statistics([*leaves, *floats], ADDRESS_COLUMNS)
+    kinds = _kinds(metadata, snapshot, floats)
     guarantees = _guarantees(metadata, leaves)
-    by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
-    direct = np.array([by_name.get(key, False) for key in schema_ids.tolist()], dtype=bool)
+    addresses = metadata.addresses(np.arange(len(metadata)), snapshot.column_ids)
+    _, root = storage.arrow_filesystem()
     children = [
-        _fragments(storage, metadata, np.flatnonzero(chosen), guarantees, converted=converted)
-        for converted, chosen in ((False, direct), (True, ~direct))
-        if chosen.any()
+        _fragments(storage, snapshot.schema, kind, root, [(addresses[row], guarantees[row]) for row in rows])
+        for kind in _Kind
+        if (rows := [row for row, mine in enumerate(kinds) if mine is kind])
     ]
     return children[0] if len(children) == 1 else pads.UnionDataset(snapshot.schema.read_schema, children)
 
 
+def _kinds(metadata: BlockMetadata, snapshot: Snapshot, floats: Sequence[Leaf]) -> list[_Kind]:
+    """Return how each block is handed out.
+
+    An older one with NaN, or perhaps, is converted: its row groups have bounds that engines take to be of all values.
+    """
+    by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
+    sealed = metadata.values("footer_bytes").is_valid().to_pylist()
+    with_nan = np.zeros(len(metadata), dtype=bool)
+    for leaf in floats:
+        statistics = metadata.column(leaf)
+        with_nan |= True if statistics is None or statistics.nan_count is None else statistics.nan_count != 0
+    kinds = []
+    for schema_id, is_sealed, has_nan in zip(
+        metadata.values("schema_id").to_pylist(), sealed, with_nan.tolist(), strict=True
+    ):
+        if not by_name.get(schema_id) or (has_nan and not is_sealed):
+            kinds.append(_Kind.CONVERTED)
+        else:
+            kinds.append(_Kind.VERIFIED if is_sealed else _Kind.OLDER)
+    return kinds
+
+
 def _fragments(
     storage: Storage,
-    metadata: BlockMetadata,
-    rows: np.ndarray,
-    guarantees: list[pc.Expression],
-    *,
-    converted: bool,
+    schema: Schema,
+    kind: _Kind,
+    root: str,
+    blocks: Sequence[tuple[BlockAddress, pc.Expression]],
 ) -> pads.Dataset:
-    system, root = _converting_filesystem(storage, metadata) if converted else storage.arrow_filesystem()
-    form = pads.IpcFileFormat() if converted else pads.ParquetFileFormat()
-    paths = metadata.values("path").take(pa.array(rows)).to_pylist()
-    sizes = metadata.values("size_bytes").take(pa.array(rows)).to_pylist()
+    converted = kind is _Kind.CONVERTED
+    places = {
+        address.path: f"{root.rstrip('/')}/{address.path}" if root else address.path for address, _ in blocks
+    }
+    addresses = {places[address.path]: address for address, _ in blocks}
+    handler = _ConvertingHandler(storage, addresses, schema) if converted else _Handler(storage, addresses)
+    system = pyarrow.fs.PyFileSystem(handler)
+    # Checksums of ours cover all that those of pages do.
+    options = pads.ParquetFragmentScanOptions(page_checksum_verification=kind is _Kind.OLDER)
+    form = (
+        pads.IpcFileFormat() if converted else pads.ParquetFileFormat(default_fragment_scan_options=options)
+    )
     fragments = [
         form.make_fragment(
-            f"{root.rstrip('/')}/{path}" if root else path,
-            system,
-            guarantees[row],
-            file_size=None if converted else size,
+            places[address.path], system, guarantee, file_size=None if converted else address.size_bytes
         )
-        for row, path, size in zip(rows.tolist(), paths, sizes, strict=True)
+        for address, guarantee in blocks
     ]
-    return pads.FileSystemDataset(fragments, metadata.schema.read_schema, form, system)
+    return pads.FileSystemDataset(fragments, schema.read_schema, form, system)
 
 
 def _is_promised(leaf: Leaf) -> bool:
@@ -161,12 +197,11 @@ def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
     return not nested and (is_any_string(kind.value_type) or is_any_binary(kind.value_type))
 
 
-class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
-    """Files that hold the blocks of a table in its present schema, made when opened."""
+class _Handler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
+    """The files of some blocks, by the names of their fragments; each is verified as far as it can be when opened."""
 
-    def __init__(self, storage: Storage, schema: Schema, addresses: dict[str, BlockAddress]) -> None:
+    def __init__(self, storage: Storage, addresses: dict[str, BlockAddress]) -> None:
         self._storage = storage
-        self._schema = schema
         self._addresses = addresses
 
     def __eq__(self, other: object) -> bool:
@@ -188,16 +223,7 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
         return []
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        with BlockFile(self._storage, self._addresses[path]) as file:
-            projection = Projection.plan(file.schema, self._schema, None)
-            rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
-        sink = pa.BufferOutputStream()
-        # One dictionary a column: Arrow files cannot replace one half-way.
-        with pa.ipc.new_file(
-            sink, rows.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-        ) as writer:
-            writer.write_table(rows)
-        return pa.BufferReader(sink.getvalue())
+        return BlockFile(self._storage, self._addresses[path]).handed_out()
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         return self.open_input_file(path)
@@ -210,10 +236,21 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
     move = copy_file = open_output_stream = open_append_stream = _refuse
 
 
-def _converting_filesystem(storage: Storage, metadata: BlockMetadata) -> tuple[pyarrow.fs.FileSystem, str]:
-    columns = [metadata.values(name).to_pylist() for name in ("path", "size_bytes", "row_count")]
-    addresses = {
-        path: BlockAddress(path=path, size_bytes=size, row_count=rows)
-        for path, size, rows in zip(*columns, strict=True)
-    }
-    return pyarrow.fs.PyFileSystem(_ConvertingHandler(storage, metadata.schema, addresses)), ""
+class _ConvertingHandler(_Handler):
+    """Files that hold the blocks of a table in its present schema, made when opened."""
+
+    def __init__(self, storage: Storage, addresses: dict[str, BlockAddress], schema: Schema) -> None:
+        super().__init__(storage, addresses)
+        self._schema = schema
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        with BlockFile(self._storage, self._addresses[path]) as file:
+            projection = file.projection(self._schema)
+            rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
+        sink = pa.BufferOutputStream()
+        # One dictionary a column: Arrow files cannot replace one half-way.
+        with pa.ipc.new_file(
+            sink, rows.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+        ) as writer:
+            writer.write_table(rows)
+        return pa.BufferReader(sink.getvalue())

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError, CorruptTableError
+from tblctl.tableformat.keys import leaf_values
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
@@ -38,12 +39,12 @@ from tblctl.tableformat.native.commit import Draft, Fate, Published, publish
 from tblctl.tableformat.native.edit import Edit, EditApplier
 from tblctl.tableformat.native.encode import Layout
 from tblctl.tableformat.native.head import load_version, summaries_since
+from tblctl.tableformat.native.metadata import BlockMetadata
 from tblctl.tableformat.native.parts import Part, check_part
 from tblctl.tableformat.native.scan import condition_columns, rows_satisfying, select_blocks
 from tblctl.tableformat.native.segment_file import read_segment, segment_table
 from tblctl.tableformat.native.write import BlockWriter, discard
 from tblctl.tableformat.progress import Progress
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
@@ -361,7 +362,8 @@ class _Planner:
             found[_segment_key(metadata.segment_of(row), head)].append(change)
         rewrite = selection.rows[~dropped]
         blocks = metadata.blocks(rewrite)
-        results = self._rewrite_all(blocks, head, layout, condition)
+        nulls = null_counts(metadata, rewrite, head.schema)
+        results = self._rewrite_all(list(zip(blocks, nulls, strict=True)), head, layout, condition)
         for row, block, replacement in zip(rewrite.tolist(), blocks, results, strict=True):
             if replacement is not None:
                 change = _Change(path=block.path, replacement=replacement)
@@ -369,20 +371,25 @@ class _Planner:
         self._changes_of |= {key: tuple(changes) for key, changes in found.items()}
 
     def _rewrite_all(
-        self, blocks: Sequence[Block], head: Snapshot, layout: Layout, condition: BooleanExpression | None
+        self,
+        blocks: Sequence[tuple[Block, Mapping[str, int]]],
+        head: Snapshot,
+        layout: Layout,
+        condition: BooleanExpression | None,
     ) -> list[_Replacement | None]:
-        """Return for each block what replaces it; None if no row of it is concerned."""
-        largest = max((block.decoded_bytes for block in blocks), default=1)
+        """Return for each block, given with its null counts, what replaces it; None if no row of it is concerned."""
+        largest = max((block.decoded_bytes for block, _ in blocks), default=1)
         budget = self._write.memory_bytes or layout.options.memory_bytes
         threads = max(1, min(cpu_threads(), budget // (_REWRITE_SHARE * largest)))
         writer = self._writer(layout)
         done = 0
 
-        def work(block: Block) -> _Replacement | None:
+        def work(item: tuple[Block, Mapping[str, int]]) -> _Replacement | None:
             nonlocal done
+            block, nulls = item
             key = (block.path, head.schema_id, head.cluster_key_id)
             if key not in self._rewritten:
-                self._rewritten[key] = self._rewrite(block, head, writer, condition)
+                self._rewritten[key] = self._rewrite(block, nulls, head, writer, condition)
             done += 1
             if self._write.progress:
                 self._write.progress(done, len(blocks), "blocks")
@@ -391,9 +398,15 @@ class _Planner:
         return in_parallel(work, blocks, threads=threads)
 
     def _rewrite(
-        self, block: Block, head: Snapshot, writer: BlockWriter, condition: BooleanExpression | None
+        self,
+        block: Block,
+        nulls: Mapping[str, int],
+        head: Snapshot,
+        writer: BlockWriter,
+        condition: BooleanExpression | None,
     ) -> _Replacement | None:
-        rows, mask = _rows_and_mask(self._storage, block, head.schema, condition)
+        rows, mask = _rows_and_mask(self._storage, block, head, condition)
+        require_nulls(block.path, rows, nulls, head.schema)
         concerned = int(mask.sum())
         if concerned == 0:
             return None
@@ -412,6 +425,31 @@ class _Planner:
             return _Replacement(records=tuple(writer.write_rows(rows)), copied_rows=copied)
         records = writer.write_ordered(rows, sort=sort, level=level, run_id=block.run_id)
         return _Replacement(records=tuple(records), copied_rows=copied)
+
+
+def null_counts(metadata: BlockMetadata, rows: np.ndarray, schema: Schema) -> list[dict[str, int]]:
+    """Return what the metadata of some blocks says of nulls, by the name of the leaf; -1 where that is not known."""
+    if not len(rows):
+        return []
+    metadata.fetch(f"column_{leaf.id}_null_count" for leaf in schema.leaves)
+    counts = {leaf.name: metadata.null_counts(leaf, rows).tolist() for leaf in schema.leaves}
+    return [{name: values[place] for name, values in counts.items()} for place in range(len(rows))]
+
+
+def require_nulls(path: str, rows: pa.Table, told: Mapping[str, int], schema: Schema) -> None:
+    """Refuse rows of a block with other numbers of nulls than its metadata told: the block is not to be replaced.
+
+    Raises:
+        CorruptTableError: they have; names the first such column.
+    """
+    for leaf in schema.leaves:
+        expected, found = told[leaf.name], leaf_values(rows, leaf.path).null_count
+        if expected not in {-1, found}:
+            msg = (
+                f"block {path} has {found} nulls in column {leaf.name!r}, its segment says {expected}: one of them is "
+                "damaged. Nothing was changed: see `tblctl check --deep`"
+            )
+            raise CorruptTableError(msg, name=path, column=leaf.name)
 
 
 def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bool:
@@ -437,26 +475,26 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
 
 
 def read_block(
-    storage: Storage, block: Block, schema: Schema, columns: Sequence[str] | None = None
+    storage: Storage, block: Block, snapshot: Snapshot, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return all rows of a block, in one chunk a column."""
-    address = BlockAddress(path=block.path, size_bytes=block.size_bytes, row_count=block.row_count)
-    with BlockFile(storage, address) as file:
-        projection = Projection.plan(file.schema, schema, columns)
+    """Return all rows of a block of a snapshot, in one chunk a column."""
+    with BlockFile(storage, BlockAddress.of(block, snapshot.column_ids)) as file:
+        projection = file.projection(snapshot.schema, columns)
         return file.read(range(file.metadata.num_row_groups), projection, use_threads=True).combine_chunks()
 
 
 def _rows_and_mask(
-    storage: Storage, block: Block, schema: Schema, condition: BooleanExpression | None
+    storage: Storage, block: Block, snapshot: Snapshot, condition: BooleanExpression | None
 ) -> tuple[pa.Table, np.ndarray]:
     """Return all rows of a block, and which satisfy the condition; not those for which it is NULL."""
     if condition is None:
-        rows = read_block(storage, block, schema)
+        rows = read_block(storage, block, snapshot)
         return rows, np.ones(rows.num_rows, dtype=bool)
 
+    schema = snapshot.schema
     names = list(schema.names)
     nested = [name for name in condition_columns(condition, schema) if name not in names]
-    rows = read_block(storage, block, schema, [*names, *nested])
+    rows = read_block(storage, block, snapshot, [*names, *nested])
     mask = pc.fill_null(rows_satisfying(rows, condition, schema), False)  # noqa: FBT003
     return rows.select(names), np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
 

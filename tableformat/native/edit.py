@@ -249,11 +249,13 @@ class EditApplier:
             path = segment_path(self._env.new_id())
             try:
                 rows = concat_segments(self._rows_of(pieces), head.schema)
-                data = encode_segment(rows)
-                ref = segment_ref(rows, path, data.size, head.schema, head.sort)
+                made = encode_segment(rows)
+                ref = segment_ref(
+                    rows, path, head.schema, head.sort, size_bytes=made.data.size, seal=made.seal
+                )
             except ARROW_ERRORS as error:
                 raise damaged(" or ".join(piece.key for piece in pieces), error) from error
-            self._timed[path] = write_timed(self._storage, self._env, path, data)
+            self._timed[path] = write_timed(self._storage, self._env, path, made.data)
             self._written[key] = ref
         return self._written[key]
 

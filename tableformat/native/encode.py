@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,8 +30,22 @@ from tblctl.tableformat.native.dictionaries import (
     without_nested_dictionaries,
 )
 from tblctl.tableformat.native.encoding import Encodings, choose_encodings
-from tblctl.tableformat.native.footer import RawGroup, SortColumn, with_copies
-from tblctl.tableformat.native.statistics import Measured, column_records, joined, measure, parquet_columns
+from tblctl.tableformat.native.footer import (
+    RawGroup,
+    SortColumn,
+    end_with_copies,
+    footer_start,
+    without_bounds,
+)
+from tblctl.tableformat.native.sealed import seal
+from tblctl.tableformat.native.statistics import (
+    Measured,
+    column_records,
+    joined,
+    measure,
+    nan_places,
+    parquet_columns,
+)
 from tblctl.tableformat.storage import Storage
 
 _DICTIONARY_SHARE = 1 / 16
@@ -111,7 +125,10 @@ class BlockEncoder:
         self._sort = sort
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
-        self._groups: list[tuple[RawGroup, int] | None] = []  # see `with_copies`
+        self._groups: list[tuple[RawGroup, int] | None] = []  # see `end_with_copies`
+        # Of each row group the column chunks with NaN. Parquet's bounds leave NaN out, so that other readers take every
+        # row of [5, NaN] for 5, and find none of `x <> 5`: such chunks get no bounds.
+        self._with_nan: list[Collection[int]] = []
         self._measured: Mapping[int, Measured] = {}
         self._ends: list[pa.Table] = []  # the keys of the first row and the last
         self._same_keys = SameKeys() if sort else None
@@ -126,18 +143,30 @@ class BlockEncoder:
         for group in window.tables:
             writer.write_table(as_written(group, writer.schema), row_group_size=group.num_rows)
         self._groups += [None] * len(window.tables)
+        self._with_nan += self._places_of_nan(window)
         self.count(window.rows.num_rows, window.decoded_bytes, window.measured)
         if window.keys is not None:
             self._add_keys(window.keys)
 
-    def copy(self, file: BlockFile, group: int, keys: pa.Table) -> None:
+    def _places_of_nan(self, window: Window) -> Iterator[Collection[int]]:
+        """Yield for each row group which of its column chunks have NaN; counts them only in columns that have some."""
+        leaves = [leaf for leaf in self._layout.schema.leaves if window.measured[leaf.id].nan_count]
+        start = 0
+        for count in window.groups:
+            rows = window.rows.slice(start, count)
+            yield nan_places(measure(rows, leaves), self._layout.schema) if leaves else ()
+            start += count
+
+    def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
         """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
 
-        `keys` are those of its rows; `count` is to be told of them.
+        `keys` are those of its rows, `measured` the figures of its columns that Parquet does not count NaN in; `count`
+        is to be told of them.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)
         self._groups.append((raw, self._sink.tell()))
+        self._with_nan.append(nan_places(measured, self._layout.schema))
         self._sink.write(pages)
         self._add_keys(keys)
 
@@ -165,15 +194,22 @@ class BlockEncoder:
         self._writer.add_key_value_metadata({"ARROW:schema": _arrow_schema(self._layout.schema.written)})
         self._writer.close()
         data = self._sink.getvalue()
+        start = footer_start(data)
+        end = data[start:]
         if any(self._groups):
-            data = with_copies(data, self._groups, _sorting(self._layout.schema, self._sort))
-        storage.write(path, data)
-        footer = pq.read_metadata(pa.BufferReader(data))
+            end = end_with_copies(end, start, self._groups, _sorting(self._layout.schema, self._sort))
+        if any(self._with_nan):
+            end = without_bounds(end, self._with_nan)
+        made = seal(data[:start], end)
+        storage.write(path, made.data)
+        footer = made.metadata
         keys = key_range(pa.concat_tables(self._ends), self._sort) if self._sort else None
         return BlockRecord(
             path=path,
             row_count=self.row_count,
-            size_bytes=data.size,
+            size_bytes=made.data.size,
+            footer_bytes=made.seal.footer_bytes,
+            footer_checksum=made.seal.footer_checksum,
             uncompressed_bytes=sum(
                 footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,9 @@ _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
 _ENCODINGS, _PATH, _VALUES, _UNCOMPRESSED, _COMPRESSED = 2, 3, 5, 6, 7
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
-# Statistics: of the greatest and the least value.
+# Statistics: of the greatest and the least value; all that tells of these.
 _IS_EXACT = 7, 8
+_BOUNDS = {1, 2, 5, 6, *_IS_EXACT}
 # OffsetIndex and PageLocation:
 _PAGE_LOCATIONS, _PAGE_OFFSET = 1, 1
 # PageHeader, and where it has the number of values: in the header of a data page of version 1 or 2.
@@ -83,7 +84,7 @@ class RawGroup:
         dictionaries: list[str] = []
         named: dict[str, str] = {}
         value_bytes = 0.0
-        for _, meta in _chunks(self.entry):
+        for _, meta in chunks_of(self.entry):
             value_bytes = max(value_bytes, meta[_UNCOMPRESSED][1] / max(meta[_VALUES][1], 1))
             path = b".".join(meta[_PATH][1][1]).decode()
             if meta.get(_DICTIONARY_PAGE, (I64, 0))[1] > 0:
@@ -92,6 +93,15 @@ class RawGroup:
             for number in set(meta[_ENCODINGS][1][1]) & _NAMED.keys():
                 named[path] = _NAMED[number]
         return Encodings(dictionaries=dictionaries, named=named, batch_values=batch_values(value_bytes))
+
+
+def footer_start(data: pa.Buffer) -> int:
+    """Return where the footer begins of a Parquet file, or of the end of one. O(1)."""
+    length = int.from_bytes(data[-TAIL_BYTES:-4].to_pybytes(), "little")
+    if data.size < TAIL_BYTES or data[-4:].to_pybytes() != MAGIC or length > data.size - TAIL_BYTES:
+        msg = f"{data.size} bytes that do not end with a Parquet footer"
+        raise ValueError(msg)
+    return int(data.size) - TAIL_BYTES - length
 
 
 def read_footer(data: bytes) -> Struct:
@@ -107,15 +117,37 @@ def read_footer(data: bytes) -> Struct:
     return footer
 
 
-def raw_group(footer: Struct, number: int, fetch: Fetch) -> tuple[RawGroup, pa.Buffer]:
+def footer_of(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[Struct, int]:
+    """Return the footer of a file, and where it begins; `fetch` returns the bytes from an offset up to another.
+
+    Raises:
+        ThriftError: there is none.
+    """
+    stop = size_bytes - TAIL_BYTES
+    if stop < 0:
+        msg = f"{size_bytes} bytes are no Parquet file"
+        raise ThriftError(msg)
+    tail = bytes(fetch(stop, size_bytes))
+    start = stop - int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or start < len(MAGIC):
+        msg = "it does not end with a Parquet footer"
+        raise ThriftError(msg)
+    return read_footer(bytes(fetch(start, stop))), start
+
+
+def raw_group(
+    footer: Struct, number: int, fetch: Fetch, *, verified: bool = False
+) -> tuple[RawGroup, pa.Buffer]:
     """Return a row group whose column chunks lie one after the other, and its pages.
+
+    `verified`: whatever `fetch` returns is as it was written, so that its pages need not be looked at.
 
     Raises:
         PageError: they do not, or its pages are damaged.
     """
     entry: Struct = footer[_ROW_GROUPS][1][1][number]
-    chunks = list(_chunks(entry))
-    ends = [_extent(meta) for _, meta in chunks]
+    chunks = list(chunks_of(entry))
+    ends = [chunk_extent(meta) for _, meta in chunks]
     if any(stop != start for (_, stop), (start, _) in itertools.pairwise(ends)):
         msg = f"the column chunks of row group {number} do not follow each other"
         raise PageError(msg)
@@ -126,7 +158,7 @@ def raw_group(footer: Struct, number: int, fetch: Fetch) -> tuple[RawGroup, pa.B
         msg = f"row group {number} has {stop - start} bytes, the file {pages.size} of them"
         raise PageError(msg)
     data = memoryview(pages).cast("B")  # (that of an Arrow buffer has signed bytes)
-    for (_, meta), (first, last) in zip(chunks, ends, strict=True):
+    for (_, meta), (first, last) in zip(chunks, ends, strict=True) if not verified else ():
         _check_pages(data[first - start : last - start], meta)
     extras = tuple(
         (
@@ -146,13 +178,13 @@ def has_exact_bounds(footer: Struct, number: int, place: int) -> bool:
     return all(statistics.get(field, (TRUE, True))[1] for field in _IS_EXACT)
 
 
-def _chunks(entry: Struct) -> Iterator[tuple[Struct, Struct]]:
+def chunks_of(entry: Struct) -> Iterator[tuple[Struct, Struct]]:
     """Yield the column chunks of a row group, each with its metadata."""
     for chunk in entry[_COLUMNS][1][1]:
         yield chunk, chunk[_META_DATA][1]
 
 
-def _extent(meta: Struct) -> tuple[int, int]:
+def chunk_extent(meta: Struct) -> tuple[int, int]:
     """Return where the pages of a column chunk begin and end. An offset of 0 means that there is no such page."""
     offsets = [meta[field][1] for field in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if field in meta]
     start = min(offset for offset in offsets if offset > 0)
@@ -194,19 +226,18 @@ class SortColumn:
     nulls_first: bool
 
 
-def with_copies(
-    data: pa.Buffer, groups: Sequence[tuple[RawGroup, int] | None], sorting: Sequence[SortColumn]
+def end_with_copies(
+    end: pa.Buffer, start: int, groups: Sequence[tuple[RawGroup, int] | None], sorting: Sequence[SortColumn]
 ) -> pa.Buffer:
-    """Return a file between whose row groups others were copied, with a footer that has them all.
+    """Return the end of a file between whose row groups others were copied, with a footer that has them all.
 
     Args:
-        data: the file as its writer ended it, with a footer of the writer's row groups alone.
+        end: the file's end as its writer made it: a footer of the writer's row groups alone.
+        start: where in the file the end begins.
         groups: all row groups in order: None for the writer's next, else one copied and where its pages begin now.
         sorting: what the rows are sorted by.
     """
-    stop = data.size - TAIL_BYTES
-    start = stop - int.from_bytes(data[stop : stop + 4], "little")
-    footer = read_footer(bytes(data[start:stop]))
+    footer = read_footer(bytes(end[: end.size - TAIL_BYTES]))
     own = iter(footer[_ROW_GROUPS][1][1])
     extras = _Extras(start)
     entries: list[Struct] = []
@@ -219,9 +250,31 @@ def with_copies(
             entry[_SORTING_COLUMNS] = LIST, (STRUCT, [_sorting_column(column) for column in sorting])
         entries.append(_in_order(entry))
     rows = sum(entry[_GROUP_ROWS][1] for entry in entries)
-    tail = write_struct({**footer, _NUM_ROWS: (I64, rows), _ROW_GROUPS: (LIST, (STRUCT, entries))})
-    end = tail + len(tail).to_bytes(4, "little") + MAGIC
-    return pa.py_buffer(b"".join((data[:start], extras.data, end)))
+    footer = {**footer, _NUM_ROWS: (I64, rows), _ROW_GROUPS: (LIST, (STRUCT, entries))}
+    return pa.py_buffer(bytes(extras.data) + _ended(footer))
+
+
+def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buffer:
+    """Return the end of a file without the least and greatest values of some column chunks.
+
+    Args:
+        end: the file's end; what lies before the footer in it stays where it is.
+        places: for each row group the chunks, counted from 0.
+    """
+    start = footer_start(end)
+    footer = read_footer(bytes(end[start : end.size - TAIL_BYTES]))
+    for entry, chosen in zip(footer[_ROW_GROUPS][1][1], places, strict=True):
+        for number, (_, meta) in enumerate(chunks_of(entry)):
+            if number in chosen and _STATISTICS in meta:
+                kept = {key: value for key, value in meta[_STATISTICS][1].items() if key not in _BOUNDS}
+                meta[_STATISTICS] = STRUCT, kept
+    return pa.py_buffer(bytes(end[:start]) + _ended(footer))
+
+
+def _ended(footer: Struct) -> bytes:
+    """Return a footer with what ends a file."""
+    data = write_struct(footer)
+    return data + len(data).to_bytes(4, "little") + MAGIC
 
 
 class _Extras:
@@ -246,7 +299,7 @@ def _moved(group: RawGroup, start: int, extras: _Extras) -> Struct:
     """Return the entry of a row group whose pages begin at `start` now."""
     shift = start - group.start
     chunks = []
-    for (chunk, meta), (columns, offsets, bloom) in zip(_chunks(group.entry), group.extras, strict=True):
+    for (chunk, meta), (columns, offsets, bloom) in zip(chunks_of(group.entry), group.extras, strict=True):
         moved = _shifted(meta, (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE), shift)
         extras.put(moved, _BLOOM, bloom)
         outer = _shifted({**chunk, _META_DATA: (STRUCT, _in_order(moved))}, (_CHUNK_OFFSET,), shift)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,15 +17,22 @@ from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
+from tblctl.tableformat.native.block_file import BlockAddress, known_ids
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.names import SNAPSHOTS
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
+    SEAL_COLUMNS,
     blocks_of,
     read_segment,
+    seals_of,
     statistic_names,
 )
 from tblctl.tableformat.storage import Storage
+
+_ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")
+ADDRESS_COLUMNS = (*_ADDRESS_FACTS, *SEAL_COLUMNS)
+"""What is needed to open blocks."""
 
 
 class SegmentSummaries:
@@ -149,6 +156,35 @@ class BlockMetadata:
             null_count=null_count,
             nan_count=nan_count,
         )
+
+    def null_counts(self, leaf: Leaf, rows: np.ndarray) -> np.ndarray:
+        """Return how many rows of some blocks are null in a column; -1 where that is not known."""
+        name = f"column_{leaf.id}_null_count"
+        self.fetch([name, "row_count"])
+        chosen = pa.array(rows)
+        found, every = (self.values(item).take(chosen) for item in (name, "row_count"))
+        return np.asarray(pc.coalesce(found.cast(pa.int64()), every), dtype=np.int64)
+
+    def addresses(self, rows: np.ndarray, column_ids: Mapping[int, frozenset[int]]) -> list[BlockAddress]:
+        """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table."""
+        self.fetch(ADDRESS_COLUMNS)
+        table = pa.table({name: self.values(name).take(pa.array(rows)) for name in ADDRESS_COLUMNS})
+        facts = (table[name].to_pylist() for name in _ADDRESS_FACTS)
+        try:
+            seals = seals_of(table)
+        except ARROW_ERRORS as error:
+            raise self._damaged(error) from error
+        return [
+            BlockAddress(
+                path=path,
+                size_bytes=size,
+                row_count=count,
+                uncompressed_bytes=decompressed,
+                column_ids=known_ids(path, schema_id, column_ids),
+                seal=seal,
+            )
+            for path, size, count, decompressed, schema_id, seal in zip(*facts, seals, strict=True)
+        ]
 
     def segment_of(self, row: int) -> SegmentRef:
         """Return the segment that lists the block in this row."""

@@ -13,10 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, InternalError, TblctlError
+from tblctl.tableformat.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    CorruptTableError,
+    InternalError,
+    TblctlError,
+)
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
@@ -140,6 +147,28 @@ class NativeVersion:
         """Return how many rows those of the blocks have that are in this version."""
         return int(self._metadata.row_count[self._rows_of(paths)].sum())
 
+    def require_nulls(self, removed: Collection[str], added: Sequence[BlockRecord]) -> None:
+        """Refuse blocks that have not as many nulls, in every column, as the metadata tells of those they replace.
+
+        Raises:
+            CorruptTableError: they have not; names the first such column.
+        """
+        rows = self._rows_of(list(removed))
+        self._metadata.fetch(f"column_{leaf.id}_null_count" for leaf in self.schema.leaves if len(rows))
+        for leaf in self.schema.leaves if len(rows) else ():
+            told = self._metadata.null_counts(leaf, rows)
+            found = [record.columns[leaf.id].null_count for record in added if leaf.id in record.columns]
+            if (told < 0).any() or len(found) < len(added) or min(found, default=0) < 0:
+                continue
+            if sum(found) != told.sum():
+                paths = ", ".join(sorted(removed)[:3])
+                msg = (
+                    f"{self.location}: {len(removed)} blocks, such as {paths}, were read with {sum(found)} nulls in "
+                    f"column {leaf.name!r}, their segments say {told.sum()}: some are damaged. Nothing was changed: "
+                    "see `tblctl check --deep`"
+                )
+                raise CorruptTableError(msg, name=paths, column=leaf.name)
+
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
         wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))
         return np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
@@ -165,7 +194,13 @@ class NativePort:
         """Return what merge tasks for this version read and write with."""
         from tblctl.tableformat.native.block_io import NativeBlockIO
 
-        return NativeBlockIO(storage=self._table.storage, env=self.env, layout=Layout.of(version.snapshot))
+        snapshot = version.snapshot
+        return NativeBlockIO(
+            storage=self._table.storage,
+            env=self.env,
+            layout=Layout.of(snapshot),
+            column_ids=snapshot.column_ids,
+        )
 
     def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
         """Commit on top of whatever the newest version is."""
@@ -245,6 +280,7 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     Raises:
         BlocksReplacedError: the base has not got a block of it.
         InternalError: it would change the rows.
+        CorruptTableError: it would change how many are null in a column.
     """
     concerned = [*replacement.removed, *replacement.relabelled]
     segments = base.segments_of(concerned)
@@ -257,6 +293,7 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     if rows != rows_before:
         msg = f"{base.location}: a recluster would put {rows} rows in the place of {rows_before}"
         raise InternalError(msg)
+    base.require_nulls(replacement.removed, replacement.added)
     removed: dict[str, set[str]] = {}
     for path in replacement.removed:
         removed.setdefault(segments[path], set()).add(path)

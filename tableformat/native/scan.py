@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.head import load_version
-from tblctl.tableformat.native.metadata import BlockMetadata, SegmentSummaries
+from tblctl.tableformat.native.metadata import ADDRESS_COLUMNS, BlockMetadata, SegmentSummaries
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _WINDOW_BYTES = 256 << 20
 """Decoded bytes of the blocks that a streaming scan reads at once."""
 
-_SCAN_COLUMNS = ("path", "size_bytes", "row_count", "decoded_bytes")
+_SCAN_COLUMNS = (*ADDRESS_COLUMNS, "decoded_bytes")
 """What every scan needs of the blocks that it reads: fetched together with the statistics, in one pass."""
 
 
@@ -46,6 +46,7 @@ class Selection:
         metadata: of the segments that may hold any.
         rows: the places of the chosen blocks in `metadata`.
         outcome: SOME or ALL for each of them.
+        column_ids: of every schema that the table had.
         segments_total, blocks_total: what the snapshot has.
         blocks_pruned: blocks that statistics ruled out.
     """
@@ -53,6 +54,7 @@ class Selection:
     metadata: BlockMetadata
     rows: np.ndarray
     outcome: np.ndarray
+    column_ids: Mapping[int, frozenset[int]]
     segments_total: int
     blocks_total: int
     blocks_pruned: int
@@ -61,14 +63,7 @@ class Selection:
         """Return where the chosen blocks are."""
         metadata = self.metadata
         metadata.fetch(_SCAN_COLUMNS)
-        chosen = pa.array(self.rows)
-        columns = [
-            metadata.values(name).take(chosen).to_pylist() for name in ("path", "size_bytes", "row_count")
-        ]
-        return [
-            BlockAddress(path=path, size_bytes=size, row_count=rows)
-            for path, size, rows in zip(*columns, strict=True)
-        ]
+        return metadata.addresses(self.rows, self.column_ids)
 
     def sum_of(self, column: str) -> int:
         """Return the sum of a metadata column over the chosen blocks."""
@@ -96,6 +91,7 @@ def select_blocks(
         metadata=metadata,
         rows=rows,
         outcome=outcome[rows],
+        column_ids=snapshot.column_ids,
         segments_total=len(snapshot.segments),
         blocks_total=snapshot.block_count,
         blocks_pruned=snapshot.block_count - len(rows),
@@ -249,7 +245,7 @@ class Scanner:
         wanted = list(self.columns)
         wanted += [name for name in condition_columns(condition, schema) if name not in wanted]
         with BlockFile(self._storage, address) as file:
-            projection = Projection.plan(file.schema, schema, wanted)
+            projection = file.projection(schema, wanted)
             groups = file.row_groups(condition, schema)
             if self.request.limit is not None and condition is None:
                 groups = _first_groups(file, groups, self.request.limit)

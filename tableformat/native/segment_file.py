@@ -21,11 +21,15 @@ from tblctl.tableformat.model.block import Block, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
 from tblctl.tableformat.model.types import is_orderable, statistic_type
 from tblctl.tableformat.model.values import python_value, value_to_json
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.native.footer import footer_of, footer_start
+from tblctl.tableformat.native.footer_check import check_footer, coded_columns
 from tblctl.tableformat.native.names import are_block_paths, checked_block_path
+from tblctl.tableformat.native.sealed import Place, Sealed, open_verified, reader, seal
 from tblctl.tableformat.storage import Storage
 
 BASE_COLUMNS = pa.schema(
@@ -40,11 +44,15 @@ BASE_COLUMNS = pa.schema(
         pa.field("run_id", pa.string()),
         pa.field("cluster_key_id", pa.int32()),
         pa.field("same_key_rows", pa.int64()),
+        pa.field("footer_bytes", pa.int64()),
+        pa.field("footer_checksum", pa.uint64()),
     ]
 )
 
-_ADDED_LATER = frozenset({"same_key_rows"})
+_ADDED_LATER = frozenset({"same_key_rows", "footer_bytes", "footer_checksum"})
 """Columns of these that older segments lack: null in every row then."""
+
+SEAL_COLUMNS = ("footer_bytes", "footer_checksum")
 
 BOUNDED_COLUMNS = 32
 """A segment's summary bounds the cluster key's columns and others up to this many: it is read by every scan."""
@@ -59,6 +67,7 @@ _BLOCK_FACTS = (
     "run_id",
 )
 _COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
+_MOST_COLUMN_BYTES, _MOST_ROW_BYTES = 64 << 20, 8 << 10
 _WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
 
 
@@ -139,8 +148,8 @@ def _aligned(table: pa.Table, wanted: Mapping[str, pa.DataType]) -> pa.Table:
     return pa.table(columns, names=names)
 
 
-def encode_segment(table: pa.Table) -> pa.Buffer:
-    """Return the object's content. About 40 ms for 10,000 blocks of 16 columns."""
+def encode_segment(table: pa.Table) -> Sealed:
+    """Return the object. About 40 ms for 10,000 blocks of 16 columns."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,
@@ -153,10 +162,14 @@ def encode_segment(table: pa.Table) -> pa.Buffer:
         write_statistics=False,
         store_schema=False,
     )
-    return sink.getvalue()
+    data = sink.getvalue()
+    start = footer_start(data)
+    return seal(data[:start], data[start:])
 
 
-def segment_ref(table: pa.Table, path: str, size_bytes: int, schema: Schema, sort: Sort | None) -> SegmentRef:
+def segment_ref(
+    table: pa.Table, path: str, schema: Schema, sort: Sort | None, *, size_bytes: int, seal: Seal | None
+) -> SegmentRef:
     """Return how a snapshot names the segment with these rows, its summary included."""
     return SegmentRef(
         path=path,
@@ -165,6 +178,7 @@ def segment_ref(table: pa.Table, path: str, size_bytes: int, schema: Schema, sor
         row_count=pc.sum(table["row_count"]).as_py(),
         data_bytes=pc.sum(table["size_bytes"]).as_py(),
         bounds={leaf.id: _column_bounds(table, leaf) for leaf in _bounded_leaves(schema, sort)},
+        seal=seal,
     )
 
 
@@ -213,7 +227,7 @@ def read_segment(
             if size != ref.size_bytes:
                 msg = f"{size} bytes, expected {ref.size_bytes}"
                 raise ValueError(msg)
-            file = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
+            file = _opened(source, ref)
             if file.metadata.num_rows != ref.block_count:
                 msg = f"{file.metadata.num_rows} blocks, expected {ref.block_count}"
                 raise ValueError(msg)
@@ -221,7 +235,7 @@ def read_segment(
             wanted = present if columns is None else [name for name in columns if name in present]
             if columns is not None and keys:
                 wanted = [*wanted, *(name for name in present if name.startswith("key_"))]
-            table = file.read(columns=wanted, use_threads=False)
+            table = _decoded(file.read(columns=wanted, use_threads=False), _most_column_bytes(ref))
             for item in BASE_COLUMNS:
                 if item.name in _ADDED_LATER - set(present) and (columns is None or item.name in columns):
                     table = table.append_column(item, pa.nulls(table.num_rows, item.type))
@@ -232,9 +246,55 @@ def read_segment(
         msg = f"{ref.path} is missing; the snapshot that names it cannot be read"
         raise CorruptTableError(msg, name=ref.path) from error
     except CorruptTableError as error:
+        if error.details.get("name") == ref.path:
+            raise
         raise CorruptTableError(f"{ref.path}: {error}", name=ref.path) from error
     except ARROW_ERRORS as error:
         raise read_error(storage, ref.path, error) from error
+    return table
+
+
+def _opened(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
+    """Return the file, verified as far as it has checksums."""
+    fetch = reader(source)
+    if ref.seal is None:
+        footer, start = footer_of(fetch, ref.size_bytes)
+        limit = _most_column_bytes(ref)
+        check_footer(footer, pages_stop=start, row_count=ref.block_count, most_chunk_bytes=limit)
+        source.seek(0)
+        # Text stays as it is stored: a word that 10,000 rows share would be decoded 10,000 times.
+        return pq.ParquetFile(
+            source,
+            pre_buffer=True,
+            page_checksum_verification=True,
+            read_dictionary=coded_columns(footer),
+        )
+    end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
+    verified, metadata = open_verified(
+        Place(name=ref.path, title=ref.path), ref.seal, ref.size_bytes, end, fetch
+    )
+    return pq.ParquetFile(pa.PythonFile(verified, mode="r"), metadata=metadata, pre_buffer=True)
+
+
+def _most_column_bytes(ref: SegmentRef) -> int:
+    """Return how much memory a column of a segment without checksums may take: docs/FORMAT.md has the limit."""
+    return _MOST_COLUMN_BYTES + _MOST_ROW_BYTES * ref.block_count
+
+
+def _decoded(table: pa.Table, most_bytes: int) -> pa.Table:
+    """Return the table with its coded columns decoded, where none takes more than `most_bytes` so."""
+    for place, item in enumerate(table.schema):
+        if not pa.types.is_dictionary(item.type):
+            continue
+        column = table.column(place)
+        size = sum(
+            pc.sum(pc.binary_length(chunk.dictionary).cast(pa.int64()).take(chunk.indices)).as_py() or 0
+            for chunk in column.chunks
+        )
+        if size > most_bytes:
+            msg = f"column {item.name} would take {size} bytes, at most {most_bytes} are allowed"
+            raise ValueError(msg)
+        table = table.set_column(place, item.name, column.cast(item.type.value_type))
     return table
 
 
@@ -294,9 +354,14 @@ def blocks_of(table: pa.Table) -> tuple[Block, ...]:
     """Return rows of a segment as `Block` values, from BASE_COLUMNS and the keys. About 10 s for 1,000,000."""
     base = [table[name].to_pylist() for name in _BLOCK_FACTS]
     return tuple(
-        Block(**dict(zip(_BLOCK_FACTS, facts, strict=True)), cluster=cluster)
-        for *facts, cluster in zip(*base, _clusters(table), strict=True)
+        Block(**dict(zip(_BLOCK_FACTS, facts, strict=True)), cluster=cluster, seal=seal)
+        for *facts, cluster, seal in zip(*base, _clusters(table), seals_of(table), strict=True)
     )
+
+
+def seals_of(table: pa.Table) -> list[Seal | None]:
+    """Return the seals of blocks, from their columns of a segment; None for older blocks."""
+    return list(map(Seal.of, *(table[name].to_pylist() for name in SEAL_COLUMNS)))
 
 
 def _clusters(table: pa.Table) -> list[ClusterStatistics | None]:

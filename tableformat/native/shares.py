@@ -15,7 +15,6 @@ from tblctl.tableformat.model.statistics import SOME
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
 from tblctl.tableformat.native.scan import Selection, blame_expiry, condition_columns, rows_satisfying
 from tblctl.tableformat.predicate.nodes import Node
-from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 _WINDOW_BYTES = 32 << 20
@@ -76,7 +75,7 @@ class ShareReader:
         names = [*self.columns]
         names += [name for name in condition_columns(condition, self.schema) if name not in names]
         with BlockFile(self.storage, address) as file:
-            projection = Projection.plan(file.schema, self.schema, names)
+            projection = file.projection(self.schema, names)
             windows = list(_windows(file, file.row_groups(condition, self.schema)))
             for groups, following in zip(windows, [*windows[1:], []], strict=False):  # there may be none
                 for needed in (groups, following):

@@ -15,6 +15,7 @@ from tblctl.tableformat.errors import CorruptTableError, TblctlError, Unsupporte
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native.checked_json import has_checksum, with_checksum
 from tblctl.tableformat.native.names import checked_segment_path, snapshot_path
@@ -157,6 +158,8 @@ def _head(kind: str, item: Snapshot | Tombstone, min_writer_version: int) -> dic
     }
 
 
+_CHECKSUM_DIGITS = 16
+
 _SUMMARY_FIELDS = (
     "rows",
     "blocks",
@@ -173,6 +176,7 @@ def _encode_segment(segment: SegmentRef) -> dict[str, Any]:
     return {
         "path": segment.path,
         "size_bytes": segment.size_bytes,
+        **({} if segment.seal is None else _encode_seal(segment.seal)),
         "block_count": segment.block_count,
         "row_count": segment.row_count,
         "data_bytes": segment.data_bytes,
@@ -180,6 +184,20 @@ def _encode_segment(segment: SegmentRef) -> dict[str, Any]:
             str(key): [value.min, value.max, value.null_count] for key, value in segment.bounds.items()
         },
     }
+
+
+def _encode_seal(seal: Seal) -> dict[str, Any]:
+    return {"footer_bytes": seal.footer_bytes, "footer_checksum": f"{seal.footer_checksum:016x}"}
+
+
+def _decode_seal(item: Mapping[str, Any]) -> Seal | None:
+    if "footer_bytes" not in item and "footer_checksum" not in item:
+        return None
+    text = _text(item, "footer_checksum")
+    if len(text) != _CHECKSUM_DIGITS or not set(text) <= set("0123456789abcdef"):
+        msg = f"footer_checksum is {text!r:.80}, expected {_CHECKSUM_DIGITS} hexadecimal digits"
+        raise ValueError(msg)
+    return Seal(footer_bytes=_count(item, "footer_bytes"), footer_checksum=int(text, 16))
 
 
 def _check_version(document: Mapping[str, Any], name: str) -> None:
@@ -295,14 +313,15 @@ def _decode_segment(item: Mapping[str, Any]) -> SegmentRef:
         row_count=_count(item, "row_count", least=1),
         data_bytes=_count(item, "data_bytes", least=1),
         bounds=_by_id(item["bounds"], _decode_bounds),
+        seal=_decode_seal(item),
     )
 
 
 def _decode_bounds(item: Any) -> ColumnBounds:
     low, high, null_count = item
-    if not isinstance(null_count, int):
-        msg = f"null count {null_count!r}"
-        raise TypeError(msg)
+    if not isinstance(null_count, int) or not -1 <= null_count < 1 << 63:
+        msg = f"null count {null_count!r:.80}"
+        raise ValueError(msg)
     return ColumnBounds(min=low, max=high, null_count=null_count)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -196,6 +197,16 @@ class _Chunks:
 
 def _null(kind: pa.DataType) -> pa.Scalar:
     return pa.nulls(1, kind)[0]  # (pa.scalar has no null of a dictionary)
+
+
+def nan_places(measured: Mapping[int, Measured], schema: Schema) -> frozenset[int]:
+    """Return the places of the Parquet columns that figures, by column id, tell of NaN in."""
+    stops = itertools.accumulate(parquet_columns(leaf.type) for leaf in schema.leaves)
+    return frozenset(
+        stop - 1
+        for leaf, stop in zip(schema.leaves, stops, strict=True)
+        if leaf.id in measured and measured[leaf.id].nan_count
+    )
 
 
 def parquet_columns(kind: pa.DataType) -> int:

@@ -68,7 +68,7 @@ class Lake:
         terms = parse_terms(terms, schema) if isinstance(terms, str) else terms
         self.sort = Sort(id=1, terms=terms) if terms else None
         layout = Layout(schema_id=1, schema=schema, sort=None, options=TableOptions.from_mapping(options))
-        self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout)
+        self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout, column_ids={1: schema.ids})
         self.slices: list[Slice] = []
 
     def set_options(self, **options):
@@ -79,7 +79,8 @@ class Lake:
     def set_schema(self, schema):
         """Change the schema; blocks keep theirs."""
         self.schema = schema
-        self.io = replace(self.io, layout=replace(self.io.layout, schema=schema, schema_id=2))
+        layout = replace(self.io.layout, schema=schema, schema_id=2)
+        self.io = replace(self.io, layout=layout, column_ids={**self.io.column_ids, 2: schema.ids})
 
     # -- blocks to merge
 

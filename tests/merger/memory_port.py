@@ -21,6 +21,7 @@ from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import python_value
@@ -356,4 +357,5 @@ def block_of(record: BlockRecord) -> Block:
         schema_id=record.schema_id,
         run_id=record.run_id,
         cluster=cluster,
+        seal=Seal.of(record.footer_bytes, record.footer_checksum),
     )

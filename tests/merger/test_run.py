@@ -278,7 +278,10 @@ def table_slices(table):
     metadata = block_metadata(table._native.storage, version.snapshot)
     blocks = metadata.blocks(np.arange(len(metadata)))
     io = NativeBlockIO(
-        storage=table._native.storage, env=table._native.env, layout=Layout.of(version.snapshot)
+        storage=table._native.storage,
+        env=table._native.env,
+        layout=Layout.of(version.snapshot),
+        column_ids=version.snapshot.column_ids,
     )
     return port, version, io, whole_slices(version, version.sort, blocks)
 

@@ -383,11 +383,11 @@ def test_an_append_to_a_table_of_a_hundred_full_segments_writes_one_segment_and_
         head = native.head()
         row = read_segment(native.storage, head.segments[0])
         rows = pa.concat_tables([row] * SEGMENT_BLOCKS).combine_chunks()
-        data = encode_segment(rows)
-        segment = segment_ref(rows, "", data.size, head.schema, head.sort)
+        made = encode_segment(rows)
+        segment = segment_ref(rows, "", head.schema, head.sort, size_bytes=made.data.size, seal=made.seal)
         paths = [f"metadata/segments/{number:032x}.parquet" for number in range(100)]
         for path in paths:
-            native.storage.write(path, data)
+            native.storage.write(path, made.data)
         publish_segments(native, head, [dataclasses.replace(segment, path=path) for path in paths])
         calls = storage_calls(lambda: table.append(pa.table({"n": [2], "s": ["b"]})))
         written = [call.name for call in calls if call.operation in {"write", "create"}]

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.native.footer import PageError, SortColumn, raw_group, read_footer, with_copies
+from tblctl.tableformat.native.footer import (
+    PageError,
+    SortColumn,
+    end_with_copies,
+    footer_start,
+    raw_group,
+    read_footer,
+)
 from tblctl.tableformat.native.thrift import (
     BINARY,
     BYTE,
@@ -129,8 +136,11 @@ def mixed(source, **options):
         writer.write_table(ROWS.slice(500, 60))
         groups.append(None)
     expected = [ROWS.slice(0, 50), ROWS.slice(300, 100), ROWS.slice(900, 100), ROWS.slice(500, 60)]
-    data = with_copies(sink.getvalue(), groups, [SortColumn(place=0, descending=False, nulls_first=False)])
-    return bytes(data), pa.concat_tables(expected)
+    data = sink.getvalue()
+    start = footer_start(data)
+    sorting = [SortColumn(place=0, descending=False, nulls_first=False)]
+    end = end_with_copies(data[start:], start, groups, sorting)
+    return bytes(data[:start]) + bytes(end), pa.concat_tables(expected)
 
 
 WRITERS = {
