@@ -266,7 +266,7 @@ class _Loop:
         self.engine_name = engine.name
         measured = before
 
-        def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
+        def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float | None]:
             nonlocal measured
             measured = self.followed.replaced(removed, added)
             return _depths(self.after or before, measured)
@@ -328,7 +328,7 @@ class _Loop:
         )
 
 
-def _depths(before: Averages, after: Averages) -> dict[str, float]:
+def _depths(before: Averages, after: Averages) -> dict[str, float | None]:
     return {
         "depth_before": before.depth,
         "depth_after": after.depth,

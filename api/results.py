@@ -61,7 +61,8 @@ class Outcome:
         conflicted_groups: those dropped because a block left the table, or the key was altered.
         failed_groups: those that could not be merged; `groups` says why.
         blocks_in, blocks_out, rows, bytes_read, bytes_written: of the committed groups.
-        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start.
+        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start; None where no
+            block was in the order of the key.
         depth_after, overlaps_after: those at the end; what others changed during the last round left out.
         seconds: the whole call.
         snapshot: the last sequence committed; None if nothing was.
@@ -81,10 +82,10 @@ class Outcome:
     rows: int
     bytes_read: int
     bytes_written: int
-    depth_before: float
-    depth_after: float
-    overlaps_before: float
-    overlaps_after: float
+    depth_before: float | None
+    depth_after: float | None
+    overlaps_before: float | None
+    overlaps_after: float | None
     seconds: float
     snapshot: int | None
     policy: str

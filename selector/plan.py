@@ -33,11 +33,14 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out."""
+    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out.
 
-    average_depth_before: float
+    Averages before are None where there are blocks, but none in the order of the key.
+    """
+
+    average_depth_before: float | None
     average_depth_after: Range
-    average_overlaps_before: float
+    average_overlaps_before: float | None
     average_overlaps_after: Range
     block_count_before: int
     block_count_after: Range

@@ -147,4 +147,4 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
 
 def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
     """Return the figures of depth for a line."""
-    return f"{found.average_depth:,.2f}", f"{found.depth.max:,}"
+    return render.average(found.average_depth, 2), render.average(found.depth.max, 0)
