@@ -15,6 +15,7 @@ from tblctl.tableformat.native.commit import Published
 
 if TYPE_CHECKING:
     from tblctl.merger.work import GroupOutcome
+    from tblctl.selector.plan import Advice, Rejection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,8 @@ class Outcome:
         engine: what merged those of the last round: local or spark; None if there was nothing to merge.
         note: why nothing was done, or what was left undone; else empty.
         groups: every group of every round, in order.
+        rejected: if it ended because there was nothing (more) to do: what was left out, and why.
+        advice: then, for a table whose blocks overlap: selections that would part them.
     """
 
     rounds: int
@@ -92,10 +95,13 @@ class Outcome:
     engine: str | None
     note: str
     groups: tuple[GroupOutcome, ...]
+    rejected: tuple[Rejection, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
-        return {**_plain(self), "groups": [asdict(group) for group in self.groups]}
+        parts = ("groups", "rejected", "advice")
+        return {**_plain(self), **{name: [asdict(item) for item in getattr(self, name)] for name in parts}}
 
 
 @dataclass(frozen=True, kw_only=True)

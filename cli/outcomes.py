@@ -19,7 +19,9 @@ RECLUSTER_JSON = """
 object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
         nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
-        blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}]
+        blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
+        rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
+        advice [{policy, threshold, average_depth_after}] where there was nothing (more) to do
 """
 
 
