@@ -7,7 +7,7 @@ snapshots that can still be read, as far as a bound on the blocks allows; what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,8 @@ class DepthPoint:
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
         rows, blocks: of the whole table then.
-        average_depth, average_overlaps: None where unknown: no cluster key, or expired and no recluster states them.
+        average_depth, average_overlaps: None where unknown: no cluster key, no block in its order, or expired and no
+            recluster states them.
         source: `summary` (of a recluster; what others committed during its round left out) or `metadata` (measured
             now); None where unknown.
     """
@@ -92,9 +93,15 @@ def _recorded(snapshots: Sequence[SnapshotInfo]) -> dict[int, Averages]:
     for item in snapshots:
         run = item.detail.get("recluster", {})
         if "depth_after" in run:
-            after[item.sequence] = Averages(depth=run["depth_after"], overlaps=run["overlaps_after"])
-            before[run["planned_on"]] = Averages(depth=run["depth_before"], overlaps=run["overlaps_before"])
+            after[item.sequence] = _stated(run, "after")
+            before[run["planned_on"]] = _stated(run, "before")
     return after | before  # the figures before are exact; of several commits of a round, those of the first
+
+
+def _stated(run: Mapping[str, Any], when: str) -> Averages:
+    """Return what a summary states. A depth below 1 is none: so unknown ones were written once."""
+    depth, overlaps = run[f"depth_{when}"], run[f"overlaps_{when}"]
+    return Averages(depth=depth, overlaps=overlaps) if depth else Averages(depth=None, overlaps=None)
 
 
 def _origin(snapshots: Sequence[SnapshotInfo], place: int) -> SnapshotInfo:

@@ -139,7 +139,7 @@ def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
         weight="bold",
         color=theme.ink,
     )
-    deepest = max(panel.info.depth.max for panel in picture.panels)
+    deepest = max(panel.info.depth.max or 0 for panel in picture.panels)
     areas = []
     for number, panel in enumerate(picture.panels):
         depth_axes, block_axes = (figure.add_subplot(shares[row, number]) for row in (0, 1))
@@ -159,9 +159,10 @@ def headline(panel: Panel, *, wide: bool) -> str:
     """Return what is said of a version above its blocks, in one line or two."""
     found = panel.info
     noun = "block" if found.total_block_count == 1 else "blocks"
-    return (
-        f"snapshot {panel.sequence}: {found.total_block_count:,} {noun}{', ' if wide else chr(10)}"
-        f"depth {found.average_depth:,.2f} on average and {found.depth.max:,} at most"
+    depth, most = found.average_depth, found.depth.max
+    known = depth is not None and most is not None
+    return f"snapshot {panel.sequence}: {found.total_block_count:,} {noun}{', ' if wide else chr(10)}" + (
+        f"depth {depth:,.2f} on average and {most:,} at most" if known else "depth unknown"
     )
 
 

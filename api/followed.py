@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.metrics.index import IntervalIndex
-from tblctl.metrics.intervals import Integers, rounded_mean
+from tblctl.metrics.intervals import Integers, known_mean
 from tblctl.tableformat.keys import key_places, key_ranks
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.view import Averages, View, listed
@@ -125,10 +125,10 @@ class NumberedBlocks:
 
     def averages(self) -> Averages:
         """Return the average figures of the blocks."""
-        index = self._index
+        index, blocks = self._index, len(self._like.level)
         return Averages(
-            depth=rounded_mean(index.depth_sum, len(index)),
-            overlaps=rounded_mean(index.overlap_sum, len(index)),
+            depth=known_mean(index.depth_sum, len(index), blocks),
+            overlaps=known_mean(index.overlap_sum, len(index), blocks),
         )
 
     def replace(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> bool:

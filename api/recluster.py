@@ -27,6 +27,7 @@ from tblctl.merger.local import LocalEngine
 from tblctl.merger.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.merger.work import COMMITTED, CONFLICTED, FAILED
 from tblctl.results import Outcome
+from tblctl.selector.advice import advised
 from tblctl.selector.blocks import Context
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
@@ -156,7 +157,7 @@ def plan_view(version: Version, view: View, request: Request, failed: Collection
         restricted=view.listing.matched,
         failed=view.named(failed) if failed else None,
     )
-    return policy_named(request.policy)(context)
+    return advised(context, policy_named(request.policy)(context))
 
 
 def recluster(
@@ -211,6 +212,7 @@ class _Loop:
     failed: set[str] = field(default_factory=set)  # blocks of groups that failed
     last: Version | None = None  # that was committed
     note: str = ""
+    idle: Plan | None = None  # that had nothing to do, and so ended it
 
     def __post_init__(self) -> None:
         several = self.request.final or self.request.commit_every != AT_END
@@ -233,6 +235,7 @@ class _Loop:
         while fruitless <= _MOST_FRUITLESS:
             plan, outcome = self._round(given)
             if outcome is None:
+                self.idle = plan
                 notes = (self.note, plan.note if plan.is_limited or not self.rounds else "")
                 self.note = "; ".join(note for note in notes if note)
                 break
@@ -266,7 +269,7 @@ class _Loop:
         self.engine_name = engine.name
         measured = before
 
-        def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float]:
+        def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float | None]:
             nonlocal measured
             measured = self.followed.replaced(removed, added)
             return _depths(self.after or before, measured)
@@ -325,10 +328,12 @@ class _Loop:
             engine=self.engine_name,
             note=self.note,
             groups=groups,
+            rejected=self.idle.rejected if self.idle else (),
+            advice=self.idle.advice if self.idle else (),
         )
 
 
-def _depths(before: Averages, after: Averages) -> dict[str, float]:
+def _depths(before: Averages, after: Averages) -> dict[str, float | None]:
     return {
         "depth_before": before.depth,
         "depth_after": after.depth,

@@ -15,6 +15,7 @@ from tblctl.tableformat.native.commit import Published
 
 if TYPE_CHECKING:
     from tblctl.merger.work import GroupOutcome
+    from tblctl.selector.plan import Advice, Rejection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,8 @@ class Outcome:
         conflicted_groups: those dropped because a block left the table, or the key was altered.
         failed_groups: those that could not be merged; `groups` says why.
         blocks_in, blocks_out, rows, bytes_read, bytes_written: of the committed groups.
-        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start.
+        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start; None where no
+            block was in the order of the key.
         depth_after, overlaps_after: those at the end; what others changed during the last round left out.
         seconds: the whole call.
         snapshot: the last sequence committed; None if nothing was.
@@ -69,6 +71,8 @@ class Outcome:
         engine: what merged those of the last round: local or spark; None if there was nothing to merge.
         note: why nothing was done, or what was left undone; else empty.
         groups: every group of every round, in order.
+        rejected: if it ended because there was nothing (more) to do: what was left out, and why.
+        advice: then, for a table whose blocks overlap: selections that would part them.
     """
 
     rounds: int
@@ -81,20 +85,23 @@ class Outcome:
     rows: int
     bytes_read: int
     bytes_written: int
-    depth_before: float
-    depth_after: float
-    overlaps_before: float
-    overlaps_after: float
+    depth_before: float | None
+    depth_after: float | None
+    overlaps_before: float | None
+    overlaps_after: float | None
     seconds: float
     snapshot: int | None
     policy: str
     engine: str | None
     note: str
     groups: tuple[GroupOutcome, ...]
+    rejected: tuple[Rejection, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
-        return {**_plain(self), "groups": [asdict(group) for group in self.groups]}
+        parts = ("groups", "rejected", "advice")
+        return {**_plain(self), **{name: [asdict(item) for item in getattr(self, name)] for name in parts}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ read if the table were sorted by the column.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,8 @@ class Candidate:
     """
 
     terms: tuple[str, ...]
-    average_depth: float
-    average_overlaps: float
+    average_depth: float | None
+    average_overlaps: float | None
     distinct_bounds: int
     null_share: float
     unknown_block_count: int
@@ -197,7 +198,8 @@ def _rank(candidate: Candidate) -> tuple[float, float, int]:
     """Return what is least for the best one."""
     reads = candidate.average_blocks_read
     depth = candidate.average_depth
-    return (depth if reads is None else round(reads, 2), depth, -candidate.distinct_bounds)
+    known = math.inf if depth is None else depth
+    return (known if reads is None else round(reads, 2), known, -candidate.distinct_bounds)
 
 
 class _Look:
@@ -274,7 +276,10 @@ class _Look:
         return sum(bool({leaf.id for leaf in leaves} & named) for named in self._named)
 
     def _why(self, found: Candidate) -> str:
-        depth = f"blocks lie {found.average_depth:,.1f} deep by it now"
+        now_deep = (
+            "to an unknown depth" if found.average_depth is None else f"{found.average_depth:,.1f} deep"
+        )
+        depth = f"blocks lie {now_deep} by it now"
         reads = found.average_blocks_read
         if reads is None:
             return f"{depth}, and begin and end with {found.distinct_bounds:,} values"

@@ -158,11 +158,7 @@ class Table:
         )
 
     def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
-        """Remove the rows that satisfy the condition; not those for which it is NULL.
-
-        Those that the table has at the commit: what others append until then too. So it is with `update` and
-        `overwrite`: operations are as if one came after the other, in the order of their snapshots.
-        """
+        """Remove the rows that satisfy the condition at the commit; not those for which it is NULL."""
         if where is None:
             msg = 'delete needs a condition; where="true" removes every row'
             raise InvalidOptionError(msg)
@@ -192,10 +188,7 @@ class Table:
         memory_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Put `data` in the place of the rows that satisfy the condition (all rows for None), in one commit.
-
-        Those that the table has at this commit. Of two overwrites at once with one condition the later one's rows stay.
-        """
+        """Put `data` in the place of the rows that satisfy the condition (all rows for None) at the commit, in it."""
         return self._write(
             "overwrite",
             data=data,

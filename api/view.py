@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
-from tblctl.metrics.intervals import Integers, overlaps_and_depths, rounded_mean
+from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange, deepest_hills
 from tblctl.selector.blocks import Candidates, Mask
 from tblctl.tableformat.keys import key_ranks
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averages:
-    """Average depth and overlaps of all blocks of a table, as `ClusteringInfo` has them."""
+    """Average depth and overlaps of all blocks of a table, as `ClusteringInfo` has them: None where unknown."""
 
-    depth: float
-    overlaps: float
+    depth: float | None
+    overlaps: float | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,8 +140,8 @@ class View:
         low, high = self.blocks.low[self.is_measured], self.blocks.high[self.is_measured]
         overlap, depth = overlaps_and_depths(low, high)
         return Averages(
-            depth=rounded_mean(int(depth.sum()), depth.size),
-            overlaps=rounded_mean(int(overlap.sum()), overlap.size),
+            depth=known_mean(int(depth.sum()), depth.size, self.is_measured.size),
+            overlaps=known_mean(int(overlap.sum()), overlap.size, self.is_measured.size),
         )
 
     def named(self, paths: Collection[str]) -> Mask:

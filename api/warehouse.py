@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,10 @@ def survey(
     worst: int = 5,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[SurveyedTable, ...]:
-    """Measure tables: the deepest on average first, then those without a cluster key, then those that failed.
+    """Measure tables, worst first.
+
+    Those whose depth is unknown (no block is in the order of the key) come first, then the deepest on average, then
+    those without a cluster key, then those that failed.
 
     Args:
         locations: of the tables; each is measured once.
@@ -123,6 +127,9 @@ def survey(
 
 
 def _badness(table: SurveyedTable) -> tuple[int, float, float]:
-    if table.info is None:
+    info = table.info
+    if info is None:
         return (1 if table.error is None else 2, 0.0, 0.0)
-    return (0, -table.info.average_depth, -table.info.average_overlaps)
+    if info.average_depth is None or info.average_overlaps is None:
+        return (0, -math.inf, -float(info.total_block_count))
+    return (0, -info.average_depth, -info.average_overlaps)

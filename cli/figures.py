@@ -16,7 +16,8 @@ INFO_JSON = """
 object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
 unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
 depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
-worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys)"""
+worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
+percentiles are null where there are blocks, but none in the order of the key"""
 
 
 def put_info(found: tblctl.ClusteringInfo) -> None:
@@ -41,16 +42,17 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
         if count
     ]
     depth = found.depth
-    spread = f"p50 {depth.p50:,}, p95 {depth.p95:,}, p99 {depth.p99:,}, max {depth.max:,}"
+    spread = ", ".join(f"{name} {figure:,}" for name, figure in depth.to_dict().items() if figure is not None)
+    known = found.average_depth is not None
     page.put_fields(
         {
             "cluster key": ", ".join(found.cluster_by_keys),
             "rows": f"{found.rows:,}",
             "blocks": f"{found.total_block_count:,}" + (f" ({', '.join(apart)})" if apart else ""),
             "size": render.size(found.bytes),
-            "overlaps": f"{found.average_overlaps:,.4f} on average",
+            "overlaps": f"{render.average(found.average_overlaps)} on average" if known else "?",
             "depth": (
-                f"{found.average_depth:,.4f} on average; {spread}",
+                f"{render.average(found.average_depth)} on average; {spread}" if known else "?",
                 page.depth_style(found.average_depth),
             ),
         }
@@ -58,6 +60,10 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
     if found.unknown_block_count:
         unknown = render.count(found.unknown_block_count, "block")
         page.put((f"(statistics do not bound the key of {unknown}: in no figure of depth)", page.RULE))
+    if found.unclustered_block_count:
+        unclustered = render.count(found.unclustered_block_count, "block")
+        note = f"({unclustered} not in the order of the key: in no figure of depth until a recluster sorts them in)"
+        page.put((note, page.RULE))
 
 
 def put_histogram(found: tblctl.ClusteringInfo) -> None:
@@ -87,9 +93,9 @@ def put_levels(found: tblctl.ClusteringInfo) -> None:
             f"{figures.total_block_count:,}",
             f"{figures.rows:,}",
             render.size(figures.bytes),
-            f"{figures.average_overlaps:,.4f}",
-            f"{figures.average_depth:,.4f}",
-            *(f"{figure:,}" for figure in figures.depth.to_dict().values()),
+            render.average(figures.average_overlaps),
+            render.average(figures.average_depth),
+            *("?" if figure is None else f"{figure:,}" for figure in figures.depth.to_dict().values()),
         )
         for level, figures in found.levels
     ]
@@ -129,10 +135,10 @@ def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
         ("unclustered", *(f"{info.unclustered_block_count:,}" for info in infos)),
         ("of unknown range", *(f"{info.unknown_block_count:,}" for info in infos)),
         ("size", *(render.size(info.bytes) for info in infos)),
-        ("overlaps", *(f"{info.average_overlaps:,.4f}" for info in infos)),
-        ("depth", *(f"{info.average_depth:,.4f}" for info in infos)),
+        ("overlaps", *(render.average(info.average_overlaps) for info in infos)),
+        ("depth", *(render.average(info.average_depth) for info in infos)),
         *(
-            (f"depth {name}", *(f"{info.depth.to_dict()[name]:,}" for info in infos))
+            (f"depth {name}", *(render.average(info.depth.to_dict()[name], 0) for info in infos))
             for name in ("p50", "p95", "p99", "max")
         ),
     ]

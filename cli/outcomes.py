@@ -19,7 +19,9 @@ RECLUSTER_JSON = """
 object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
         nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
-        blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}]
+        blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
+        rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
+        advice [{policy, threshold, average_depth_after}] where there was nothing (more) to do
 """
 
 
@@ -70,8 +72,8 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     click.echo(recluster_line(outcome))
     if outcome.committed_groups:
         figures = [
-            ("depth", f"{outcome.depth_before:,.4f}", f"{outcome.depth_after:,.4f}"),
-            ("overlaps", f"{outcome.overlaps_before:,.4f}", f"{outcome.overlaps_after:,.4f}"),
+            ("depth", render.average(outcome.depth_before), render.average(outcome.depth_after)),
+            ("overlaps", render.average(outcome.overlaps_before), render.average(outcome.overlaps_after)),
             ("blocks merged", f"{outcome.blocks_in:,}", f"{outcome.blocks_out:,}"),
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
@@ -124,5 +126,10 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
     )
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
-        f"depth {run['depth_before']:,.2f} to {run['depth_after']:,.2f}"
+        f"depth {_stated(run['depth_before'])} to {_stated(run['depth_after'])}"
     )
+
+
+def _stated(depth: float | None) -> str:
+    """Return a depth that a summary states; below 1 it is none: so unknown ones were written once."""
+    return render.average(depth or None, 2)

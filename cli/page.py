@@ -75,8 +75,10 @@ def put_fields(fields: dict[str, str | Span]) -> None:
         put((f"{name:<{width}}", RULE), "  ", (render.printable(text), style))
 
 
-def depth_style(depth: float) -> str:
-    """Return the style of what is so deep."""
+def depth_style(depth: float | None) -> str:
+    """Return the style of what is so deep; an unknown depth is bad: nothing can be skipped for certain."""
+    if depth is None:
+        return "red"
     if depth <= SHALLOW_DEPTH:
         return "green"
     return "yellow" if depth <= DEEP_DEPTH else "red"

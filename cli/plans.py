@@ -34,7 +34,7 @@ def print_groups(plan: tblctl.Plan) -> None:
             f"{len(group.blocks):,}",
             f"{group.rows:,}",
             render.size(group.size_bytes),
-            "?" if group.depth_before is None else f"{group.depth_before:,.2f}",
+            render.average(group.depth_before, 2),
             f"{group.depth_after:,.2f}",
         )
         for group in plan.groups
@@ -71,7 +71,7 @@ def print_prediction(plan: tblctl.Plan) -> None:
     """Print the figures of the table now and after the round."""
     found = plan.predicted
     rows = [
-        (name, f"{before:,.4f}", f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
+        (name, render.average(before), f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
         for name, before, after in (
             ("depth", found.average_depth_before, found.average_depth_after),
             ("overlaps", found.average_overlaps_before, found.average_overlaps_after),

@@ -161,3 +161,8 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: I
 def left_out_line(names: Sequence[str]) -> str:
     """Return the line that names the columns for which there is no room."""
     return f"({count(len(names), 'column')} not shown: {', '.join(map(printable, names))})"
+
+
+def average(value: float | None, digits: int = 4) -> str:
+    """Return an average for people; `?` where it is unknown."""
+    return "?" if value is None else f"{value:,.{digits}f}"

@@ -55,8 +55,8 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
             minute(point.timestamp),
             point.operation,
             f"{point.blocks:,}",
-            figure(point.average_depth),
-            figure(point.average_overlaps),
+            "-" if point.source is None else render.average(point.average_depth),
+            "-" if point.source is None else render.average(point.average_overlaps),
             point.source or "unknown",
         )
         for point in points
@@ -68,8 +68,3 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
 def minute(timestamp: str) -> str:
     """Return `2026-11-21 10:29` of an ISO timestamp: a page of 80 columns has no room for more."""
     return timestamp[: len("2026-11-21T10:29")].replace("T", " ")
-
-
-def figure(value: float | None) -> str:
-    """Return an average, or what stands where there is none."""
-    return "-" if value is None else f"{value:,.4f}"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tblctl.metrics.intervals import Integers, overlaps_and_depths, rounded_mean
+from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -27,18 +27,18 @@ EXACT_BUCKETS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class DepthFigures:
-    """Nearest-rank percentiles of block depth; 0 where there are no blocks.
+    """Nearest-rank percentiles of block depth; 0 where there are no blocks, None where none of them is measured.
 
     The p-th is the depth of block number ceil(p / 100 x blocks), counted from 1 in order of depth: always the depth of
     a block, never between two.
     """
 
-    p50: int
-    p95: int
-    p99: int
-    max: int
+    p50: int | None
+    p95: int | None
+    p99: int | None
+    max: int | None
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int | None]:
         """Return the figures as JSON values."""
         return {"p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max}
 
@@ -46,6 +46,8 @@ class DepthFigures:
 @dataclass(frozen=True, kw_only=True)
 class ClusteringFigures:
     """The figures of a table, or of one of its levels. Zeros where there are no blocks, never NaN.
+
+    Where there are blocks, but none has a range that is measured, averages and percentiles are unknown: None.
 
     Attributes:
         total_block_count: all blocks, those of the next three counts included.
@@ -64,8 +66,8 @@ class ClusteringFigures:
     constant_block_count: int
     unclustered_block_count: int
     unknown_block_count: int
-    average_overlaps: float
-    average_depth: float
+    average_overlaps: float | None
+    average_depth: float | None
     block_depth_histogram: tuple[tuple[str, int], ...]
     depth: DepthFigures
     rows: int
@@ -202,10 +204,10 @@ def _figures(blocks: BlockArrays) -> ClusteringFigures:
         constant_block_count=int(np.count_nonzero(blocks.constant & measured)),
         unclustered_block_count=int(np.count_nonzero(blocks.unclustered)),
         unknown_block_count=int(np.count_nonzero(unknown)),
-        average_overlaps=rounded_mean(int(overlap.sum()), count),
-        average_depth=rounded_mean(int(depth.sum()), count),
+        average_overlaps=known_mean(int(overlap.sum()), count, measured.size),
+        average_depth=known_mean(int(depth.sum()), count, measured.size),
         block_depth_histogram=_histogram(blocks_of_depth),
-        depth=_depth_figures(blocks_of_depth),
+        depth=_depth_figures(blocks_of_depth, measured.size),
         rows=int(blocks.row_count.sum()),
         bytes=int(blocks.size_bytes.sum()),
     )
@@ -224,10 +226,11 @@ def _histogram(blocks_of_depth: Integers) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _depth_figures(blocks_of_depth: Integers) -> DepthFigures:
+def _depth_figures(blocks_of_depth: Integers, blocks: int) -> DepthFigures:
     up_to = np.cumsum(blocks_of_depth)
     count = int(up_to[-1]) if up_to.size else 0
     if count == 0:
-        return DepthFigures(p50=0, p95=0, p99=0, max=0)
+        nothing = None if blocks else 0
+        return DepthFigures(p50=nothing, p95=nothing, p99=nothing, max=nothing)
     p50, p95, p99 = (int(np.searchsorted(up_to, -(-percent * count // 100))) for percent in (50, 95, 99))
     return DepthFigures(p50=p50, p95=p95, p99=p99, max=blocks_of_depth.size - 1)

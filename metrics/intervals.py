@@ -151,6 +151,11 @@ def rounded_mean(total: int, count: int) -> float:
     return ten_thousandths / 10_000
 
 
+def known_mean(total: int, measured: int, blocks: int) -> float | None:
+    """Return the mean over the `measured` ones of `blocks`: 0.0 without blocks, None where none is measured."""
+    return None if blocks and not measured else rounded_mean(total, measured)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Ends:
     """The blocks on positions that stand for ascending points; some positions may be the end of no block.

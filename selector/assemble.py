@@ -56,11 +56,26 @@ def _groups(context: Context, drafts: Sequence[Draft], predicted: Forecast) -> l
 
 
 def rejection(
-    context: Context, rule: str, chosen: Integers | Mask, why: str, *, level: int | None = None
+    context: Context,
+    rule: str,
+    chosen: Integers | Mask,
+    why: str,
+    *,
+    level: int | None = None,
+    average_selection_depth: float | None = None,
+    threshold: float | None = None,
 ) -> Rejection:
     """Return why some blocks were not selected."""
     sizes = context.blocks.size_bytes[chosen]
-    return Rejection(rule=rule, level=level, blocks=sizes.size, size_bytes=int(sizes.sum()), why=why)
+    return Rejection(
+        rule=rule,
+        level=level,
+        blocks=sizes.size,
+        size_bytes=int(sizes.sum()),
+        why=why,
+        average_selection_depth=average_selection_depth,
+        threshold=threshold,
+    )
 
 
 def left_out(context: Context, *, include_unclustered: bool) -> list[Rejection]:

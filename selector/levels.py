@@ -119,7 +119,8 @@ def _take_level(context: Context, level: int, chosen: Integers, found: _Found) -
     threshold = context.options.threshold_for(len(blocks))
     if average <= threshold:
         why = f"level {level} is well clustered: average selection depth {average:g}, threshold {threshold:g}"
-        found.rejected.append(rejection(context, "well_clustered", chosen, why, level=level))
+        figures = {"average_selection_depth": average, "threshold": threshold}
+        found.rejected.append(rejection(context, "well_clustered", chosen, why, level=level, **figures))
         return
     curve = selection_depth_curve(low, high)
     text = f"level {level}: average selection depth {average:g} is above the threshold {threshold:g}"

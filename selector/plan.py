@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from tblctl.selector.options import SelectOptions
@@ -14,6 +14,9 @@ PLAN_VERSION = 1
 
 LIMITS = ("max_group_bytes", "max_bytes", "max_blocks")
 """Rules of rejections, and options, that a caller can raise."""
+
+_LATER = {"later": True}
+"""Marks fields that a plan of an earlier release does not have: it is read all the same."""
 
 _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
 
@@ -33,11 +36,14 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out."""
+    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out.
 
-    average_depth_before: float
+    Averages before are None where there are blocks, but none in the order of the key.
+    """
+
+    average_depth_before: float | None
     average_depth_after: Range
-    average_overlaps_before: float
+    average_overlaps_before: float | None
     average_overlaps_after: Range
     block_count_before: int
     block_count_after: Range
@@ -99,6 +105,7 @@ class Rejection:
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.
         why: for people.
+        average_selection_depth, threshold: of a level that is well clustered, and what it was compared with; else None.
     """
 
     rule: str
@@ -106,11 +113,34 @@ class Rejection:
     blocks: int
     size_bytes: int
     why: str
+    average_selection_depth: float | None = field(default=None, metadata=_LATER)
+    threshold: float | None = field(default=None, metadata=_LATER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Another selection, which finds something to do where a plan found nothing.
+
+    Attributes:
+        policy, threshold: what to select by; None for the policy's own threshold.
+        average_depth_after: of the table after one round of it, as `info` counts it: the best guess.
+    """
+
+    policy: str
+    threshold: float | None
+    average_depth_after: float
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of `tblctl recluster LOC` that ask for it."""
+        return f"--policy {self.policy}" if self.threshold is None else f"--threshold {self.threshold:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a policy decided for one snapshot. Nothing to do if it has no groups; `note` then says why.
+
+    `advice` is for a plan without groups of a table whose blocks overlap: selections that would part them.
 
     Raises:
         ValueError: at construction: groups are not numbered from 0, one is empty, or two share a block.
@@ -124,6 +154,7 @@ class Plan:
     predicted: Prediction
     note: str
     options: SelectOptions
+    advice: tuple[Advice, ...] = field(default=(), metadata=_LATER)
 
     def __post_init__(self) -> None:
         if [group.number for group in self.groups] != list(range(len(self.groups))):
@@ -174,7 +205,8 @@ def _read(kind: type[Value], value: Any, place: str) -> Value:
     """Return a dataclass from JSON values, strictly: every field there, no other, each of its type."""
     if not isinstance(value, Mapping):
         raise InvalidDataError(f"{place}: expected an object, got {value!r}")
-    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    items = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    names = [name for name, item in items.items() if name in value or item.metadata != _LATER]
     problems = [f"{name} is missing" for name in names if name not in value]
     problems += [f"{name} is unknown" for name in value if name not in names]
     if problems:
@@ -207,4 +239,4 @@ def _item(hint: Any, value: Any, place: str) -> Any:
     return value
 
 
-_OBJECTS = (Range, Prediction, Group, Rejection, SelectOptions)
+_OBJECTS = (Range, Prediction, Group, Rejection, Advice, SelectOptions)

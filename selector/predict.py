@@ -49,7 +49,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tblctl.metrics.intervals import overlaps_and_depths, range_maxima, rounded_mean
+from tblctl.metrics.intervals import known_mean, overlaps_and_depths, range_maxima, rounded_mean
 from tblctl.selector.blocks import Candidates, Integers, Mask, joined
 from tblctl.selector.draft import Draft, most_rows
 from tblctl.selector.plan import Prediction, Range
@@ -89,7 +89,7 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     before = _Sums(overlaps=int(overlap.sum()), depths=int(depth.sum()), count=low.size)
     if not drafts:
         return Forecast(
-            prediction=_prediction(before, before, before, before),
+            prediction=_prediction(before, before, before, before, len(blocks)),
             group_same_key_rows=(),
             group_depth_before=(),
             group_depth_after=(),
@@ -106,7 +106,7 @@ def forecast(blocks: Candidates, drafts: Sequence[Draft], options: TableOptions)
     guess, tile_depth = _guess(rest, work, tiles, _rows_of_a_key(axis, blocks))
     every_depth = np.where(measured, overlap_and_depth[1], -1)
     return Forecast(
-        prediction=_prediction(before, lower, guess, upper),
+        prediction=_prediction(before, lower, guess, upper, len(blocks)),
         group_same_key_rows=tuple(most if most > 0 else None for most in work.same_key_rows.tolist()),
         group_depth_before=_means(every_depth[work.blocks], work.group, len(drafts)),
         group_depth_after=tuple(mean or 0.0 for mean in _means(tile_depth, tiles.group, len(drafts))),
@@ -124,14 +124,14 @@ class _Sums:
     extra_depths: Integers = field(default_factory=_NONE.copy)
 
 
-def _prediction(before: _Sums, lower: _Sums, guess: _Sums, upper: _Sums) -> Prediction:
+def _prediction(before: _Sums, lower: _Sums, guess: _Sums, upper: _Sums, blocks: int) -> Prediction:
     count = guess.count
     return Prediction(
-        average_depth_before=rounded_mean(before.depths, before.count),
+        average_depth_before=known_mean(before.depths, before.count, blocks),
         average_depth_after=_range(
             (lower.depths, lower.extra_depths), guess.depths, (upper.depths, upper.extra_depths), count
         ),
-        average_overlaps_before=rounded_mean(before.overlaps, before.count),
+        average_overlaps_before=known_mean(before.overlaps, before.count, blocks),
         average_overlaps_after=_range(
             (lower.overlaps, lower.extra_overlaps),
             guess.overlaps,

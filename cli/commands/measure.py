@@ -32,6 +32,7 @@ WORST = click.option(
     json_shape=f"""
     {INFO_JSON.strip()},
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
+    where there are worst ranges, yet `recluster` has nothing to do, recluster {{note, rejected, advice}};
     with --compare also compared [{{snapshot, and the figures of that version}}];
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null where the averages are unknown.
@@ -74,7 +75,8 @@ def info(
         found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
-        show_one(table, found, compared, history=history, as_json=as_json)
+        by_key = columns is None and where is None
+        show_one(table, found, compared, history=history, by_key=by_key, as_json=as_json)
         if not as_json:
             pictures.say_drawn(picture)
         return
@@ -97,13 +99,20 @@ def show_one(
     compared: Sequence[tblctl.MeasuredVersion],
     *,
     history: bool,
+    by_key: bool,
     as_json: bool,
 ) -> None:
-    """Print the figures of one table, those of versions to compare, and what happened to it."""
+    """Print the figures of one table, those of versions to compare, and what happened to it.
+
+    `by_key`: they are of all its blocks by its own key, so a recluster might find something to do.
+    """
+    idle = idle_plan(table, found) if by_key else None
     runs = timeline.last_runs(table)
     points = table.depth_history() if history else ()
     if as_json:
         told = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
+        if idle is not None:
+            told["recluster"] = {name: idle.to_json()[name] for name in ("note", "rejected", "advice")}
         if compared:
             told["compared"] = [version.to_dict() for version in compared]
         if history:
@@ -111,12 +120,20 @@ def show_one(
         render.print_json(told)
         return
     put_info(found)
+    if idle is not None:
+        page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
     if compared:
         put_comparison(compared)
     if runs:
         timeline.put_runs(runs)
     if history:
         timeline.put_history(points)
+
+
+def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan | None:
+    """Return the plan of a recluster that has nothing to do, though there are worst ranges; else None."""
+    plan = table.plan() if found.worst else None
+    return None if plan is None or plan.groups else plan
 
 
 def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> None:
@@ -147,4 +164,4 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
 
 def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
     """Return the figures of depth for a line."""
-    return f"{found.average_depth:,.2f}", f"{found.depth.max:,}"
+    return render.average(found.average_depth, 2), render.average(found.depth.max, 0)

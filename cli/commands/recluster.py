@@ -37,7 +37,8 @@ LIMITS = (
     {RECLUSTER_JSON.strip()}
     with --dry-run the plan, an object: version, table_id, snapshot, policy, groups [{{number, blocks [path], sort_id,
             output_level, why, rows, size_bytes, decoded_bytes, depth_before, depth_after}}], rejected [{{rule, level,
-            blocks, size_bytes, why}}], predicted, note, options
+            blocks, size_bytes, why, average_selection_depth, threshold}}], predicted, note, options,
+            advice [{{policy, threshold, average_depth_after}}]
     where --if-exists finds no table an object: location, note""",
 )
 @params.LOCATION

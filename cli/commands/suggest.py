@@ -104,7 +104,7 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
             number,
             ", ".join(item.terms),
             *reads_cells(item, len(found.predicates)),
-            f"{item.average_depth:,.2f}",
+            render.average(item.average_depth, 2),
             f"{item.distinct_bounds:,}",
             f"{item.null_share:.0%}",
         )

@@ -68,7 +68,7 @@ def test_another_key_is_measured_by_itself_and_no_key_is_unknown(memory_url: str
     table.append(pa.table({"a": [1], "b": [1]}))
     table.set_cluster_key("b")
     table.drop_cluster_key()
-    assert told(table) == [(4, None, None), (3, 0.0, "metadata"), (2, 1.0, "metadata"), (1, 0.0, "metadata")]
+    assert told(table) == [(4, None, None), (3, None, "metadata"), (2, 1.0, "metadata"), (1, 0.0, "metadata")]
 
 
 def test_no_more_blocks_are_measured_than_the_bound_but_the_newest(

@@ -71,11 +71,58 @@ def test_blocks_of_another_key_count_as_unclustered(memory_url: str) -> None:
     assert table.info(columns="b").unclustered_block_count == 0
 
 
+def _of_another_key(url: str, blocks: int = 4) -> tblctl.Table:
+    """Return a table whose blocks are all in the order of the key that it had before."""
+    table = tblctl.create(url, "a: int64, b: int64", cluster_by=["a"])
+    for number in range(blocks):
+        table.append(pa.table({"a": [number, 9], "b": [9, number]}))
+    table.set_cluster_key("b")
+    return table
+
+
+def test_the_depth_of_blocks_that_are_all_in_another_order_is_unknown_and_not_0(memory_url: str) -> None:
+    table = _of_another_key(memory_url)
+    found = table.info()
+    assert (found.unclustered_block_count, found.average_depth, found.average_overlaps) == (4, None, None)
+    told = found.to_dict()
+    assert told["depth"] == {"p50": None, "p95": None, "p99": None, "max": None}
+    assert (told["average_depth"], told["average_overlaps"], told["levels"]) == (None, None, {})
+    assert table.info(columns="b").average_depth == 4.0, "column statistics tell, if they are asked"
+    [altered, appended, *_] = table.depth_history()
+    assert (altered.average_depth, altered.source, appended.average_depth) == (None, "metadata", 4.0)
+
+
+def test_the_depth_of_a_table_without_blocks_is_0(memory_url: str) -> None:
+    found = tblctl.create(memory_url, "a: int64", cluster_by="a").info()
+    assert (found.average_depth, found.average_overlaps, found.depth.max) == (0.0, 0.0, 0)
+
+
+def test_a_recluster_after_the_key_was_altered_starts_from_an_unknown_depth(memory_url: str) -> None:
+    table = _of_another_key(memory_url)
+    plan = table.plan(options={"include_unclustered": True})
+    assert (plan.predicted.average_depth_before, plan.predicted.average_overlaps_before) == (None, None)
+    assert tblctl.Plan.from_json(plan.to_json()) == plan
+    outcome = table.recluster(final=True)
+    assert (outcome.depth_before, outcome.overlaps_before, outcome.depth_after) == (None, None, 1.0)
+    stated = table.history(1)[0].detail["recluster"]
+    assert (stated["depth_before"], stated["overlaps_before"], stated["depth_after"]) == (None, None, 1.0)
+    after, before, *_ = table.depth_history()
+    assert (after.average_depth, after.source) == (1.0, "summary")
+    assert (before.average_depth, before.source) == (None, "summary")
+
+
+def test_tables_of_unknown_depth_come_first_in_a_survey(memory_url: str) -> None:
+    deep = table_of_blocks(f"{memory_url}/deep", [[1, 5], [2, 6], [3, 7]])
+    unknown = _of_another_key(f"{memory_url}/unknown")
+    found = tblctl.survey([deep.location, unknown.location])
+    assert [item.location for item in found] == [unknown.location, deep.location]
+
+
 def test_a_term_that_statistics_cannot_bound_is_counted_apart(memory_url: str) -> None:
     table = tblctl.create(memory_url, "a: int64")
     table.append(pa.table({"a": [1, 2]}))
     found = table.info(columns="bucket(4, a)")
-    assert (found.unknown_block_count, found.average_depth) == (1, 0.0)
+    assert (found.unknown_block_count, found.average_depth) == (1, None)
 
 
 def test_where_measures_only_blocks_that_may_match(memory_url: str) -> None:

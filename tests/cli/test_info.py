@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 import tblctl
+from tblctl.cli import page
 from tblctl.cli.main import application
 
 
@@ -207,6 +208,32 @@ def test_all_of_a_table_is_that_table_and_a_missing_one_among_several_is_named(m
     result = run("info", many / "table", many / "nothing")
     assert result.exit_code == 1
     assert f"{many}/nothing: error: there is no table at" in result.stdout
+
+
+def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path: Path) -> None:
+    url = tmp_path / "lake" / "altered"
+    table = tblctl.create(str(url), "a: int64, b: int64", cluster_by="a")
+    for number in range(3):
+        table.append(pa.table({"a": [number, 9], "b": [9, number]}))
+    tblctl.create(str(tmp_path / "lake" / "good"), "a: int64", cluster_by="a").append(pa.table({"a": [1]}))
+    table.set_cluster_key("b")
+    lines = done("info", url).splitlines()
+    assert [line.split() for line in lines if line.startswith(("overlaps", "depth"))] == [
+        ["overlaps", "?"],
+        ["depth", "?"],
+    ]
+    assert (
+        "(3 blocks not in the order of the key: in no figure of depth until a recluster sorts them in)"
+        in lines
+    )
+    told = as_json("info", url)
+    assert (told["average_depth"], told["average_overlaps"], told["depth"]["max"]) == (None, None, None)
+    assert page.depth_style(told["average_depth"]) == "red"
+    rows = done("info", "--all", tmp_path / "lake").splitlines()[2:]
+    assert rows[0].split()[:3] == [str(url), "?", "?"]
+    assert "  ?  " in done("info", url, "--history")
+    done("recluster", url, "--final")
+    assert "depth ? to 1.00" in done("info", url)
 
 
 def test_columns_apply_to_each_of_several_tables(many: Path) -> None:

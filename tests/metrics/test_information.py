@@ -125,17 +125,15 @@ def test_the_json_has_these_names_in_this_order():
 
 
 @pytest.mark.parametrize("left_out", ["nothing", "unclustered", "unknown"])
-def test_nothing_to_measure_gives_zeros(left_out):
+def test_a_table_without_blocks_gives_zeros_and_one_whose_blocks_cannot_be_measured_nothing(left_out):
     pairs = [] if left_out == "nothing" else [(9, 1), (3, 2)]  # no meaning: may be in any order
     blocks = make_blocks(pairs) if left_out == "nothing" else make_blocks(pairs, **{left_out: [True, True]})
     found = clustering_info([], blocks).to_dict()
     assert found["total_block_count"] == len(pairs)
-    assert (found["average_overlaps"], found["average_depth"], found["block_depth_histogram"]) == (
-        0.0,
-        0.0,
-        {},
-    )
-    assert found["depth"] == {"p50": 0, "p95": 0, "p99": 0, "max": 0}
+    figure = 0 if left_out == "nothing" else None
+    assert (found["average_overlaps"], found["average_depth"]) == (figure, figure)
+    assert found["block_depth_histogram"] == {}
+    assert found["depth"] == {"p50": figure, "p95": figure, "p99": figure, "max": figure}
     assert found["rows"] == 10 * len(pairs)
     assert list(found["levels"]) == (["0"] if left_out == "unknown" else [])
 
@@ -201,8 +199,12 @@ def check_figures(figures, blocks):
     assert figures.unclustered_block_count == blocks.unclustered.sum()
     assert figures.unclustered_block_count + figures.unknown_block_count == used.size - len(depth)
     assert figures.constant_block_count == (low == high).sum()
-    assert figures.average_overlaps == rounded_mean(int(overlaps(low, high).sum()), len(depth))
-    assert figures.average_depth == rounded_mean(sum(depth), len(depth))
+    nothing = None if used.size else 0
+    known = bool(depth)
+    assert figures.average_overlaps == (
+        rounded_mean(int(overlaps(low, high).sum()), len(depth)) if known else nothing
+    )
+    assert figures.average_depth == (rounded_mean(sum(depth), len(depth)) if known else nothing)
     assert (figures.rows, figures.bytes) == (10 * used.size, 1000 * used.size)
     plain_histogram = {}
     for found in depth:
@@ -210,8 +212,8 @@ def check_figures(figures, blocks):
         plain_histogram[label] = plain_histogram.get(label, 0) + 1
     assert dict(figures.block_depth_histogram) == plain_histogram
     for percent, value in ((50, figures.depth.p50), (95, figures.depth.p95), (99, figures.depth.p99)):
-        assert value == (depth[math.ceil(percent * len(depth) / 100) - 1] if depth else 0)
-    assert figures.depth.max == max(depth, default=0)
+        assert value == (depth[math.ceil(percent * len(depth) / 100) - 1] if depth else nothing)
+    assert figures.depth.max == max(depth, default=nothing)
 
 
 def test_every_depth_is_in_the_bucket_that_says_so():
