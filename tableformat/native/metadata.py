@@ -14,7 +14,7 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
-from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
@@ -49,15 +49,15 @@ class SegmentSummaries:
         try:
             low = values_from_json([item.min if item else None for item in bounds], kind)
             high = values_from_json([item.max if item else None for item in bounds], kind)
+            return ColumnStatistics(
+                min=low,
+                max=high,
+                null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
+                nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
+            )
         except ValueError as error:
             places = f"{SNAPSHOTS} (the newest there): bounds of {leaf.name} in the summaries of its segments"
             raise CorruptTableError(f"{places} are damaged: {error}", name=SNAPSHOTS) from error
-        return ColumnStatistics(
-            min=low,
-            max=high,
-            null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
-            nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
-        )
 
 
 class BlockMetadata:
@@ -143,11 +143,22 @@ class BlockMetadata:
         nan_count = None
         if pa.types.is_floating(kind):
             nan_count = pc.if_else(older, 0, pc.fill_null(self.values(f"{prefix}nan_count"), -1)).to_numpy()
-        return ColumnStatistics(
-            min=self.values(f"{prefix}min").cast(kind) if bounded else nothing,
-            max=self.values(f"{prefix}max").cast(kind) if bounded else nothing,
-            null_count=null_count,
-            nan_count=nan_count,
+        try:
+            return ColumnStatistics(
+                min=self.values(f"{prefix}min").cast(kind) if bounded else nothing,
+                max=self.values(f"{prefix}max").cast(kind) if bounded else nothing,
+                null_count=null_count,
+                nan_count=nan_count,
+            )
+        except CrossedBoundsError as error:
+            raise self.crossed(error.place, f"values of {leaf.name}") from error
+
+    def crossed(self, row: int, what: str) -> CorruptTableError:
+        """Return that the bounds of the block in this row contradict each other."""
+        path = self.segment_of(row).path
+        block = self.values("path")[row].as_py()
+        return CorruptTableError(
+            f"{path} is damaged: of {block} it says that its least {what} lie above the greatest", name=path
         )
 
     def segment_of(self, row: int) -> SegmentRef:

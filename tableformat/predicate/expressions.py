@@ -18,7 +18,7 @@ class Resolved(ice.BooleanExpression):
     node: Any
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node=node)
+        super().__init__(**{"node": node})  # noqa: PIE804 (mypy takes the base class for what has no fields)
 
     def __invert__(self) -> ice.BooleanExpression:
         """Return the negation; three-valued, so the tree is not changed."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tblctl.tableformat.errors import UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo
 from tblctl.tableformat.storage.failures import Failure, classify
+from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 from tblctl.tableformat.storage.names import name_problem
 
 if TYPE_CHECKING:
@@ -120,8 +121,11 @@ class ReadOnlyBackend:
             try:
                 filesystem, root = fsspec.core.url_to_fs(self._url, **options)
             except (ImportError, ValueError) as error:
-                msg = f"cannot open {self._shown}: fsspec has no driver for it here ({error})"
-                raise UnsupportedBackendError(msg, url=self._shown) from None
+                problem = scrub(str(error), (*secrets_of(self._url), *secrets_in(self._options)))
+                filesystem = None
+            if filesystem is None:  # out here, so that what fsspec says is not the context
+                msg = f"cannot open {self._shown}: fsspec has no driver for it here ({problem})"
+                raise UnsupportedBackendError(msg, url=self._shown)
             self._opened = (os.getpid(), filesystem, root.rstrip("/"))
         return self._opened[1], self._opened[2]
 
