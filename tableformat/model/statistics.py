@@ -36,6 +36,8 @@ class ColumnStatistics:
     nan_count: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        if self.min.null_count == len(self.min):  # also of types without an order, which cannot be compared
+            return
         crossed = pc.fill_null(pc.greater(self.min, self.max), fill_value=pa.scalar(value=False))
         if pc.any(crossed).as_py():
             raise CrossedBoundsError(pc.index(crossed, pa.scalar(value=True)).as_py())

@@ -226,7 +226,7 @@ class EditApplier:
         if key not in self._written:
             path = segment_path(self._env.new_id())
             try:
-                rows = concat_segments(self._rows_of(pieces), head.schema)
+                rows = concat_segments(self._rows_of(pieces), head.schema, head.sorts.values())
                 data = encode_segment(rows)
                 ref = segment_ref(rows, path, data.size, head.schema, head.sort)
             except ARROW_ERRORS as error:

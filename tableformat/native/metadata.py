@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
@@ -22,6 +23,7 @@ from tblctl.tableformat.native.names import SNAPSHOTS
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     blocks_of,
+    key_kinds,
     read_segment,
     statistic_names,
 )
@@ -63,8 +65,15 @@ class SegmentSummaries:
 class BlockMetadata:
     """Columnar metadata of the blocks of some segments of one table; rows are in the segments' order."""
 
-    def __init__(self, storage: Storage, segments: Sequence[SegmentRef], schema: Schema) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        segments: Sequence[SegmentRef],
+        schema: Schema,
+        sorts: Iterable[Sort] = (),
+    ) -> None:
         self._storage = storage
+        self._sorts = tuple(sorts)
         self.segments = tuple(segments)
         self.schema = schema
         self._columns: dict[str, pa.ChunkedArray] = {}
@@ -96,8 +105,9 @@ class BlockMetadata:
 
     @cached_property
     def _kinds(self) -> dict[str, pa.DataType]:
-        """The types of the statistics of the columns that the table has now."""
-        return {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
+        """The types of the statistics of the columns that the table has now, and of the keys by its sorts."""
+        kinds = {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
+        return kinds | key_kinds(self._sorts, self.schema)
 
     def _kind_of(self, name: str, kinds: set[pa.DataType]) -> pa.DataType:
         """Return the type for a column of the metadata that segments have in the types `kinds`, or not at all."""
@@ -190,4 +200,4 @@ class BlockMetadata:
 
 def block_metadata(storage: Storage, snapshot: Snapshot) -> BlockMetadata:
     """Return the metadata of all blocks of a snapshot."""
-    return BlockMetadata(storage, snapshot.segments, snapshot.schema)
+    return BlockMetadata(storage, snapshot.segments, snapshot.schema, snapshot.sorts.values())

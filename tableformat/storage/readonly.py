@@ -118,15 +118,15 @@ class ReadOnlyBackend:
             import fsspec
 
             options = {"use_listings_cache": False, "skip_instance_cache": True} | self._options
+            problem: str | None = None
             try:
                 filesystem, root = fsspec.core.url_to_fs(self._url, **options)
+                self._opened = (os.getpid(), filesystem, root.rstrip("/"))
             except (ImportError, ValueError) as error:
                 problem = scrub(str(error), (*secrets_of(self._url), *secrets_in(self._options)))
-                filesystem = None
-            if filesystem is None:  # out here, so that what fsspec says is not the context
+            if self._opened is None or problem is not None:  # out here: what fsspec says is not the context
                 msg = f"cannot open {self._shown}: fsspec has no driver for it here ({problem})"
                 raise UnsupportedBackendError(msg, url=self._shown)
-            self._opened = (os.getpid(), filesystem, root.rstrip("/"))
         return self._opened[1], self._opened[2]
 
 
