@@ -90,10 +90,13 @@ class SqlText:
             self.refuse("half a surrogate pair is no text", error.start, cause=error)
         if len(self.text) > MOST_LISTED_CHARACTERS:
             self._refuse_length(len(self.text), MOST_LISTED_CHARACTERS, "characters", MOST_LISTED_CHARACTERS)
-        if len(self._shortened.text) > MOST_CHARACTERS:
+        short = (
+            self._shortened.text.strip()
+        )  # a condition of a file comes behind as much blank as stands before it
+        if len(short) > MOST_CHARACTERS:
             what = f"characters, lists of {LONG_LIST:,} plain literals and more left out"
-            place = self._shortened.position(MOST_CHARACTERS)
-            self._refuse_length(len(self._shortened.text), MOST_CHARACTERS, what, place)
+            place = self._shortened.position(self._shortened.text.index(short) + MOST_CHARACTERS)
+            self._refuse_length(len(short), MOST_CHARACTERS, what, place)
         count = sum(len(item.values) for item in self.lists.values())
         if count > MOST_VALUES:
             self._refuse_length(count, MOST_VALUES, "values in long lists", max(self.lists))
