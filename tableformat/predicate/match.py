@@ -10,7 +10,8 @@ a Python object. The same code serves segments and row groups, which are summed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -98,11 +99,40 @@ def _sets(node: Node, views: _Views) -> Sets:
         case AllOf():
             return reduce(_and, (_sets(child, views) for child in node.children))
         case AnyOf():
-            return reduce(_or, (_sets(child, views) for child in node.children))
+            return reduce(_or, (_sets(child, views) for child in _with_lists(node.children)))
         case Negation():
             return _NOT[_sets(node.child, views)]
         case Truth():
             return _IS[node.value][_sets(node.child, views)]
+
+
+def _with_lists(children: tuple[Node, ...]) -> Iterator[Node]:
+    """Yield what is joined by OR, with IN in the place of several equalities of a column: `a = 1 OR a = 2 ..`.
+
+    10,000 of them take as long as one.
+    """
+    equal: dict[int, list[Test]] = {}
+    for child in children:
+        if (
+            isinstance(child, Test)
+            and child.operator is Operator.EQUAL
+            and not child.negated
+            and _is_listed(child)
+        ):
+            equal.setdefault(child.leaf.id, []).append(child)
+        else:
+            yield child
+    for tests in equal.values():
+        if len(tests) == 1:
+            yield tests[0]
+            continue
+        values = pc.unique(pa.array([test.value for test in tests], statistic_type(tests[0].leaf.type)))
+        yield replace(tests[0], operator=Operator.IN, value=None, values=values.take(pc.sort_indices(values)))
+
+
+def _is_listed(test: Test) -> bool:
+    kind = statistic_type(test.leaf.type)
+    return pat.is_integer(kind) or pat.is_string(kind) or pat.is_large_string(kind)
 
 
 def _and_rows(left: int, right: int) -> int:

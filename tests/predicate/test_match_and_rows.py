@@ -371,6 +371,23 @@ def test_statistics_are_asked_for_a_column_once_however_often_it_is_tested():
     assert asked == ["i64"]
 
 
+@pytest.mark.parametrize("name", ["i8", "i64", "u64", "text", "large", "dict", "dict_i", "in.side"])
+@RELAXED
+@given(data=st.data())
+def test_equalities_joined_by_or_prune_as_a_list_does(name, data):
+    kind = KINDS[name]
+    chosen = data.draw(st.lists(st.sampled_from(kind.literals[:5]), min_size=2, max_size=5))
+    rows = data.draw(tables(names=(name,), max_rows=8))
+    blocks = Blocks(rows, list(range(1, len(rows[name]))))
+    expressions = [ice.EqualTo(name, literal) for literal, _ in chosen]
+    others = [ice.IsNull(name)] if data.draw(st.booleans()) else []
+    found = match(ice.Or(*expressions, *others, ice.AlwaysFalse()), blocks, SCHEMA)
+    listed = match(
+        ice.Or(ice.In(name, [literal for literal, _ in chosen]), *others, ice.AlwaysFalse()), blocks, SCHEMA
+    )
+    assert found.outcome.tolist() == listed.outcome.tolist()
+
+
 def test_terms_report_each_predicate_alone():
     blocks = ranges([0, 5, 10], [4, 9, 14])
     result = match(ice.And(ice.GreaterThan("i64", 4), ice.LessThan("i64", 12)), blocks, SCHEMA)
