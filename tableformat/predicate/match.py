@@ -132,7 +132,7 @@ def _with_lists(children: tuple[Node, ...]) -> Iterator[Node]:
 
 def _is_listed(test: Test) -> bool:
     kind = statistic_type(test.leaf.type)
-    return pat.is_integer(kind) or pat.is_string(kind) or pat.is_large_string(kind)
+    return bool(pat.is_integer(kind) or pat.is_string(kind) or pat.is_large_string(kind))
 
 
 def _and_rows(left: int, right: int) -> int:
