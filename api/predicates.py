@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 _PIECES = re.compile(
-    r"""(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<end>;)|(?P<line>\n)""",
+    r"""(?P<text>'[^']*+'|"[^"]*+"|`[^`]*+`)|(?P<comment>--[^\n]*+|/\*.*?\*/)|(?P<end>;)|(?P<line>\n)"""
+    r"""|(?P<opened>(?:/\*|['"`]).*+)""",
     re.DOTALL,
 )
 _WHERE = re.compile(r"\s*where\b", re.IGNORECASE)
@@ -28,13 +29,12 @@ class PredicateText:
 def split_predicates(text: str) -> tuple[PredicateText, ...]:
     """Return the conditions of `text`: each ends with a `;`, or where there is none, with its line.
 
-    SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition.
+    SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition. What a quote or comment
+    that is never closed begins belongs to one condition, up to the end. Linear but for `padded`, which repeats what
+    stands before each condition as blanks.
     """
     pieces = list(_PIECES.finditer(text))
-    blank = text
-    for piece in pieces:
-        if piece["comment"]:
-            blank = blank[: piece.start()] + _blanks(piece[0]) + blank[piece.end() :]
+    blank = _PIECES.sub(lambda piece: _blanks(piece[0]) if piece["comment"] else piece[0], text)
     ends = [piece.start() for piece in pieces if piece["end"]]
     ends = ends or [piece.start() for piece in pieces if piece["line"]]
     starts = [0, *(end + 1 for end in ends)]

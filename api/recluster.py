@@ -15,7 +15,7 @@ import datetime
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -349,7 +349,8 @@ def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan],
     `session` is one, or what opens one: it is asked when the first plan is to be carried out.
 
     Raises:
-        InvalidOptionError: an unknown name, a session for the engine that needs none, or a table that Spark cannot see.
+        InvalidOptionError: an unknown name, a session for the engine that needs none, what would open one without
+            having been entered, or a table that Spark cannot see.
         EngineError: Spark was asked for, and cannot be started here.
     """
     if name not in ("auto", "local", "spark"):
@@ -357,6 +358,13 @@ def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan],
         raise InvalidOptionError(msg)
     if name == "local" and session is not None:
         msg = "engine='local' runs without Spark, yet a session was given; leave one of them out"
+        raise InvalidOptionError(msg)
+    if isinstance(session, AbstractContextManager) and not hasattr(session, "createDataFrame"):
+        msg = (
+            f"spark is a {type(session).__name__} that gives a session when it is entered, not a session: write "
+            "`with tblctl.spark_session(...) as spark:` and pass that, or pass a function that returns it, "
+            "`spark=lambda: tblctl.spark_session(...)`"
+        )
         raise InvalidOptionError(msg)
     in_memory = location.startswith("memory:")
     if in_memory and (name == "spark" or session is not None):

@@ -306,7 +306,6 @@ class _Look:
 
 def _columns_of(condition: BooleanExpression, schema: Schema) -> set[int]:
     """Return the ids of the columns that a condition tests."""
-    from tblctl.tableformat.predicate.nodes import tests_of
-    from tblctl.tableformat.predicate.resolve import resolve
+    from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
-    return {test.leaf.id for test in tests_of(resolve(condition, schema))}
+    return {test.leaf.id for test in tests_of(node_of(condition, schema))}

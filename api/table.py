@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, sequence_of
+from tblctl.conditions import condition_of, resolved
 from tblctl.results import (
     BlockInfo,
     CheckReport,
@@ -229,7 +230,7 @@ class Table:
             operation,
             source=source,
             part=part,
-            condition=None if where is None else lambda head: _condition(where, head.schema),
+            condition=None if where is None else lambda head: resolved(where, head.schema),
             everything=where is None and operation in {"update", "overwrite"},
             assign=assign,
             memory_bytes=memory_bytes,
@@ -314,7 +315,7 @@ class Table:
         version = self._version()
         request = ScanRequest(
             where=None if where is None else str(where),
-            condition=None if where is None else _condition(where, version.schema),
+            condition=resolved(where, version.schema),
             columns=None if columns is None else tuple([columns] if isinstance(columns, str) else columns),
             limit=limit,
         )
@@ -341,7 +342,7 @@ class Table:
         from tblctl.info import table_info
 
         version = self._port_version()
-        return table_info(version, columns, _condition(where, version.schema), worst=worst)
+        return table_info(version, columns, resolved(where, version.schema), worst=worst)
 
     def compare(
         self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None, where: Where = None
@@ -353,7 +354,7 @@ class Table:
         from tblctl.info import measure_versions
 
         versions = self._versions((before, after))
-        return measure_versions(versions, columns, _condition(where, versions[-1].schema))
+        return measure_versions(versions, columns, condition_of(where, versions[-1].schema))
 
     def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
         """Return average depth and overlaps after each of the last snapshots, newest first.
@@ -412,7 +413,9 @@ class Table:
         newest = self.history(head - last.sequence + SNAPSHOTS_SHOWN)
         history = history_up_to(last.sequence, newest, self._port.version)
         text = None if where is None else str(where)
-        write_picture(make_picture(shown, columns, _condition(where, last.schema), history, where=text), path)
+        write_picture(
+            make_picture(shown, columns, condition_of(where, last.schema), history, where=text), path
+        )
 
     def to_spark(self, session: Any) -> Any:
         """Return this version as a DataFrame of a Spark session's, classic or Connect; see `tblctl.spark`."""
@@ -457,9 +460,7 @@ class Table:
         """
         from tblctl.recluster import Request, make_plan
 
-        request = Request.of(
-            policy=policy, condition=lambda schema: _condition(where, schema), options=options
-        )
+        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         return make_plan(self._port_version(), request)
 
     def recluster(
@@ -511,7 +512,7 @@ class Table:
             raise InvalidOptionError(msg)
         request = Request.of(
             policy=policy,
-            condition=lambda schema: _condition(where, schema),
+            condition=lambda schema: resolved(where, schema),
             options=options,
             final=final,
             on_conflict=on_conflict,
@@ -604,11 +605,3 @@ class Table:
             rows=found.rows,
             problems=found.problems,
         )
-
-
-def _condition(where: Any, schema: Schema) -> Any:
-    if not isinstance(where, str):  # an expression, or None
-        return where
-    from tblctl.tableformat.predicate.sql import parse_where
-
-    return parse_where(where, schema)

@@ -12,6 +12,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
 from tblctl.tableformat.native.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import shown_url
 from tblctl.tables import open as open_table
 
 if TYPE_CHECKING:
@@ -114,12 +115,16 @@ def survey(
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
             )
         except TblctlError as error:
-            return SurveyedTable(location=location, error=str(error))
+            return SurveyedTable(location=shown_url(location), error=str(error))
         except Exception as error:  # noqa: BLE001 (one table must not end the look at hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return SurveyedTable(location=location, error=problem)
+            return SurveyedTable(location=shown_url(location), error=problem)
         return SurveyedTable(
-            location=location, rows=version.rows, blocks=version.blocks, bytes=version.bytes, info=info
+            location=shown_url(location),
+            rows=version.rows,
+            blocks=version.blocks,
+            bytes=version.bytes,
+            info=info,
         )
 
     found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)

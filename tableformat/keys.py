@@ -180,6 +180,11 @@ def key_places(keys: pa.Table, ordered: pa.Table, sort: Sort) -> tuple[np.ndarra
     return low, equal
 
 
+def keys_after(left: pa.Table, right: pa.Table, sort: Sort) -> np.ndarray:
+    """Return for each row whether the left key comes after the right one. O(n)."""
+    return _compare_keys(left, right, sort)[1]
+
+
 def _compare_keys(left: pa.Table, right: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row whether the left key comes before, and whether it comes after, the right one."""
     before, after = (np.zeros(left.num_rows, dtype=bool) for _ in range(2))

@@ -38,6 +38,7 @@ __all__ = [
     "term_to_text",
     "term_type",
     "transform_array",
+    "widening_problem",
 ]
 
 _TIME_TRANSFORMS = ("year", "month", "day", "hour")
@@ -187,6 +188,23 @@ def term_type(term: Term, schema: Schema) -> pa.DataType:
 def monotonic(term: Term) -> bool:
     """Tell whether a <= b gives transform(a) <= transform(b), so that a column's bounds bound the term."""
     return term.function != "bucket"
+
+
+def widening_problem(term: Term, before: Leaf, after: Leaf) -> str | None:
+    """Return why blocks in the order of `term` would not be in its order with the column in a wider type, or None.
+
+    A wider type has the same values in the same order, so only transforms matter: those that count, cut or hash values
+    otherwise in the wider type.
+    """
+    problem = _problem(term.function, after)
+    if problem is not None or term.function in ("identity", *_TIME_TRANSFORMS):
+        return problem
+    old, new = statistic_type(before.type), statistic_type(after.type)
+    if term.function == "bucket":
+        apart = pt.is_date(old) and pt.is_timestamp(new)
+        return "a bucket of a date is another than that of the same moment" if apart else None
+    differ = _result_type(term, before.type) != _result_type(term, after.type) and pt.is_integer(old)
+    return f"{term.transform} rounds the least values of {old} otherwise in {new}" if differ else None
 
 
 def transform_array(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:

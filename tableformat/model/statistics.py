@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.model.schema import Leaf
 
@@ -23,12 +25,33 @@ class ColumnStatistics:
     `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN, possibly wider than
     the truth; null means unknown on that side. `null_count` and `nan_count` are exact, -1 where unknown; `nan_count` is
     None where the type has no NaN.
+
+    Raises:
+        CrossedBoundsError: at construction, where a min is above its max: such bounds would prune rows that are there.
     """
 
     min: Bound
     max: Bound
     null_count: npt.NDArray[np.int64]
     nan_count: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.min.null_count == len(self.min):  # also of types without an order, which cannot be compared
+            return
+        crossed = pc.fill_null(pc.greater(self.min, self.max), fill_value=pa.scalar(value=False))
+        if pc.any(crossed).as_py():
+            raise CrossedBoundsError(pc.index(crossed, pa.scalar(value=True)).as_py())
+
+
+class CrossedBoundsError(ValueError):
+    """The least value of one of n blocks is above its greatest; `place` is the block's number."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__(place)
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"the least value is above the greatest in entry {self.place + 1}"
 
 
 class BlockStatistics(Protocol):

@@ -261,7 +261,8 @@ def accepts(column: pa.DataType, data: pa.DataType) -> bool:
     """Tell whether data of a type may be appended to a column of another without losing anything.
 
     Nested fields are not looked at here, only the kind around them. Where values might not fit (seconds as
-    nanoseconds), the cast checks each.
+    nanoseconds), the cast checks each. Columns of seconds take finer units, as long as the values are whole seconds:
+    Parquet has no seconds, so no file could be appended to them otherwise, not even a block of the table.
     """
     if pt.is_dictionary(data):
         data = data.value_type
@@ -282,8 +283,11 @@ def accepts(column: pa.DataType, data: pa.DataType) -> bool:
         return bool(column.scale >= data.scale and column.precision - column.scale >= whole_digits)
     if pt.is_timestamp(column):
         if pt.is_timestamp(data):
-            return bool(column.tz) == bool(data.tz) and _UNIT_ORDER[data.unit] <= _UNIT_ORDER[column.unit]
+            coarser = _UNIT_ORDER[data.unit] <= _UNIT_ORDER[column.unit]
+            return bool(column.tz) == bool(data.tz) and (coarser or column.unit == "s")
         return bool(pt.is_date(data)) and not column.tz
+    if pt.is_time(column) and pt.is_time(data):
+        return bool(column.unit == "s")
     return bool((pt.is_struct(column) and pt.is_struct(data)) or (pt.is_map(column) and pt.is_map(data)))
 
 

@@ -18,7 +18,7 @@ from tblctl.tableformat.errors import (
     InvalidSchemaError,
     SnapshotNotFoundError,
 )
-from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text
+from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text, widening_problem
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import (
     ROLLBACK,
@@ -58,14 +58,23 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
 
 
 def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
+    """Refuse to drop columns of the key, or to widen them where blocks would leave its order.
+
+    Otherwise blocks stay in the order of the key under its id, and their keys are widened when read, as statistics are.
+    """
     for term in head.sort.terms if head.sort else ():
         before, after = old.leaf_by_id(term.column_id), new.leaf_by_id(term.column_id)
         if before is None or (after is not None and after.type == before.type):
             continue
-        what = "dropped" if after is None else f"changed to {after.type}"
+        what, why = "dropped", "needs it"
+        if after is not None:
+            problem = widening_problem(term, before, after)
+            if problem is None:
+                continue
+            what, why = f"changed to {after.type}", f"needs it as it is: {problem}"
         msg = (
-            f"column {before.name} cannot be {what}: the cluster key ({key_text(head)}) needs it as it is. Change the "
-            "key first: `tblctl alter LOC --cluster-by ...` or `--drop-cluster-by`"
+            f"column {before.name} cannot be {what}: the cluster key ({key_text(head)}) {why}. Change the key first: "
+            "`tblctl alter LOC --cluster-by ...` or `--drop-cluster-by`"
         )
         raise InvalidKeyError(msg, column=before.name)
 
@@ -101,7 +110,7 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
 def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
     """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
 
-    Not where a column of it was ever widened: keys of the old and the new type cannot stand in one column of a segment,
+    Not where it comes back and a column of it was ever widened: nothing was checked while it was not the current one,
     and a bucket of a date is another than that of the same moment.
     """
     parsed = parse_terms(terms, head.schema)
@@ -111,7 +120,9 @@ def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
     same = [
         sort
         for sort in head.sorts.values()
-        if sort.kind == "linear" and sort.terms == parsed and not _was_widened(head, sort)
+        if sort.kind == "linear"
+        and sort.terms == parsed
+        and (sort.id == head.cluster_key_id or not _was_widened(head, sort))
     ]
     sort = same[0] if same else Sort(id=max(head.sorts, default=0) + 1, terms=parsed)
     changed = dataclasses.replace(head, sorts={**head.sorts, sort.id: sort}, cluster_key_id=sort.id)

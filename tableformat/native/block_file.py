@@ -25,7 +25,7 @@ from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
-from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged, read_error
 from tblctl.tableformat.native.footer import (
     MAGIC,
     TAIL_BYTES,
@@ -521,7 +521,17 @@ class RowGroupStatistics:
         return np.array([group.num_rows for group in self._groups], dtype=np.int64)
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column; None where the footer has none that can be used."""
+        """Return the statistics of one column; None where the footer has none that can be used.
+
+        Raises:
+            CorruptTableError: the footer contradicts itself.
+        """
+        try:
+            return self._column(leaf)
+        except ARROW_ERRORS as error:
+            raise damaged(self._file.address.path, error) from error
+
+    def _column(self, leaf: Leaf) -> ColumnStatistics | None:
         kind = statistic_type(leaf.type)
         unknown = np.full(len(self._groups), -1, dtype=np.int64)
         if leaf.id not in self._file.leaves:  # the block is older than the column

@@ -248,7 +248,7 @@ class EditApplier:
         if key not in self._written:
             path = segment_path(self._env.new_id())
             try:
-                rows = concat_segments(self._rows_of(pieces), head.schema)
+                rows = concat_segments(self._rows_of(pieces), head.schema, head.sorts.values())
                 made = encode_segment(rows)
                 ref = segment_ref(
                     rows, path, head.schema, head.sort, size_bytes=made.data.size, seal=made.seal

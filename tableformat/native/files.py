@@ -28,7 +28,7 @@ def list_blocks(storage: Storage, snapshot: Snapshot, limit: int | None) -> list
             break
         segments.append(segment)
         count += segment.block_count
-    metadata = BlockMetadata(storage, segments, snapshot.schema)
+    metadata = BlockMetadata(storage, segments, snapshot.schema, snapshot.sorts.values())
     rows = np.arange(wanted)
     return list(zip(metadata.blocks(rows), _bounds(metadata, snapshot, wanted), strict=True))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.tableformat.keys import keys_after
 from tblctl.tableformat.model.cluster_key import Sort, Term, monotonic, term_type, transform_array
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.native.metadata import BlockMetadata
@@ -50,6 +51,9 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
         metadata: columns that are needed are fetched.
         sort: a definition of the table's, or one made up.
         clustered: take the keys of blocks in the sort's order; otherwise only column statistics, as for any columns.
+
+    Raises:
+        CorruptTableError: the bounds of a block contradict each other.
     """
     terms = range(len(sort.terms))
     lows, highs, exact_name = key_names(sort.id, len(sort.terms))
@@ -75,13 +79,12 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
     if not clustered:
         exact = known & whole
     names = [str(place) for place in terms]
-    return KeyRanges(
-        low=pa.table(columns[0], names=names),
-        high=pa.table(columns[1], names=names),
-        own=own,
-        known=known | own,
-        exact=exact,
-    )
+    low, high = (pa.table(side, names=names) for side in columns)
+    known = known | own
+    crossed = np.flatnonzero(known & keys_after(low, high, sort))
+    if crossed.size:
+        raise metadata.crossed(int(crossed[0]), "keys")
+    return KeyRanges(low=low, high=high, own=own, known=known, exact=exact)
 
 
 def _column_bounds(metadata: BlockMetadata, term: Term) -> tuple[list[pa.Array], np.ndarray, np.ndarray]:

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
-from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import values_from_json
 from tblctl.tableformat.native.block_file import BlockAddress, known_ids
@@ -24,6 +25,7 @@ from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     SEAL_COLUMNS,
     blocks_of,
+    key_kinds,
     read_segment,
     seals_of,
     statistic_names,
@@ -56,22 +58,29 @@ class SegmentSummaries:
         try:
             low = values_from_json([item.min if item else None for item in bounds], kind)
             high = values_from_json([item.max if item else None for item in bounds], kind)
+            return ColumnStatistics(
+                min=low,
+                max=high,
+                null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
+                nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
+            )
         except ValueError as error:
             places = f"{SNAPSHOTS} (the newest there): bounds of {leaf.name} in the summaries of its segments"
             raise CorruptTableError(f"{places} are damaged: {error}", name=SNAPSHOTS) from error
-        return ColumnStatistics(
-            min=low,
-            max=high,
-            null_count=np.array([item.null_count if item else -1 for item in bounds], dtype=np.int64),
-            nan_count=np.full(len(bounds), -1, dtype=np.int64) if floats else None,
-        )
 
 
 class BlockMetadata:
     """Columnar metadata of the blocks of some segments of one table; rows are in the segments' order."""
 
-    def __init__(self, storage: Storage, segments: Sequence[SegmentRef], schema: Schema) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        segments: Sequence[SegmentRef],
+        schema: Schema,
+        sorts: Iterable[Sort] = (),
+    ) -> None:
         self._storage = storage
+        self._sorts = tuple(sorts)
         self.segments = tuple(segments)
         self.schema = schema
         self._columns: dict[str, pa.ChunkedArray] = {}
@@ -103,8 +112,9 @@ class BlockMetadata:
 
     @cached_property
     def _kinds(self) -> dict[str, pa.DataType]:
-        """The types of the statistics of the columns that the table has now."""
-        return {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
+        """The types of the statistics of the columns that the table has now, and of the keys by its sorts."""
+        kinds = {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
+        return kinds | key_kinds(self._sorts, self.schema)
 
     def _kind_of(self, name: str, kinds: set[pa.DataType]) -> pa.DataType:
         """Return the type for a column of the metadata that segments have in the types `kinds`, or not at all."""
@@ -150,11 +160,22 @@ class BlockMetadata:
         nan_count = None
         if pa.types.is_floating(kind):
             nan_count = pc.if_else(older, 0, pc.fill_null(self.values(f"{prefix}nan_count"), -1)).to_numpy()
-        return ColumnStatistics(
-            min=self.values(f"{prefix}min").cast(kind) if bounded else nothing,
-            max=self.values(f"{prefix}max").cast(kind) if bounded else nothing,
-            null_count=null_count,
-            nan_count=nan_count,
+        try:
+            return ColumnStatistics(
+                min=self.values(f"{prefix}min").cast(kind) if bounded else nothing,
+                max=self.values(f"{prefix}max").cast(kind) if bounded else nothing,
+                null_count=null_count,
+                nan_count=nan_count,
+            )
+        except CrossedBoundsError as error:
+            raise self.crossed(error.place, f"values of {leaf.name}") from error
+
+    def crossed(self, row: int, what: str) -> CorruptTableError:
+        """Return that the bounds of the block in this row contradict each other."""
+        path = self.segment_of(row).path
+        block = self.values("path")[row].as_py()
+        return CorruptTableError(
+            f"{path} is damaged: of {block} it says that its least {what} lie above the greatest", name=path
         )
 
     def null_counts(self, leaf: Leaf, rows: np.ndarray) -> np.ndarray:
@@ -215,4 +236,4 @@ class BlockMetadata:
 
 def block_metadata(storage: Storage, snapshot: Snapshot) -> BlockMetadata:
     """Return the metadata of all blocks of a snapshot."""
-    return BlockMetadata(storage, snapshot.segments, snapshot.schema)
+    return BlockMetadata(storage, snapshot.segments, snapshot.schema, snapshot.sorts.values())

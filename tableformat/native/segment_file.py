@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.model.block import Block, ClusterStatistics
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import Sort, term_type
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.seal import Seal
@@ -94,6 +94,20 @@ def key_names(sort_id: int, term_count: int) -> tuple[list[str], list[str], str]
     )
 
 
+def key_kinds(sorts: Iterable[Sort], schema: Schema) -> dict[str, pa.DataType]:
+    """Return the types of the keys of blocks by sorts, where the schema has their columns.
+
+    Blocks that are older than the widening of a column have keys of a narrower type.
+    """
+    kinds: dict[str, pa.DataType] = {}
+    for sort in sorts:
+        lows, highs, _ = key_names(sort.id, len(sort.terms))
+        for low, high, term in zip(lows, highs, sort.terms, strict=True):
+            if schema.leaf_by_id(term.column_id) is not None:
+                kinds[low] = kinds[high] = term_type(term, schema)
+    return kinds
+
+
 def segment_table(records: Sequence[BlockRecord], schema: Schema) -> pa.Table:
     """Return the rows of a segment that lists `records`, blocks written with `schema` or an older one."""
     columns: dict[str, pa.Array] = {
@@ -129,9 +143,13 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def concat_segments(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    """Return the rows of several segments in one table, with the statistics that `schema` now has columns for."""
+def concat_segments(tables: Iterable[pa.Table], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
+    """Return the rows of several segments in one table, with the statistics that `schema` now has columns for.
+
+    Keys by `sorts` come in their types now.
+    """
     wanted = {name: kind for leaf in schema.leaves for name, kind in statistic_names(leaf).items()}
+    wanted |= key_kinds(sorts, schema)
     return pa.concat_tables(
         [_aligned(table, wanted) for table in tables], promote_options="permissive"
     ).combine_chunks()

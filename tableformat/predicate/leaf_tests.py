@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.types as pat
 from tblctl.tableformat.model.schema import Leaf
 from tblctl.tableformat.model.types import is_any_binary, is_any_string, statistic_type, type_to_text
 from tblctl.tableformat.predicate import literals
+from tblctl.tableformat.predicate.like import Pattern
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
 from tblctl.tableformat.predicate.nodes import Operator, Test
 
@@ -57,24 +60,35 @@ def comparison_test(operator: Operator, leaf: Leaf, operand: Operand, *, negated
     return Test(leaf=leaf, operator=operator, negated=negated, value=value, text=text)
 
 
-def in_test(leaf: Leaf, operands: list[Operand], *, negated: bool) -> Test:
-    """Return whether the value is one of some literals.
+def in_test(leaf: Leaf, operands: Sequence[Operand], *, negated: bool) -> Test:
+    """Return whether the value is one of some literals. O(n log n).
 
     Raises:
         LiteralError: one cannot be compared with the column.
     """
-    operands = sorted(operands, key=lambda operand: operand.text)
-    shown = ", ".join(operand.text[:60] for operand in operands[:_SHOWN_VALUES])
-    more = f", ... {len(operands)} values" if len(operands) > _SHOWN_VALUES else ""
+    texts = heapq.nsmallest(_SHOWN_VALUES, (operand.text for operand in operands))
+    carriers: set[Any] = set() if pat.is_null(leaf.type) else literals.exact_places(operands, leaf)
+    return listed_test(leaf, carriers, texts, len(operands), negated=negated)
+
+
+def listed_test(leaf: Leaf, carriers: set[Any], texts: list[str], count: int, *, negated: bool) -> Test:
+    """Return whether the value is one of those that literals were placed on.
+
+    Args:
+        leaf: the column.
+        carriers: the values.
+        texts: the first literals.
+        count: how many literals there were.
+        negated: whether it is none of them.
+    """
+    more = f", ... {count} values" if count > _SHOWN_VALUES else ""
+    shown = ", ".join(text[:60] for text in texts[:_SHOWN_VALUES])
     text = f"{leaf.name} {'NOT IN' if negated else 'IN'} ({shown}{more})"
     if pat.is_null(leaf.type):
         return Test(leaf=leaf, operator=Operator.NEVER, text=text)
-    places = [literals.place(operand, leaf) for operand in operands]
-    carriers: list[Any] = sorted({place.floor for place in places if place.exact})
     if not carriers:
         return Test(leaf=leaf, operator=Operator.FALSE, negated=negated, text=text)
-    kind = statistic_type(leaf.type)
-    values = literals.array_of(carriers, kind)
+    values = literals.array_of(sorted(carriers), statistic_type(leaf.type))
     return Test(leaf=leaf, operator=Operator.IN, negated=negated, values=values, text=text)
 
 
@@ -100,4 +114,19 @@ def prefix_test(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
     prefix = operand.value if isinstance(operand.value, bytes) else str(operand.value).encode()
     return Test(
         leaf=leaf, operator=Operator.PREFIX, negated=negated, value=pa.scalar(prefix, pa.binary()), text=text
+    )
+
+
+def pattern_test(leaf: Leaf, pattern: Pattern, *, negated: bool) -> Test:
+    """Return whether the text matches a pattern of LIKE; the column has strings, or is of type null."""
+    text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{pattern.arrow:.60}'"
+    if pat.is_null(leaf.type):
+        return Test(leaf=leaf, operator=Operator.NEVER, text=text)
+    return Test(
+        leaf=leaf,
+        operator=Operator.PATTERN,
+        negated=negated,
+        value=pa.scalar(pattern.prefix.encode(), pa.binary()),
+        pattern=pattern.arrow,
+        text=text,
     )

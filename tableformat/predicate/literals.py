@@ -15,11 +15,11 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -35,6 +35,14 @@ Carrier = (
 _EXPONENT_LIMIT = (
     500  # beyond every type's range: 1e500 and 1e999999999 place alike, and the latter is never computed
 )
+MOST_DIGITS = 2_000
+"""A number, or a fraction of a second, may be written with so many characters: no type has more than 1,075 digits that
+count, and those of a million would take minutes."""
+
+_EXACT = Context(
+    prec=MOST_DIGITS + 100, Emax=MAX_EMAX, Emin=MIN_EMIN
+)  # no literal, moved by a scale, is rounded
+_MOST_BITS = math.floor(MOST_DIGITS * math.log2(10))
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAY_SECONDS = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -79,7 +87,7 @@ def number(text: str) -> Operand:
     """Return the number written in `text` (decimal or exponent notation), exactly.
 
     Raises:
-        LiteralError: it is not a finite number.
+        LiteralError: it is not a finite number, or longer than `MOST_DIGITS`.
     """
     try:
         value = Decimal(text)
@@ -89,10 +97,25 @@ def number(text: str) -> Operand:
     return _number_operand(value, text)
 
 
+def _check_length(text: str, digits: int) -> None:
+    if digits > MOST_DIGITS:
+        msg = f"{text:.40}.. has {digits:,} digits, at most {MOST_DIGITS:,} are read; round it"
+        raise LiteralError(msg)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{text!r:.60} is no text: half a surrogate pair at {error.start}"
+        raise LiteralError(msg) from error
+
+
 def _number_operand(value: Decimal, text: str) -> Operand:
     if not value.is_finite():
         msg = f"{text:.40} is not a finite number; for NaN use the expressions IsNaN and NotNaN"
         raise LiteralError(msg)
+    _check_length(text, len(text))
     if not value:
         value = Decimal(0)
     elif abs(value.adjusted()) > _EXPONENT_LIMIT:
@@ -126,10 +149,10 @@ def timestamp(text: str) -> Operand:
     except ValueError as error:
         msg = f"'{text:.60}' is not a day of the calendar: {error}"
         raise LiteralError(msg) from None
-    seconds = Fraction(days * _DAY_SECONDS)
+    midnight = days * _DAY_SECONDS
     if clock[0] is None:
-        return Operand(kind="date", value=seconds, text=text)
-    seconds += _clock_seconds(clock, text) - _offset_seconds(offset, text)
+        return Operand(kind="date", value=Fraction(midnight), text=text)
+    seconds = _clock_seconds(clock, text, midnight - _offset_seconds(offset, text))
     return Operand(kind="timestamp", value=seconds, text=text, zoned=offset is not None)
 
 
@@ -142,13 +165,17 @@ def time(text: str) -> Operand:
     return Operand(kind="time", value=_clock_seconds(found.groups(), text), text=text)
 
 
-def _clock_seconds(parts: Any, text: str) -> Fraction:
+def _clock_seconds(parts: Any, text: str, midnight: int = 0) -> Fraction:
     hour, minute, second = (int(part or 0) for part in parts[:3])
     if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
         msg = f"'{text:.60}' is not a time of day; hours end at 23, minutes and seconds at 59"
         raise LiteralError(msg)
-    fraction = Fraction(int(parts[3]), 10 ** len(parts[3])) if parts[3] else Fraction(0)
-    return hour * 3600 + minute * 60 + second + fraction
+    _check_length(text, len(parts[3] or ""))
+    seconds = midnight + hour * 3600 + minute * 60 + second
+    if not parts[3]:
+        return Fraction(seconds)
+    unit: int = 10 ** len(parts[3])
+    return Fraction(seconds * unit + int(parts[3]), unit)
 
 
 def _offset_seconds(offset: str | None, text: str) -> int:
@@ -165,8 +192,13 @@ def from_python(value: Any) -> Operand:
     """Return the operand for a plain Python value.
 
     Raises:
-        LiteralError: the value is of another type, or is NaN.
+        LiteralError: the value is of another type, is NaN, has more than `MOST_DIGITS`, or is text that is no UTF-8.
     """
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python does not write it
+        msg = (
+            f"an integer of {value.bit_length():,} bits is too long, at most {MOST_DIGITS:,} digits are read"
+        )
+        raise LiteralError(msg)
     text = repr(value) if not isinstance(value, datetime.date | datetime.time) else str(value)
     match value:
         case bool():
@@ -180,6 +212,7 @@ def from_python(value: Any) -> Operand:
         case Decimal():
             return _number_operand(value, str(value))
         case str():
+            _check_text(value)
             return Operand(kind="text", value=value, text=text)
         case bytes():
             return Operand(kind="bytes", value=value, text=f"X'{value.hex()}'")
@@ -228,24 +261,43 @@ def place(operand: Operand, leaf: Leaf) -> Place:
     Raises:
         LiteralError: the literal is of another kind than the column, or the column's values have no order.
     """
+    return _placing(leaf)(operand)
+
+
+def _placing(leaf: Leaf) -> Callable[[Operand], Place]:
+    """Return what places literals among the values of the column's type; looked at once for many literals."""
     kind = leaf.type.value_type if pat.is_dictionary(leaf.type) else leaf.type
     if pat.is_boolean(kind):
-        return Place(floor=_expect(operand, leaf, "boolean", "TRUE or FALSE"), exact=True)
+        return lambda operand: Place(floor=_expect(operand, leaf, "boolean", "TRUE or FALSE"), exact=True)
     if pat.is_integer(kind):
         low = -(2 ** (kind.bit_width - 1)) if pat.is_signed_integer(kind) else 0
-        return _on_grid(_rational(operand, leaf), low, low + 2**kind.bit_width - 1)
+        high = low + 2**kind.bit_width - 1
+        return lambda operand: _on_grid(_number(operand, leaf), 0, low, high)
     if pat.is_floating(kind):
-        return _on_float(_expect(operand, leaf, "number", "a number"), kind.bit_width)
+        width = kind.bit_width
+        return lambda operand: _on_float(_expect(operand, leaf, "number", "a number"), width)
     if pat.is_decimal(kind):
-        most = 10**kind.precision - 1
-        return _on_grid(_rational(operand, leaf) * Fraction(10) ** kind.scale, -most, most)
+        scale, most = kind.scale, 10**kind.precision - 1
+        return lambda operand: _on_grid(_number(operand, leaf), scale, -most, most)
     if pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind):
-        return Place(floor=_expect(operand, leaf, "text", "a string"), exact=True)
+        return lambda operand: Place(floor=_expect(operand, leaf, "text", "a string"), exact=True)
+    binary = "a binary literal X'00ff'"
     if pat.is_fixed_size_binary(kind):
-        return _on_fixed(_expect(operand, leaf, "bytes", "a binary literal X'00ff'"), kind.byte_width)
+        return lambda operand: _on_fixed(_expect(operand, leaf, "bytes", binary), kind.byte_width)
     if pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_binary_view(kind):
-        return Place(floor=_expect(operand, leaf, "bytes", "a binary literal X'00ff'"), exact=True)
-    return _on_clock(operand, leaf, kind)
+        return lambda operand: Place(floor=_expect(operand, leaf, "bytes", binary), exact=True)
+    return lambda operand: _on_clock(operand, leaf, kind)
+
+
+def exact_places(operands: Sequence[Operand], leaf: Leaf) -> set[Any]:
+    """Return the carriers of those literals that are values of the column's type.
+
+    Raises:
+        LiteralError: as `place`.
+    """
+    placed = _placing(leaf)
+    found = (placed(operand) for operand in operands)
+    return {one.floor for one in found if one.exact}
 
 
 def array_of(carriers: Sequence[Carrier], kind: pa.DataType) -> pa.Array:
@@ -254,20 +306,13 @@ def array_of(carriers: Sequence[Carrier], kind: pa.DataType) -> pa.Array:
         width = pa.int32() if kind.bit_width == 32 else pa.int64()  # noqa: PLR2004
         return pa.array(carriers, width).cast(kind)
     if pat.is_decimal(kind):
-        return pa.array([_unscaled(int(carrier), kind.scale) for carrier in carriers], kind)
+        return pa.array([_EXACT.scaleb(int(carrier), -kind.scale) for carrier in carriers], kind)
     return pa.array(carriers, kind)
 
 
 def scalar_of(carrier: Carrier, kind: pa.DataType) -> pa.Scalar:
     """Return `carrier` as a scalar of the statistic type `kind`."""
     return array_of([carrier], kind)[0]
-
-
-def _unscaled(carrier: int, scale: int) -> Decimal:
-    digits = tuple(int(digit) for digit in str(abs(carrier)))
-    return Decimal(
-        (int(carrier < 0), digits, -scale)
-    )  # from a tuple: exact, whatever the context's precision
 
 
 def column_value(leaf: Leaf, value: Any) -> pa.Scalar:
@@ -324,23 +369,30 @@ def _refuse(operand: Operand, leaf: Leaf, wanted: str) -> None:
     raise LiteralError(msg)
 
 
-def _rational(operand: Operand, leaf: Leaf) -> Fraction:
-    """Return the literal as a rational number; an infinity becomes a number beyond every type's range."""
+def _number(operand: Operand, leaf: Leaf) -> Decimal:
+    """Return the literal as a number; an infinity becomes one beyond every type's range."""
     value: Any = operand.value
     if operand.kind == "text" and pat.is_decimal(statistic_type(leaf.type)):
         value = number(str(value).strip()).value
     elif operand.kind != "number":
         _refuse(operand, leaf, "a number")
     if isinstance(value, float):
-        return Fraction(10**_EXPONENT_LIMIT) * (1 if value > 0 else -1)
-    return Fraction(value)
+        return Decimal((int(value < 0), (1,), _EXPONENT_LIMIT))
+    return Decimal(value)
 
 
-def _on_grid(value: Fraction, low: int, high: int) -> Place:
-    floor = math.floor(value)
+def _on_grid(value: Decimal | Fraction, scale: int, low: int, high: int) -> Place:
+    """Place a number among the multiples of 10^-scale, counted in them; a fraction counts them already."""
+    if isinstance(value, Decimal):
+        scaled = value.scaleb(scale, _EXACT)
+        whole = scaled.to_integral_value(ROUND_FLOOR, _EXACT)
+        floor, exact = int(whole), whole == scaled
+    else:
+        floor = math.floor(value)
+        exact = floor == value
     if floor < low:
         return Place(floor=None, exact=False)
-    return Place(floor=min(floor, high), exact=floor == value and floor <= high)
+    return Place(floor=min(floor, high), exact=exact and floor <= high)
 
 
 def _on_float(value: Decimal | float, bit_width: int) -> Place:
@@ -370,9 +422,8 @@ def _on_clock(operand: Operand, leaf: Leaf, kind: pa.DataType) -> Place:
     moment = temporal(operand, leaf)
     if pat.is_time(kind):
         seconds: Fraction = _expect(moment, leaf, "time", "a time 'hh:mm:ss'")
-        return _on_grid(
-            seconds * _UNITS_PER_SECOND[kind.unit], 0, _DAY_SECONDS * _UNITS_PER_SECOND[kind.unit] - 1
-        )
+        per_second = _UNITS_PER_SECOND[kind.unit]
+        return _on_grid(seconds * per_second, 0, 0, _DAY_SECONDS * per_second - 1)
     if not (pat.is_date(kind) or pat.is_timestamp(kind)):
         msg = f"column {leaf.name} of type {type_to_text(leaf.type)} has no order; only IS [NOT] NULL works on it"
         raise LiteralError(msg)
@@ -382,8 +433,8 @@ def _on_clock(operand: Operand, leaf: Leaf, kind: pa.DataType) -> Place:
         column = f"column {leaf.name} of type {type_to_text(leaf.type)}"
         msg = f"{column} has no zone; write {operand.text:.60} without an offset"
         raise LiteralError(msg)
-    seconds = Fraction(moment.value)  # type: ignore[arg-type]
+    seconds = cast("Fraction", moment.value)
     if pat.is_date32(kind):
-        return _on_grid(seconds / _DAY_SECONDS, -(2**31), 2**31 - 1)
+        return _on_grid(seconds / _DAY_SECONDS, 0, -(2**31), 2**31 - 1)
     per_second = 1000 if pat.is_date64(kind) else _UNITS_PER_SECOND[kind.unit]
-    return _on_grid(seconds * per_second, -_INT64_MAX - 1, _INT64_MAX)
+    return _on_grid(seconds * per_second, 0, -_INT64_MAX - 1, _INT64_MAX)

@@ -31,7 +31,8 @@ class Operator(enum.Enum):
     GREATER_EQUAL = ">="
     EQUAL = "="
     IN = "IN"
-    PREFIX = "LIKE"
+    PREFIX = "STARTS WITH"
+    PATTERN = "LIKE"
     NULL = "IS NULL"
     NAN = "IS NAN"
     FALSE = "FALSE"  # false for every value: what a comparison that no value can meet becomes
@@ -42,8 +43,8 @@ class Operator(enum.Enum):
 class Test:
     """One predicate on one column; `negated` swaps true and false.
 
-    `value` is a scalar of the column's statistic type (for PREFIX: the prefix as binary), `values` holds ascending
-    distinct values of it, for IN.
+    `value` is a scalar of the column's statistic type (for PREFIX and PATTERN: what values begin with, as binary),
+    `values` holds ascending distinct values of it, for IN; `pattern` is Arrow's, for PATTERN.
     """
 
     leaf: Leaf
@@ -52,13 +53,14 @@ class Test:
     negated: bool = False
     value: pa.Scalar | None = None
     values: pa.Array | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """TRUE or FALSE."""
+    """TRUE, FALSE, or NULL as None."""
 
-    value: bool
+    value: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,15 @@ class Negation:
     child: Node
 
 
-Node: TypeAlias = "Test | Constant | AllOf | AnyOf | Negation"
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """IS TRUE, IS FALSE, or with None IS UNKNOWN: whether the child has that value; never NULL itself."""
+
+    child: Node
+    value: bool | None
+
+
+Node: TypeAlias = "Test | Constant | AllOf | AnyOf | Negation | Truth"
 Condition: TypeAlias = "BooleanExpression | Node"
 
 
@@ -92,7 +102,7 @@ def node_of(condition: Any, schema: Schema) -> Node:
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    if isinstance(condition, Test | Constant | AllOf | AnyOf | Negation):
+    if isinstance(condition, Test | Constant | AllOf | AnyOf | Negation | Truth):
         return condition
     from tblctl.tableformat.predicate.resolve import resolve
 
@@ -106,5 +116,5 @@ def tests_of(node: Node) -> Iterator[Test]:
     elif isinstance(node, AllOf | AnyOf):
         for child in node.children:
             yield from tests_of(child)
-    elif isinstance(node, Negation):
+    elif isinstance(node, Negation | Truth):
         yield from tests_of(node.child)

@@ -18,6 +18,7 @@ from pyiceberg.expressions import literals as ice_literals
 from tblctl.tableformat.errors import InvalidPredicateError, UnknownColumnError
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.predicate import literals
+from tblctl.tableformat.predicate.expressions import Resolved
 from tblctl.tableformat.predicate.leaf_tests import comparison_test, in_test, prefix_test, unary_test
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
 from tblctl.tableformat.predicate.nodes import AllOf, AnyOf, Constant, Negation, Node, Operator, Test
@@ -64,6 +65,9 @@ def _resolve(expression: Any, schema: Schema, depth: int) -> Node:
         return AllOf(children=children) if kind is ice.And else AnyOf(children=children)
     if kind is ice.Not:
         return Negation(child=_resolve(expression.child, schema, depth + 1))
+    if kind is Resolved:
+        node: Node = expression.node
+        return node
     if kind in (ice.AlwaysTrue, ice.AlwaysFalse):
         return Constant(value=kind is ice.AlwaysTrue)
     if kind in _COMPARISONS or kind in _UNARY or kind in (ice.In, ice.NotIn):

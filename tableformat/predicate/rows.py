@@ -24,6 +24,7 @@ from tblctl.tableformat.predicate.nodes import (
     Node,
     Operator,
     Test,
+    Truth,
     node_of,
     tests_of,
 )
@@ -77,13 +78,18 @@ def _evaluate(node: Node, source: _Source) -> Any:
             result = _test(node, source.column(node.leaf))
             return pc.invert(result) if node.negated else result
         case Constant():
-            return source.constant(pa.scalar(node.value))
+            return source.constant(pa.scalar(node.value, pa.bool_()))
         case AllOf():
             return _joined(pc.and_kleene, [_evaluate(child, source) for child in node.children])
         case AnyOf():
             return _joined(pc.or_kleene, [_evaluate(child, source) for child in node.children])
         case Negation():
             return pc.invert(_evaluate(node.child, source))
+        case Truth():
+            result = _evaluate(node.child, source)
+            if node.value is None:
+                return pc.is_null(result)
+            return pc.coalesce(result if node.value else pc.invert(result), _FALSE)
 
 
 def _joined(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
@@ -115,6 +121,8 @@ def _test(test: Test, column: Any) -> Any:
             if pat.is_fixed_size_binary(test.leaf.type):
                 values = values.cast(pa.binary())
             return pc.starts_with(values, pattern=test.value.as_py())
+        case Operator.PATTERN:
+            return pc.match_like(values, test.pattern)
     return _COMPARISONS[test.operator](values, test.value)
 
 

@@ -7,11 +7,8 @@ types *and* their arguments, since a parser for thirty dialects keeps much in ar
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NoReturn
 
 import pyarrow.types as pat
@@ -24,13 +21,33 @@ from tblctl.tableformat.errors import UnknownColumnError
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.types import is_any_string, type_to_text
 from tblctl.tableformat.predicate import literals
+from tblctl.tableformat.predicate.expressions import Resolved
+from tblctl.tableformat.predicate.leaf_tests import listed_test, pattern_test
+from tblctl.tableformat.predicate.like import PatternError, read_pattern
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
+from tblctl.tableformat.predicate.long_lists import LongList
+from tblctl.tableformat.predicate.nodes import Constant, Truth
+from tblctl.tableformat.predicate.resolve import resolve
+from tblctl.tableformat.predicate.sql_literals import (
+    listed_carriers,
+    listed_operand,
+    literal_of,
+    python_value,
+    typed_operand,
+)
 from tblctl.tableformat.predicate.sql_structure import read_structure
 from tblctl.tableformat.predicate.sql_text import SqlText, is_hex
 
 _make: Any = ice  # the signatures that pydantic makes up for mypy hide the positional ones
-_MICROS = 10**6
-_LONG_DIGITS = 40
+_MOST_ROW_VALUES = 50
+_MOST_ROWS = 1_000
+"""In a list of rows, each of which is as many comparisons as it has values."""
+
+_SHOWN_VALUES = 5
+
+UNKNOWN = Resolved(Constant(value=None))
+"""The condition that is NULL for every row."""
+
 
 # every node type that is understood, with the arguments that may be set on it
 _ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
@@ -48,6 +65,8 @@ _ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
         (exp.In, "this expressions"),
         (exp.Is, "this expression"),
         (exp.Like, "this expression negate"),
+        (exp.Escape, "this expression"),
+        (exp.Tuple, "expressions"),
         (exp.Column, "this table db catalog"),
         (exp.Dot, "this expression"),
         (exp.Identifier, "this quoted"),
@@ -70,7 +89,7 @@ _COMPARISONS: dict[type[exp.Expr], tuple[Any, Any]] = {  # as written, and with 
 }
 _NAMES: dict[type[exp.Expr], str] = {
     exp.ILike: "ILIKE",
-    exp.Escape: "LIKE with ESCAPE",
+    exp.Escape: "ESCAPE",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM (also written <=>)",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.DPipe: "|| (joining strings)",
@@ -93,7 +112,10 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Interval: "INTERVAL",
     exp.AtTimeZone: "AT TIME ZONE",
 }
-_SUPPORTED = "supported are = <> < <= > >=, BETWEEN, IN, IS [NOT] NULL, LIKE 'x%', AND, OR, NOT and literals"
+_SUPPORTED = (
+    "supported are = <> < <= > >=, BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE, FALSE or UNKNOWN, "
+    "AND, OR, NOT and literals"
+)
 _KEYWORDS = {TokenType.NULL, TokenType.TRUE, TokenType.FALSE}
 
 
@@ -108,7 +130,12 @@ def parse_where(text: str, schema: Schema) -> ice.BooleanExpression:
     tokens = reader.tokens()
     if not tokens:
         reader.refuse("it is empty; write TRUE for all rows", 0)
-    return read_structure(reader, tokens, lambda part: _Predicate(reader, part, schema).read())
+    return read_structure(
+        reader,
+        tokens,
+        lambda part: _Predicate(reader, part, schema).read(),
+        lambda child, value: Resolved(Truth(child=resolve(child, schema), value=value)),
+    )
 
 
 def parse_assignments(text: str, schema: Schema) -> dict[str, Any]:
@@ -161,7 +188,7 @@ class _Predicate:
             self._refuse(right, f"only literals can be assigned, {right.sql():.40} is a column")
         operand = self._operand(right)
         try:
-            value = _python_value(literals.temporal(operand, leaf))
+            value = python_value(literals.temporal(operand, leaf))
         except LiteralError as error:
             self._refuse(right, str(error), cause=error)
         return position, leaf.name, self._writable(leaf, value, right)
@@ -182,12 +209,14 @@ class _Predicate:
         reads: dict[type[exp.Expr], Callable[[Any], Any]] = {
             exp.Not: self._negated,
             exp.Boolean: lambda node: ice.AlwaysTrue() if node.this else ice.AlwaysFalse(),
+            exp.Null: lambda _: UNKNOWN,
             exp.Column: self._flag,
             exp.Dot: self._flag,
             exp.Between: self._between,
             exp.In: self._in,
             exp.Is: self._is_null,
             exp.Like: self._like,
+            exp.Escape: self._escaped,
         }
         read = self._comparison if kind in _COMPARISONS else reads.get(kind)
         if read is None:
@@ -208,11 +237,18 @@ class _Predicate:
         return _make.EqualTo(leaf.name, literal=True)
 
     def _comparison(self, node: exp.Expr) -> Any:
-        left, right = _unwrapped(node.this), _unwrapped(node.expression)
+        return self._compared(type(node), node.this, node.expression)
+
+    def _compared(self, kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Any:
+        """Return a comparison of two columns, literals, NULLs or rows."""
+        left, right = _unwrapped(left), _unwrapped(right)
+        if exp.Tuple in (type(left), type(right)):
+            return self._rows_compared(kind, left, right)
+        plain, mirrored = _COMPARISONS[kind]
         if exp.Null in (type(left), type(right)):
-            null = left if type(left) is exp.Null else right
-            self._refuse(null, "a comparison with NULL is never true; write IS NULL or IS NOT NULL")
-        plain, mirrored = _COMPARISONS[type(node)]
+            for side in (left, right):
+                self._check_operand(side)
+            return UNKNOWN
         if _is_column(left) and _is_column(right):
             self._refuse(right, "a column can be compared with a literal, not with another column")
         if _is_column(right):
@@ -222,67 +258,139 @@ class _Predicate:
         for side in (left, right):
             self._operand(side)  # names what is neither a column nor a literal
         return self._refuse(
-            node, "a comparison needs a column on one side; for a constant write TRUE or FALSE"
+            left, "a comparison needs a column on one side; for a constant write TRUE or FALSE"
         )
+
+    def _check_operand(self, node: exp.Expr) -> None:
+        """Refuse what is neither a known column, nor a literal, nor NULL."""
+        if _is_column(node):
+            self._leaf(node)
+        elif type(node) is not exp.Null:
+            self._operand(node)
+
+    def _rows_compared(self, kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Any:
+        """Return `(a, b) < (1, 2)` as SQL defines it: `a < 1 OR (a = 1 AND b < 2)`, and so for the other operators."""
+        pairs = list(zip(*self._row_pair(left, right), strict=True))
+        if kind is exp.EQ:
+            return _joined(_make.And, [self._compared(exp.EQ, *pair) for pair in pairs])
+        if kind is exp.NEQ:
+            return _joined(_make.Or, [self._compared(exp.NEQ, *pair) for pair in pairs])
+        strict = exp.LT if kind is exp.LTE else exp.GT if kind is exp.GTE else kind
+        found = self._compared(kind, *pairs[-1])
+        for pair in reversed(pairs[:-1]):
+            equal_so_far = _make.And(self._compared(exp.EQ, *pair), found)
+            found = _make.Or(self._compared(strict, *pair), equal_so_far)
+        return found
+
+    def _row_pair(self, left: exp.Expr, right: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """Return the values of two rows of one length."""
+        rows = []
+        for node in (left, right):
+            if type(node) is not exp.Tuple:
+                self._refuse(node, "a row of values in ( ) is compared with another row only")
+            self._check(node)
+            rows.append([_unwrapped(item) for item in node.expressions])
+            for item in rows[-1]:
+                if type(item) is exp.Tuple:
+                    self._refuse(item, "a row inside a row is not supported")
+        if len(rows[0]) != len(rows[1]):
+            self._refuse(right, f"a row of {len(rows[0])} values is compared with one of {len(rows[1])}")
+        if len(rows[0]) > _MOST_ROW_VALUES:
+            self._refuse(left, f"a row has at most {_MOST_ROW_VALUES} values, this one {len(rows[0])}")
+        return rows[0], rows[1]
 
     def _between(self, node: exp.Expr) -> Any:
-        leaf = self._column_of(node.this, "BETWEEN")
-        low, high = (self._bound(node.args[name]) for name in ("low", "high"))
-        return _make.And(
-            self._predicate(ice.GreaterThanOrEqual, leaf, low),
-            self._predicate(ice.LessThanOrEqual, leaf, high),
-        )
-
-    def _bound(self, node: exp.Expr) -> exp.Expr:
-        node = _unwrapped(node)
-        if type(node) is exp.Null:
-            self._refuse(node, "BETWEEN with NULL is never true")
-        return node
+        value = _unwrapped(node.this)
+        if not (_is_column(value) or type(value) in (exp.Tuple, exp.Null)):
+            self._column_of(value, "BETWEEN")
+        bounds = (exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])
+        return _make.And(*(self._compared(kind, value, bound) for kind, bound in bounds))
 
     def _in(self, node: exp.Expr) -> Any:
-        leaf = self._column_of(node.this, "IN")
         items = [_unwrapped(item) for item in node.expressions]
         if not items:
             self._refuse(node, "IN needs at least one value")
-        values = []
-        for item in items:
-            if type(item) is exp.Null:
-                self._refuse(
-                    item, "NULL in a list is never equal to anything; leave it out, or add OR ... IS NULL"
-                )
-            values.append(self._predicate(ice.EqualTo, leaf, item).literal)
+        left = _unwrapped(node.this)
+        if type(left) is exp.Tuple:
+            if len(items) > _MOST_ROWS:
+                self._refuse(items[_MOST_ROWS], f"IN takes at most {_MOST_ROWS:,} rows, not {len(items):,}")
+            return _joined(_make.Or, [self._compared(exp.EQ, left, item) for item in items])
+        if type(left) is exp.Null:
+            for item in items:
+                self._check_operand(item)
+            return UNKNOWN
+        leaf = self._column_of(left, "IN")
+        long = self._reader.lists.get(self._position(items[0]))
+        if long is not None:
+            return self._in_long(leaf, long)
+        values = [
+            self._predicate(ice.EqualTo, leaf, item).literal for item in items if type(item) is not exp.Null
+        ]
         # a set of PyIceberg literals takes day 1 and microsecond 1 for the same, so days stand apart
         days = [value for value in values if isinstance(value, ice_literals.DateLiteral)]
         others = [value for value in values if not isinstance(value, ice_literals.DateLiteral)]
-        return _make.Or(_make.In(leaf.name, days), _make.In(leaf.name, others))  # an empty one vanishes
+        listed = _make.Or(_make.In(leaf.name, days), _make.In(leaf.name, others))  # an empty one vanishes
+        return listed if len(values) == len(items) else _make.Or(listed, UNKNOWN)
+
+    def _in_long(self, leaf: Leaf, long: LongList) -> Any:
+        """Return that the column has one of the values of a long list."""
+        try:
+            carriers = listed_carriers(long.values, leaf)
+        except LiteralError as error:
+            self._refuse_listed(leaf, long, error)
+        texts = [value.number or f"'{value.text}'" for value in long.values[:_SHOWN_VALUES]]
+        return Resolved(listed_test(leaf, carriers, texts, len(long.values), negated=False))
+
+    def _refuse_listed(self, leaf: Leaf, long: LongList, error: LiteralError) -> NoReturn:
+        """Refuse the first value that cannot be read, or be compared with the column."""
+        position = long.start
+        for place, value in zip(long.positions(self._reader.text), long.values, strict=True):
+            position = place
+            try:
+                literals.place(listed_operand(value), leaf)
+            except LiteralError:
+                break
+        self._reader.refuse(str(error), position, cause=error)
 
     def _is_null(self, node: exp.Expr) -> Any:
         leaf = self._column_of(node.this, "IS NULL")
         if type(_unwrapped(node.expression)) is not exp.Null:
-            self._refuse(node.expression, "only IS NULL and IS NOT NULL are supported")
+            self._refuse(node.expression, "IS is followed by [NOT] NULL, TRUE, FALSE or UNKNOWN")
         return _make.IsNull(leaf.name)
 
-    def _like(self, node: exp.Expr) -> Any:
-        leaf = self._column_of(node.this, "LIKE")
-        right = _unwrapped(node.expression)
-        if type(right) is not exp.Literal or not right.is_string:
-            self._refuse(right, "LIKE needs a string such as 'x%'")
-        pattern = right.this
-        prefix = pattern.rstrip("%")
-        if "%" in prefix or "_" in prefix or (prefix.endswith("\\") and prefix != pattern):
-            self._refuse(
-                right,
-                f"LIKE {right.this!r:.40}: only a prefix, 'x%', or a string without wildcards can be matched",
-            )
+    def _escaped(self, node: exp.Expr) -> Any:
+        if type(node.this) is not exp.Like:
+            self._refuse_construct(node)
+        self._check(node.this)
+        return self._like(node.this, _unwrapped(node.expression))
+
+    def _like(self, node: exp.Expr, escape: exp.Expr | None = None) -> Any:
+        left, right = _unwrapped(node.this), _unwrapped(node.expression)
+        if type(left) is not exp.Null:
+            self._check_like_column(self._column_of(left, "LIKE"), right)
+        for text in (right, escape):
+            if text is not None and type(text) is not exp.Null and not _is_string(text):
+                self._refuse(text, "LIKE needs a string such as 'x%', and ESCAPE one such as '!'")
+        if any(type(part) is exp.Null for part in (left, right, escape)):
+            return UNKNOWN
+        leaf, negated = self._leaf(left), bool(node.args.get("negate"))
+        try:
+            pattern = read_pattern(right.this, None if escape is None else escape.this)
+        except PatternError as error:
+            self._refuse(right, str(error), cause=error)
+        if not pattern.rest:
+            return (_make.NotEqualTo if negated else _make.EqualTo)(leaf.name, pattern.prefix)
+        if pattern.is_beginning:
+            return (_make.NotStartsWith if negated else _make.StartsWith)(leaf.name, pattern.prefix)
+        return Resolved(pattern_test(leaf, pattern, negated=negated))
+
+    def _check_like_column(self, leaf: Leaf, pattern: exp.Expr) -> None:
         kind = leaf.type.value_type if pat.is_dictionary(leaf.type) else leaf.type
         if not (is_any_string(kind) or pat.is_null(kind)):
             self._refuse(
-                right,
+                pattern,
                 f"column {leaf.name} of type {type_to_text(leaf.type)} is no string, so LIKE does not apply",
             )
-        if prefix == pattern:
-            return (_make.NotEqualTo if node.args.get("negate") else _make.EqualTo)(leaf.name, pattern)
-        return (_make.NotStartsWith if node.args.get("negate") else _make.StartsWith)(leaf.name, prefix)
 
     def _predicate(self, kind: Any, leaf: Leaf, node: exp.Expr) -> Any:
         """Return `leaf` compared with a literal, after checking that the two go together."""
@@ -292,7 +400,7 @@ class _Predicate:
         try:
             if not pat.is_null(leaf.type):
                 literals.place(operand, leaf)
-            predicate = kind(leaf.name, _literal(operand, leaf))
+            predicate = kind(leaf.name, literal_of(operand, leaf))
         except LiteralError as error:
             self._refuse(node, str(error), cause=error)
         return predicate
@@ -346,13 +454,13 @@ class _Predicate:
         text = inner.this
         match target.this:
             case exp.DataType.Type.DATE:
-                return literals.date(text)
+                return typed_operand("DATE", text)
             case exp.DataType.Type.TIMESTAMP | exp.DataType.Type.TIMESTAMPNTZ | exp.DataType.Type.DATETIME:
-                return literals.timestamp(text)
+                return typed_operand("TIMESTAMP", text)
             case exp.DataType.Type.TIMESTAMPTZ:
-                return dataclasses.replace(literals.timestamp(text), kind="timestamp", zoned=True)
+                return typed_operand("TIMESTAMPTZ", text)
             case exp.DataType.Type.TIME:
-                return literals.time(text)
+                return typed_operand("TIME", text)
         return self._refuse(
             inner, f"a literal of type {target.sql()} is not supported; write DATE, TIMESTAMP or TIME '...'"
         )
@@ -442,6 +550,14 @@ def _keyword_positions(tree: exp.Expr, tokens: Sequence[Token]) -> dict[int, int
     )
 
 
+def _joined(combine: Any, parts: Sequence[Any]) -> Any:
+    return combine(*parts) if len(parts) > 1 else parts[0]
+
+
+def _is_string(node: exp.Expr) -> bool:
+    return type(node) is exp.Literal and bool(node.is_string)
+
+
 def _unwrapped(node: exp.Expr) -> exp.Expr:
     while type(node) is exp.Paren:
         node = node.this
@@ -450,45 +566,3 @@ def _unwrapped(node: exp.Expr) -> exp.Expr:
 
 def _is_column(node: exp.Expr) -> bool:
     return type(node) in (exp.Column, exp.Dot)
-
-
-def _literal(operand: Operand, leaf: Leaf) -> ice_literals.Literal[Any]:
-    """Return a PyIceberg literal that `resolve` takes for `operand` again.
-
-    Moments become typed literals where microseconds hold them, and stay text otherwise. Integers become LongLiteral
-    even where they exceed 64 bits, which only binding to an Iceberg schema would mind.
-    """
-    moment = literals.temporal(operand, leaf)
-    value: Any = moment.value
-    if moment.kind == "number":
-        integral = value == value.to_integral_value() if abs(value.adjusted()) < _LONG_DIGITS else False
-        return ice_literals.LongLiteral(int(value)) if integral else ice_literals.DecimalLiteral(value)
-    if isinstance(value, Fraction):
-        micros = value * _MICROS
-        if moment.kind == "date":
-            return ice_literals.DateLiteral(int(value) // 86_400)
-        if micros.denominator != 1:
-            return ice_literals.StringLiteral(moment.text)
-        kind = ice_literals.TimestampLiteral if moment.kind == "timestamp" else ice_literals.TimeLiteral
-        return kind(int(micros))
-    return ice_literals.literal(value)
-
-
-def _python_value(moment: Operand) -> Any:
-    """Return a literal as the plain value that `parse_assignments` promises."""
-    value: Any = moment.value
-    if moment.kind == "number":
-        return int(value) if value == value.to_integral_value() else value
-    if not isinstance(value, Fraction):
-        return value
-    micros = value * _MICROS
-    if micros.denominator != 1:
-        return moment.text
-    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if moment.zoned else None)
-    try:
-        instant = start + datetime.timedelta(microseconds=int(micros))
-    except OverflowError:  # an offset took it out of the years 1 to 9999
-        return moment.text
-    if moment.kind == "timestamp":
-        return instant
-    return instant.date() if moment.kind == "date" else instant.time()

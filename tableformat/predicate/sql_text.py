@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NoReturn
 
 import sqlglot.errors
@@ -13,14 +15,30 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from tblctl.tableformat.errors import InputError, InvalidPredicateError
+from tblctl.tableformat.predicate.long_lists import LONG_LIST, MOST_VALUES, LongList, Shortened, shorten
 
 _EXCERPT = 60  # characters of the text shown on each side of the caret
+MOST_CHARACTERS = 250_000
+"""Of a text, without the values of long lists: making its tokens takes up to half a second."""
+
+MOST_TOKENS = 50_000
+"""10,000 comparisons have 40,000; sqlglot takes 25 us for each."""
+
+MOST_LISTED_CHARACTERS = 10_000_000
+"""Of a text with the values of long lists."""
+
+_TOKEN_ERROR = re.compile(
+    r"""--[^\n]*+|/\*(?s:.*?)\*/|'[^']*+'|"[^"]*+"|`[^`]*+`|(?P<opened>/\*|['"`])|[^-/'"`]++|[-/]"""
+)
+"""What a quote or a comment is, each in one piece: `opened` is one that nothing closes. Linear: what fails to close
+makes the first error, and is the last that is looked at."""
 
 
 class _Tokenizer(Tokenizer):
     COMMANDS = set()  # noqa: RUF012 (sqlglot's own turn the rest of a text that begins with SHOW or CALL into a string)
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
+    KEYWORDS = {word: kind for word, kind in Tokenizer.KEYWORDS.items() if word != "UNKNOWN"}  # noqa: RUF012 (a name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +49,32 @@ class SqlText:
     noun: str
     error: type[InputError] = InvalidPredicateError
 
+    @cached_property
+    def _shortened(self) -> Shortened:
+        return shorten(self.text)
+
+    @property
+    def lists(self) -> Mapping[int, LongList]:
+        """The lists of which only the first value is among the tokens, by where that is."""
+        return self._shortened.lists
+
     def tokens(self) -> list[Token]:
-        """Return the text's tokens; the tokenizer's own errors name no position, so it is found here."""
+        """Return the text's tokens; the tokenizer's own errors name no position, so it is found here.
+
+        Raises:
+            error: a quote or comment is never closed, or the text is too long.
+        """
+        self._check_length()
         try:
-            tokens = _Tokenizer().tokenize(self.text)
+            tokens = _Tokenizer().tokenize(self._shortened.text)
         except sqlglot.errors.TokenError as error:
             position, problem = _token_error(self.text)
             self.refuse(problem, position, cause=error)
+        if len(tokens) > MOST_TOKENS:
+            place = self._shortened.position(tokens[MOST_TOKENS].start)
+            self._refuse_length(len(tokens), MOST_TOKENS, "words, values and signs", place)
+        for token in tokens if self.lists else ():
+            token.start, token.end = (self._shortened.position(place) for place in (token.start, token.end))
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         for token in tokens:
@@ -45,6 +82,27 @@ class SqlText:
                 hint = "; one statement is expected" if token.text == ";" else ""
                 self.refuse(f"unexpected {token.text!r}{hint}", token.start)
         return tokens
+
+    def _check_length(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            self.refuse("half a surrogate pair is no text", error.start, cause=error)
+        if len(self.text) > MOST_LISTED_CHARACTERS:
+            self._refuse_length(len(self.text), MOST_LISTED_CHARACTERS, "characters", MOST_LISTED_CHARACTERS)
+        short = (
+            self._shortened.text.strip()
+        )  # a condition of a file comes behind as much blank as stands before it
+        if len(short) > MOST_CHARACTERS:
+            what = f"characters, lists of {LONG_LIST:,} plain literals and more left out"
+            place = self._shortened.position(self._shortened.text.index(short) + MOST_CHARACTERS)
+            self._refuse_length(len(short), MOST_CHARACTERS, what, place)
+        count = sum(len(item.values) for item in self.lists.values())
+        if count > MOST_VALUES:
+            self._refuse_length(count, MOST_VALUES, "values in long lists", max(self.lists))
+
+    def _refuse_length(self, count: int, most: int, what: str, position: int) -> NoReturn:
+        self.refuse(f"it has {count:,} {what}; at most {most:,} are read", position)
 
     def refuse(self, problem: str, position: int | None, *, cause: Exception | None = None) -> NoReturn:
         """Raise the error with the column number and a caret under the place."""
@@ -115,22 +173,12 @@ class SqlText:
 
 def _token_error(text: str) -> tuple[int, str]:
     """Return where and why tokenizing fails: a quote or comment that is never closed, or a bad hexadecimal string."""
-    opened, index = 0, 0
-    closers = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
-    while index < len(text):
-        opener = "/*" if text.startswith("/*", index) else text[index]
-        if text.startswith("--", index):
-            index = text.find("\n", index) if "\n" in text[index:] else len(text)
-        elif opener in closers:
-            opened = index
-            end = text.find(closers[opener], index + len(opener))
-            if end < 0:
-                return opened, f"{opener} is never closed"
-            if opener == "'" and text[index - 1 : index] in ("x", "X") and not is_hex(text[index + 1 : end]):
-                return index - 1, "a binary literal X'..' needs pairs of hexadecimal digits"
-            index = end + len(closers[opener])
-        else:
-            index += 1
+    for piece in _TOKEN_ERROR.finditer(text):
+        start, found = piece.start(), piece[0]
+        if piece["opened"]:
+            return start, f"{found} is never closed"
+        if found[0] == "'" and text[start - 1 : start] in ("x", "X") and not is_hex(found[1:-1]):
+            return start - 1, "a binary literal X'..' needs pairs of hexadecimal digits"
     return 0, "it cannot be split into words"
 
 

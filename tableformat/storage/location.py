@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from tblctl.tableformat.errors import InputError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
-_USERINFO = re.compile(r"(://)[^/@\s'\"]*@")
+_USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
+"""Up to the last @ where there is a colon: passwords may have @ and / in them, as secret keys of AWS do. What looks
+like one in a path (`http://h:80/a@b`) goes as well: rather too much than too little."""
+_CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
 _SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
 _MIN_SECRET_CHARS = 6  # shorter ones would blot out ordinary words
@@ -60,7 +64,7 @@ def parse_location(url: str) -> Location:
             return Location(kind="memory", shown=f"memory:/{path}", path=path)
         if protocol in {"s3", "s3a"}:
             return _s3(rest, url)
-    return Location(kind="other", shown=without_credentials(url), path=url)
+    return Location(kind="other", shown=shown_url(url), path=url)
 
 
 def _local(path: str) -> Location:
@@ -70,8 +74,8 @@ def _local(path: str) -> Location:
 
 def _s3(rest: str, url: str) -> Location:
     bucket, _, key = rest.partition("/")
-    if "@" in bucket:
-        shown = without_credentials(url)
+    if "@" in bucket or (_has_password(rest) and not rest.startswith("arn:")):
+        shown = shown_url(url)
         raise InputError(
             f"{shown}: credentials do not belong into the URL; give them as storage options or to boto"
         )
@@ -84,6 +88,41 @@ def _s3(rest: str, url: str) -> Location:
 def without_credentials(text: str) -> str:
     """Return `text` with the user info and the query of every URL in it removed."""
     return _QUERY.sub(r"\1", _USERINFO.sub(r"\1", text))
+
+
+def shown_url(url: str) -> str:
+    """Return one URL, which may have blanks and quotes in it, without user info and query."""
+    for userinfo in _userinfos(url):
+        url = url.replace(f"://{userinfo}@", "://")
+    return without_credentials(url)
+
+
+def _has_password(rest: str) -> bool:
+    """Tell whether what is behind `://` begins with a user and a password: nothing else has a colon before an @."""
+    return ":" in rest.rpartition("@")[0]
+
+
+def _userinfos(url: str) -> Iterator[str]:
+    """Yield the user info of each URL of a chain such as `simplecache::s3://..`."""
+    for part in _CHAIN.split(url):
+        _, found, rest = part.partition("://")
+        before = rest.rpartition("@")[0] if found else ""
+        if ":" not in before:
+            before = rest.partition("/")[0].rpartition("@")[0]
+        if before:
+            yield before
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """Return what a location's URL has of user names and passwords, as written and decoded; the longest first."""
+    found: set[str] = set()
+    for userinfo in _userinfos(url):
+        user, _, password = userinfo.partition(":")
+        for text in (userinfo, user, password):
+            found |= {
+                form for form in (text, unquote(text)) if len(form) >= _MIN_SECRET_CHARS or form == userinfo
+            }
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def secrets_in(options: Mapping[str, Any]) -> tuple[str, ...]:

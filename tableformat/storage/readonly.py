@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tblctl.tableformat.errors import UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify
+from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 from tblctl.tableformat.storage.names import name_problem
 
 if TYPE_CHECKING:
@@ -120,12 +121,15 @@ class ReadOnlyBackend:
             import fsspec
 
             options = {"use_listings_cache": False, "skip_instance_cache": True} | self._options
+            problem: str | None = None
             try:
                 filesystem, root = fsspec.core.url_to_fs(self._url, **options)
+                self._opened = (os.getpid(), filesystem, root.rstrip("/"))
             except (ImportError, ValueError) as error:
-                msg = f"cannot open {self._shown}: fsspec has no driver for it here ({error})"
-                raise UnsupportedBackendError(msg, url=self._shown) from None
-            self._opened = (os.getpid(), filesystem, root.rstrip("/"))
+                problem = scrub(str(error), (*secrets_of(self._url), *secrets_in(self._options)))
+            if self._opened is None or problem is not None:  # out here: what fsspec says is not the context
+                msg = f"cannot open {self._shown}: fsspec has no driver for it here ({problem})"
+                raise UnsupportedBackendError(msg, url=self._shown)
         return self._opened[1], self._opened[2]
 
 

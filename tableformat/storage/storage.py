@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify, explain
-from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in
+from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in, secrets_of
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Storage:
     def __init__(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
         self._location = parse_location(os.fspath(url))
         self._options = dict(storage_options or {})
-        self._secrets = secrets_in(self._options)
+        self._secrets = (*secrets_of(os.fspath(url)), *secrets_in(self._options))
         self._backend = _backend(self._location, self._options)
 
     @property
@@ -190,16 +190,21 @@ class Storage:
         except TblctlError:
             raise
         except Exception as error:  # noqa: BLE001 (drivers raise anything; the caller sees only our errors)
-            shown = names[0] if len(names) == 1 else _several(names)
-            raise self.explain(error, operation, shown) from self._cause(error)
+            failure = error
+        shown = names[0] if len(names) == 1 else _several(names)
+        # out here, where the failure is not the context: it may have a secret in it
+        raise self.explain(failure, operation, shown) from self._cause(failure)
 
     def _cause(self, error: Exception) -> Exception | None:
         """Return `error` if its text may be seen in a traceback, else None."""
-        seen: BaseException | None = error
-        while seen is not None:
-            if scrub(str(seen), self._secrets) != str(seen):
+        todo: list[BaseException | None] = [error]
+        while todo:
+            seen = todo.pop()
+            if seen is None:
+                continue
+            if any(scrub(text, self._secrets) != text for text in (str(seen), repr(seen))):
                 return None
-            seen = seen.__cause__ or seen.__context__
+            todo += [seen.__cause__, seen.__context__]
         return error
 
     def _read_or_none(self, name: str) -> bytes | None:
@@ -216,7 +221,10 @@ class Storage:
         except TblctlError:
             raise
         except Exception as error:  # noqa: BLE001 (as in _call)
-            raise self.explain(error, "list", prefix) from self._cause(error)
+            failure = error
+        else:
+            return
+        raise self.explain(failure, "list", prefix) from self._cause(failure)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

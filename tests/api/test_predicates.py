@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tblctl
-from tblctl import errors
+from tblctl import errors, predicates
 from tblctl.predicates import split_predicates
 
 
@@ -60,3 +60,25 @@ def test_conditions_may_be_given_one_by_one_and_there_must_be_one(memory_url: st
     for nothing in ("", "-- only a comment", []):
         with pytest.raises(errors.InvalidOptionError, match="there is no condition"):
             table.suggest(nothing)
+
+
+def test_what_is_never_closed_takes_all_that_follows_whatever_it_holds() -> None:
+    for opened in ("'", '"', "`", "/*"):
+        text = f"a = 1; b = {opened}open; -- x\n /* ; \n"
+        assert [item.text for item in split_predicates(text)] == ["a = 1", f"b = {opened}open; -- x /* ;"]
+
+
+def test_each_character_is_looked_at_once_however_many_comments_and_quotes_there_are() -> None:
+    opened = "'" + "/* -- " * 500
+    text = "/* x */ 'it''s' -- y\n" * 500 + opened
+    pieces = [piece[0] for piece in predicates._PIECES.finditer(text)]
+    assert pieces[-1] == opened
+    assert sum(map(len, pieces)) <= len(text)
+
+
+def test_conditions_far_down_in_a_long_file_are_read(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "a: int64")
+    text = "-- " + "x" * 300_000 + "\na = 1;\nnope = 2;"
+    with pytest.raises(errors.InvalidPredicateError, match="line 3, column 1"):
+        table.suggest(text)
+    assert [item.text for item in table.suggest(text.replace("nope", "a")).predicates] == ["a = 1", "a = 2"]

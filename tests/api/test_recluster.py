@@ -432,6 +432,17 @@ def test_without_java_auto_merges_here_and_spark_says_what_to_install(
     assert overlapping.recluster().engine == "local"
 
 
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_what_opens_a_session_and_was_not_entered_is_refused_with_what_to_write(
+    overlapping: tblctl.Table, engine: str
+) -> None:
+    before = overlapping.snapshot.sequence
+    not_entered = tblctl.spark_session(master="local[1]")
+    with pytest.raises(errors.InvalidOptionError, match=r"with tblctl\.spark_session\(\.\.\.\) as spark"):
+        overlapping.recluster(engine=engine, spark=not_entered)
+    assert overlapping.snapshot.sequence == before
+
+
 @pytest.mark.parametrize("words", [{"engine": "spark"}, {"spark": "yours"}])
 def test_a_table_in_memory_is_not_for_spark(memory_url: str, words: dict[str, Any]) -> None:
     table = table_of(memory_url, [1, 3], [2, 4])

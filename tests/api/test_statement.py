@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tblctl
+from tblctl.conditions import resolved
 from tblctl.errors import InvalidPredicateError, InvalidStatementError, TableNotFoundError
 from tblctl.statement import Statement, execute, parse_statement
 
@@ -288,3 +290,35 @@ def test_a_mapping_may_resolve_names() -> None:
     assert tblctl.execute("OPTIMIZE TABLE IF EXISTS lake.t RECLUSTER", resolve=names.__getitem__) is None
     with pytest.raises(TableNotFoundError, match="no table named lake"):
         tblctl.execute("OPTIMIZE TABLE lake.t RECLUSTER", resolve=names.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("(a, b) < (2, 1)", 2),
+        ("(a = 1 OR b = 2) IS NOT TRUE", 7),
+        ("s LIKE 'a!_%' ESCAPE '!'", 4),
+        ("a NOT BETWEEN 2 AND NULL", 2),
+        ("s IS NULL IS TRUE", 4),
+        (f"a IN ({','.join(map(str, range(3000)))})", 8),
+        ("NULL", 0),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_condition_of_any_form_can_be_given_wherever_there_is_one(
+    memory_url: str, where: str, rows: int
+) -> None:
+    table = tblctl.create(memory_url, "a: int64, b: int64, s: string", cluster_by="a")
+    for k in range(4):
+        table.append(pa.table({"a": [k, k + 4, None], "b": [1, 2, None], "s": ["a_b", "ab%", None]}))
+    assert table.scan(where).to_arrow().num_rows == rows
+    read = table.scan(where).explain().blocks_read
+    assert (read == 0) is (rows == 0)
+    assert table.info(where=where).total_block_count == read
+    assert [item.blocks_read for item in table.suggest([where]).predicates] == [read]
+    assert pickle.loads(pickle.dumps(resolved(where, table._native.head().schema))) is not None
+    plan = table.plan(where=where)
+    assert type(plan).from_json(plan.to_json()).groups == plan.groups
+    execute(f"ALTER TABLE '{memory_url}' RECLUSTER WHERE {where}")
+    assert table.delete(where).rows_removed == rows
+    assert table.scan(where).to_arrow().num_rows == 0

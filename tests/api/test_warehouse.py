@@ -67,3 +67,9 @@ def test_deeper_tables_come_first_whatever_their_order(memory_url: str) -> None:
     found = tblctl.survey(urls)
     assert [item.location for item in found] == [urls[1], urls[0]]
     assert [item.info and item.info.average_depth for item in found] == [3.0, 2.0]
+
+
+def test_a_survey_shows_no_credentials_of_a_location() -> None:
+    (found,) = tblctl.survey(["s3://someone:pass/word@bucket/table"])
+    assert found.location == "s3://bucket/table"
+    assert "word" not in str(found)

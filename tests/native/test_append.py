@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import subprocess
 import sys
@@ -405,3 +406,55 @@ def publish_segments(native, head, segments):
     )
     draft = Draft(snapshot=dataclasses.replace(snapshot, summary=summary))
     publish(native.storage, native.env, lambda _: draft, head)
+
+
+SECONDS = pa.schema(
+    [
+        ("at", pa.timestamp("s")),
+        ("zoned", pa.timestamp("s", "UTC")),
+        ("clock", pa.time32("s")),
+        ("many", pa.list_(pa.timestamp("s"))),
+        ("coded", pa.dictionary(pa.int8(), pa.timestamp("s"))),
+    ]
+)
+
+
+def test_a_block_of_columns_of_seconds_can_be_appended_to_its_own_table(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path / "t"), SECONDS)
+    row = {"at": 1, "zoned": -1, "clock": 5, "many": [86_400], "coded": 7}
+    rows = pa.table(
+        {
+            item.name: pa.array([row[item.name], None], _counts(item.type)).cast(item.type)
+            if item.name != "coded"
+            else pa.array([7, None], pa.int64()).cast(pa.timestamp("s")).dictionary_encode()
+            for item in SECONDS
+        }
+    )
+    table.append(rows)
+    (block,) = (tmp_path / "t" / "data").iterdir()
+    table.append(str(block))
+    found = table.scan().to_arrow()
+    assert found.slice(2, 2).equals(found.slice(0, 2))
+    assert found["at"].to_pylist()[:2] == [datetime.datetime(1970, 1, 1, 0, 0, 1), None]
+
+
+def _counts(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(pa.int64())
+    return pa.int32() if pa.types.is_time32(kind) else pa.int64()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("at", pa.timestamp("ms")), ("zoned", pa.timestamp("ns", "UTC")), ("clock", pa.time64("us"))],
+)
+def test_a_fraction_of_a_second_for_a_column_of_seconds_is_refused_and_named(
+    memory_url: str, name: str, kind: pa.DataType
+) -> None:
+    table = tblctl.create(memory_url, pa.schema([SECONDS.field(name)]))
+    whole = {"ms": 1000, "us": 10**6, "ns": 10**9}[kind.unit]
+    bits = pa.int32() if kind.bit_width == 32 else pa.int64()
+    table.append(pa.table({name: pa.array([whole, 2 * whole, None], bits).cast(kind)}))
+    with pytest.raises(tblctl.errors.InvalidDataError, match=f"column '{name}': a value does not fit"):
+        table.append(pa.table({name: pa.array([whole, whole + 1], bits).cast(kind)}))
+    assert table.scan().to_arrow().num_rows == 3

@@ -1,8 +1,11 @@
-"""DuckDB as an oracle: the same text over the same rows gives the same truth, NULLs included."""
+"""DuckDB, and SQLite for row values, as oracles: the same text over the same rows gives the same truth."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import itertools
+import sqlite3
 from decimal import Decimal
 
 import pyarrow as pa
@@ -25,7 +28,7 @@ COLUMNS = {
         pa.decimal128(9, 2),
         [Decimal("-1.50"), Decimal("0.00"), Decimal("0.10"), Decimal("9999999.99"), None],
     ),
-    "s": (pa.string(), ["", "a", "ab", "b", "é", "it's", None]),
+    "s": (pa.string(), ["", "a", "ab", "b", "é", "it's", "a%", "a_b", "a\nb", "aéb", "%", None]),
     "d": (pa.date32(), DAYS),
     "t": (pa.timestamp("us"), TIMES),
     "b": (pa.bool_(), [True, False, None]),
@@ -45,14 +48,20 @@ LITERALS = {
 SCHEMA = Schema.create(pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()]))
 
 
+PATTERNS = st.lists(st.sampled_from(("a", "b", "é", "_", "%", "!%", "!_", "!!", "!a")), max_size=5).map(
+    "".join
+)
+
+
 @st.composite
 def predicates(draw):
     name = draw(st.sampled_from(tuple(LITERALS)))
-    literal = st.sampled_from(LITERALS[name])
+    literal = st.sampled_from((*LITERALS[name], "NULL"))
     no = draw(st.sampled_from(("", "NOT ")))
     shape = draw(st.sampled_from(("compare", "mirrored", "between", "in", "null", "like", "flag")))
     if shape == "like" and name == "s":
-        return f"s {no}LIKE '{draw(st.sampled_from(('a%', '%', 'a', 'é%', '')))}'"
+        pattern = draw(PATTERNS)
+        return f"s {no}LIKE '{pattern}' ESCAPE '!'" if "!" in pattern else f"s {no}LIKE '{pattern}'"
     if shape == "flag" and name == "b":
         return "b"
     if shape == "null":
@@ -67,14 +76,18 @@ def predicates(draw):
     return f"{name} {operator} {draw(literal)}"
 
 
+TRUTHS = ("TRUE", "FALSE", "NULL", "UNKNOWN")
 conditions = st.recursive(
-    predicates() | st.sampled_from(("TRUE", "FALSE")),
+    predicates()
+    | st.sampled_from(("TRUE", "FALSE", "NULL", "NULL IS NULL"))
+    | st.builds("{} IS {}{}".format, predicates(), st.sampled_from(("", "NOT ")), st.sampled_from(TRUTHS)),
     lambda child: (
         st.builds("{} AND {}".format, child, child)
         | st.builds("{} OR {}".format, child, child)
         | st.builds("({})".format, child)
         | st.builds("NOT {}".format, child)
         | st.builds("NOT ({})".format, child)
+        | st.builds("({}) IS {}{}".format, child, st.sampled_from(("", "NOT ")), st.sampled_from(TRUTHS))
     ),
     max_leaves=8,
 )
@@ -91,10 +104,52 @@ def tables(draw):
     )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=tables(), text=conditions)
 def test_conditions_mean_what_they_mean_to_duckdb(table, text):
     with duckdb.connect() as connection:
         connection.register("rows", table)
         expected = [row[0] for row in connection.execute(f"SELECT ({text})::BOOLEAN FROM rows").fetchall()]
     assert filter_table(table, parse_where(text, SCHEMA), SCHEMA).to_pylist() == expected
+
+
+ROW_VALUES = [*itertools.product((1, 2, 3, None), repeat=3)]
+ROW_SCHEMA = Schema.create(pa.schema([(name, pa.int64()) for name in "abc"]))
+
+
+@st.composite
+def row_conditions(draw):
+    count = draw(st.integers(2, 3))
+    columns = "abc"[:count]
+    left = f"({', '.join(columns)})"
+    values = st.lists(st.sampled_from(("1", "2", "3", "NULL")), min_size=count, max_size=count)
+    row = values.map(lambda items: f"({', '.join(items)})")
+    no = draw(st.sampled_from(("", "NOT ")))
+    shape = draw(st.sampled_from(("compare", "mirrored", "between", "in")))
+    if shape == "in":
+        rows = draw(st.lists(row, min_size=1, max_size=3))
+        return f"{left} {no}IN ({', '.join(rows)})", f"{left} {no}IN (VALUES {', '.join(rows)})"
+    if shape == "between":
+        text = f"{left} {no}BETWEEN {draw(row)} AND {draw(row)}"
+        return text, text
+    operator = draw(st.sampled_from(("=", "<>", "<", "<=", ">", ">=")))
+    sides = (left, draw(row))
+    text = f" {operator} ".join(sides if shape == "compare" else sides[::-1])
+    return (f"NOT {text}",) * 2 if no else (text, text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(row_conditions(), st.sampled_from(("", " IS TRUE", " IS NOT TRUE", " IS FALSE", " IS NOT FALSE")))
+def test_row_values_mean_what_they_mean_to_sqlite(condition, truth):
+    ours, theirs = condition
+    table = pa.table(
+        {name: pa.array([row[place] for row in ROW_VALUES], pa.int64()) for place, name in enumerate("abc")}
+    )
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (a, b, c)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROW_VALUES)
+        found = connection.execute(f"SELECT ({theirs}){truth} FROM t ORDER BY rowid").fetchall()
+    expected = [None if value is None else bool(value) for (value,) in found]
+    assert (
+        filter_table(table, parse_where(f"({ours}){truth}", ROW_SCHEMA), ROW_SCHEMA).to_pylist() == expected
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
@@ -33,15 +34,21 @@ from pyiceberg.expressions.literals import DateLiteral
 from tblctl.tableformat.errors import InvalidPredicateError
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, ColumnStatistics
 from tblctl.tableformat.model.types import read_type, statistic_type
+from tblctl.tableformat.predicate.expressions import Resolved
 from tblctl.tableformat.predicate.match import match
+from tblctl.tableformat.predicate.nodes import Truth
+from tblctl.tableformat.predicate.resolve import resolve
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns, row_filter
+from tblctl.tableformat.predicate.sql import UNKNOWN, parse_where
 
 
 @st.composite
 def checks(draw, names=tuple(KINDS)):
     name = draw(st.sampled_from(names))
     kind = KINDS[name]
-    shape = draw(st.sampled_from(("compare", "compare", "compare", "in", "null", "nan", "prefix")))
+    shape = draw(st.sampled_from(("compare", "compare", "compare", "in", "null", "nan", "prefix", "pattern")))
+    if shape == "pattern" and isinstance((*kind.prefixes, None)[0], str):
+        return like(name, draw(st.lists(st.sampled_from(PIECES), max_size=4)), negated=draw(st.booleans()))
     if shape == "prefix" and kind.prefixes:
         prefix = draw(st.sampled_from(kind.prefixes))
         if draw(st.booleans()):
@@ -73,7 +80,33 @@ def checks(draw, names=tuple(KINDS)):
     return Check(operator(name, literal), name, lambda value: COMPARE[operator](value, model))
 
 
-CONSTANTS = (Tree(ice.AlwaysTrue(), lambda _: True), Tree(ice.AlwaysFalse(), lambda _: False))
+PIECES = ("a", "b", "z", "é", "\0", "\U0010ffff", "_", "%", "!%", "!_", "!!", "%a")
+
+
+def like(name, pieces, *, negated=False):
+    """Return a LIKE whose wildcards are spelt out, and what a regular expression says of it."""
+    wanted = re.compile(
+        "".join(
+            {"_": ".", "%": ".*", "%a": ".*a"}.get(piece, re.escape(piece.removeprefix("!")))
+            for piece in pieces
+        ),
+        re.DOTALL,
+    )
+    no = "NOT " if negated else ""
+    expression = parse_where(f"{name} {no}LIKE '{''.join(pieces)}' ESCAPE '!'", SCHEMA)
+    return Check(expression, name, lambda value: (wanted.fullmatch(value) is not None) != negated)
+
+
+CONSTANTS = (
+    Tree(ice.AlwaysTrue(), lambda _: True),
+    Tree(ice.AlwaysFalse(), lambda _: False),
+    Tree(UNKNOWN, lambda _: None),
+)
+
+
+def truth(child, wanted):
+    expression = Resolved(Truth(child=resolve(child.expression, SCHEMA), value=wanted))
+    return Tree(expression, lambda row: child.evaluate(row) is wanted)
 
 
 def both(left, right):
@@ -97,7 +130,10 @@ def opposite(child):
 trees = st.recursive(
     checks() | st.sampled_from(CONSTANTS),
     lambda child: (
-        st.builds(both, child, child) | st.builds(either, child, child) | st.builds(opposite, child)
+        st.builds(both, child, child)
+        | st.builds(either, child, child)
+        | st.builds(opposite, child)
+        | st.builds(truth, child, st.sampled_from((True, False, None)))
     ),
     max_leaves=8,
 )
@@ -293,6 +329,63 @@ def test_a_column_without_statistics_matches_some():
     unknown = Given([3, 0])
     assert match(ice.EqualTo("i64", 1), unknown, SCHEMA).outcome.tolist() == [SOME, NONE]
     assert match(ice.IsNull("many"), unknown, SCHEMA).outcome.tolist() == [SOME, NONE]
+
+
+def text_blocks(low, high, *, nulls=0):
+    zeros = np.full(len(low), nulls, np.int64)
+    return Given(
+        [10] * len(low), text=ColumnStatistics(min=pa.array(low), max=pa.array(high), null_count=zeros)
+    )
+
+
+def test_a_pattern_prunes_by_what_it_begins_with_and_decides_blocks_of_one_value():
+    blocks = text_blocks(["a", "ab", "abc", "abx", "abxc"], ["aa", "az", "abd", "abx", "abxc"])
+    found = match(parse_where("text LIKE 'ab_c%'", SCHEMA), blocks, SCHEMA).outcome.tolist()
+    assert found == [NONE, SOME, SOME, NONE, ALL]
+    found = match(parse_where("text NOT LIKE 'ab_c%'", SCHEMA), blocks, SCHEMA).outcome.tolist()
+    assert found == [ALL, SOME, SOME, ALL, NONE]
+    assert match(parse_where("text LIKE '%c'", SCHEMA), blocks, SCHEMA).outcome.tolist()[:3] == [SOME] * 3
+
+
+def test_truth_tests_prune_by_what_is_null():
+    some, none = text_blocks(["a"], ["b"], nulls=3), text_blocks(["a"], ["b"])
+    for text, expected in {
+        "(text = 'x') IS UNKNOWN": (SOME, NONE),
+        "(text = 'x') IS NOT UNKNOWN": (SOME, ALL),
+        "(text = 'x') IS NOT TRUE": (ALL, ALL),
+        "(text = 'x') IS FALSE": (SOME, ALL),
+        "(text < 'x') IS TRUE": (SOME, ALL),
+        "NULL IS NULL": (ALL, ALL),
+        "NULL": (NONE, NONE),
+        "text NOT BETWEEN 'c' AND NULL": (SOME, ALL),
+    }.items():
+        condition = parse_where(text, SCHEMA)
+        assert tuple(match(condition, blocks, SCHEMA).outcome[0] for blocks in (some, none)) == expected, text
+
+
+def test_statistics_are_asked_for_a_column_once_however_often_it_is_tested():
+    asked = []
+    blocks = ranges([0], [9])
+    blocks.column = lambda leaf: asked.append(leaf.name) or blocks._columns[leaf.name]
+    match(parse_where(" OR ".join(f"i64 = {i}" for i in range(50)), SCHEMA), blocks, SCHEMA)
+    assert asked == ["i64"]
+
+
+@pytest.mark.parametrize("name", ["i8", "i64", "u64", "text", "large", "dict", "dict_i", "in.side"])
+@RELAXED
+@given(data=st.data())
+def test_equalities_joined_by_or_prune_as_a_list_does(name, data):
+    kind = KINDS[name]
+    chosen = data.draw(st.lists(st.sampled_from(kind.literals[:5]), min_size=2, max_size=5))
+    rows = data.draw(tables(names=(name,), max_rows=8))
+    blocks = Blocks(rows, list(range(1, len(rows[name]))))
+    expressions = [ice.EqualTo(name, literal) for literal, _ in chosen]
+    others = [ice.IsNull(name)] if data.draw(st.booleans()) else []
+    found = match(ice.Or(*expressions, *others, ice.AlwaysFalse()), blocks, SCHEMA)
+    listed = match(
+        ice.Or(ice.In(name, [literal for literal, _ in chosen]), *others, ice.AlwaysFalse()), blocks, SCHEMA
+    )
+    assert found.outcome.tolist() == listed.outcome.tolist()
 
 
 def test_terms_report_each_predicate_alone():

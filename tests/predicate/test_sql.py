@@ -16,6 +16,8 @@ from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLi
 
 from tblctl.tableformat.errors import InvalidPredicateError
 from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.types import read_type
+from tblctl.tableformat.predicate import long_lists, sql_text
 from tblctl.tableformat.predicate.literals import LiteralError, column_value
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns
 from tblctl.tableformat.predicate.sql import parse_assignments, parse_where
@@ -178,12 +180,6 @@ REFUSED = {  # text: position of the trouble, words of the message
     "ts = '1995-01-01 00:00:00+02'": (5, "has no zone"),
     "ts = TIMESTAMPTZ '1995-01-01'": (17, "has no zone"),
     "d = '1995-01-01 00:00:00Z'": (4, "has no zone"),
-    "a = NULL": (4, "IS NULL"),
-    "NULL <> a": (0, "IS NULL"),
-    "a IN (1, NULL)": (9, "NULL"),
-    "a BETWEEN 1 AND NULL": (16, "NULL"),
-    "NULL": (0, "NULL"),
-    "b OR NULL": (5, "NULL"),
     "a IN ()": (0, "at least one"),
     "a IN 1": (0, "field"),
     "a IN (SELECT 1)": (0, "query"),
@@ -206,10 +202,32 @@ REFUSED = {  # text: position of the trouble, words of the message
     "a = TRY_CAST('1' AS DATE)": (13, "TRY_CAST"),
     "a::int = 1": (0, "cast"),
     "ts = TIMESTAMP(3) '1995-01-01'": (15, "not supported"),
-    "s LIKE '%x'": (7, "prefix"),
-    "s LIKE 'a_%'": (7, "prefix"),
-    "s LIKE 'a\\%'": (7, "prefix"),
-    "s LIKE 'x%' ESCAPE '!'": (0, "ESCAPE"),
+    "s LIKE 'a\\%'": (7, "ESCAPE"),
+    "s LIKE 'a%' ESCAPE '!!'": (7, "one character"),
+    "s LIKE 'a!' ESCAPE '!'": (7, "ends with its escape"),
+    "s LIKE 'a' ESCAPE 1": (18, "missing"),
+    "a LIKE 1": (7, "no string"),
+    "a IS TRUE": (0, "no condition"),
+    "(a) IS UNKNOWN": (1, "no condition"),
+    "1 IS NULL": (0, "column on its left"),
+    "a IS": (2, "unexpected 'IS'"),
+    "a IS NOT": (2, "unexpected 'IS'"),
+    "a IS 5": (5, "IS is followed by"),
+    "a = 1 IS": (6, "unexpected 'IS'"),
+    "b IS TRUE b": (10, "unexpected 'b'"),
+    "(a, s) = 1": (9, "another row"),
+    "(a, s) = (1)": (10, "another row"),
+    "(a, s) = (1, 'x', 2)": (10, "2 values is compared with one of 3"),
+    "(a, s) IN ((1, 'x'), 5)": (21, "another row"),
+    "(a, s) = (1, 2)": (13, "takes a string"),
+    "(a, s) IS NULL": (1, "column on its left"),
+    "(a, a) = (1, date)": (13, "another column"),
+    "(a, (a, s)) = (1, (2, 'x'))": (5, "row inside a row"),
+    "(a, s)": (2, "','"),
+    "nope = NULL": (0, "nope"),
+    "NULL = lower(s)": (7, "function LOWER"),
+    "NULL IN (nope)": (9, "nope"),
+    "a = 1.\0": (6, "unexpected"),
     "s LIKE ANY ('x%')": (12, "LIKE needs a string"),
     "s ILIKE 'x%'": (0, "ILIKE"),
     "a LIKE 'x%'": (7, "no string"),
@@ -219,7 +237,6 @@ REFUSED = {  # text: position of the trouble, words of the message
     "s = 'x' 'y'": (4, "two strings"),
     "s = N'x'": (4, "N'...'"),
     "s COLLATE x = 'y'": (0, "COLLATE"),
-    "a IS TRUE": (5, "IS NOT NULL"),
     "a <=> 1": (0, "<=>"),
     "a IS DISTINCT FROM 1": (0, "IS DISTINCT FROM"),
     "a BETWEEN SYMMETRIC 1 AND 2": (0, "symmetric"),
@@ -228,7 +245,6 @@ REFUSED = {  # text: position of the trouble, words of the message
     "a = NOT b": (8, "NOT"),
     "a[0] = 1": (0, "[ ]"),
     "[a] = 1": (1, "[ ]"),
-    "(a, b) = (1, 2)": (1, "( )"),
     "a = ?": (0, "parameter"),
     "a = :x": (0, "parameter"),
     "* = 1": (0, "*"),
@@ -287,7 +303,10 @@ def test_any_text_gives_an_expression_or_the_one_error(text):
     assert position_of_error(text) in (None, *range(len(text) + 1))
 
 
-WORDS = "a b s d f 1 -2 'x' 1.5 NULL TRUE NOT AND OR ( ) = < >= <> IN LIKE IS BETWEEN , . DATE '1995-01-01' ; X'00'"
+WORDS = (
+    "a b s d f 1 -2 'x' 'x_' 1.5 NULL TRUE UNKNOWN NOT AND OR ( ) = < >= <> IN LIKE ESCAPE IS BETWEEN , . "
+    "DATE '1995-01-01' ; X'00'"
+)
 
 
 @settings(max_examples=700, deadline=None)
@@ -338,6 +357,132 @@ def test_seventy_levels_of_not_and_or_work():
 def test_a_list_may_have_a_thousand_items():
     text = f"a IN ({', '.join(map(str, range(1000)))})"
     assert len(parse_where(text, SCHEMA).literals) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "words"),
+    [
+        ("f = " + "1" * 2001, 4, "2,001 digits"),
+        ("f = -0." + "1" * 2000, 5, "digits"),
+        ("f = " + "9" * 200_000, 4, "200,000 digits, at most 2,000"),
+        ("dec = '" + "1" * 4301 + "'", 6, "digits"),
+        ("ts = '1995-01-01 00:00:00." + "1" * 4301 + "'", 5, "4,301 digits"),
+        ("t = TIME '01:00:00." + "1" * 4301 + "'", 9, "4,301 digits"),
+        ("s = '" + "x" * 250_000 + "'", 250_000, "250,006 characters"),
+        ("a = 1 /*" + " " * 250_000 + "*/ ", 250_000, "250,010 characters"),
+        ("b" + " OR b" * 25_000, None, "50,001 words"),
+        (f"a IN ({','.join(['5'] * 100_001)})", 6, "100,001 values"),
+        ("s = '\ud800'", 5, "surrogate"),
+        (f"(a, a) IN ({', '.join(['(1, 2)'] * 1001)})", 8012, "1,000 rows"),
+        (f"({', '.join(['a'] * 51)}) = ({', '.join(['1'] * 51)})", None, "50 values"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
+)
+def test_what_is_too_long_is_refused_with_its_limit(text, position, words):
+    with pytest.raises(InvalidPredicateError, match=words) as caught:
+        parse_where(text, SCHEMA)
+    assert len(str(caught.value)) < 500
+    if position is not None:
+        assert caught.value.details["position"] == position
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**2001, -(10**100_000), Decimal("1." + "1" * 10_000), "a\ud800"],
+    ids=["int", "long int", "decimal", "text"],
+)
+def test_an_expression_with_a_value_that_is_too_long_or_no_text_is_refused(value):
+    with pytest.raises(InvalidPredicateError):
+        filter_table(pa.table({"f": [1.0], "s": ["a"]}), expression_of(value), SCHEMA)
+
+
+def expression_of(value):
+    return ice.EqualTo("s", value) if isinstance(value, str) else ice.EqualTo("f", value)
+
+
+def test_numbers_up_to_the_limit_are_read():
+    for text in ("1" * 2000, "0." + "0" * 1997 + "1", "-" + "9" * 1999, "1e-1999"):
+        assert filter_table(
+            pa.table({"f": [0.5]}), parse_where(f"f < {text}", SCHEMA), SCHEMA
+        ).to_pylist() in ([[True], [False]])
+
+
+@pytest.mark.parametrize("ending", ["'", '"', "`", "/*"])
+@pytest.mark.parametrize("filling", ["/* x */ ", "-- x\n", "'' ", "`` ", '"" ', "x'00' "])
+def test_an_open_quote_is_found_behind_any_number_of_comments_and_quotes(filling, ending):
+    text = filling * 20_000 + "s = " + ending + "open"
+    with pytest.raises(InvalidPredicateError, match="is never closed") as caught:
+        parse_where(text, SCHEMA)
+    assert caught.value.details["position"] == len(text) - len("open") - len(ending)
+
+
+def test_a_quote_that_nothing_closes_is_looked_for_once():
+    # each piece of the text is matched once, so that the pieces have no more characters than it has
+    text = "/* x */ -- y\n'' " * 1000 + "'" + "/* z" * 1000
+    pieces = [piece[0] for piece in sql_text._TOKEN_ERROR.finditer(text[: text.index("/* z")])]
+    assert sum(map(len, pieces)) == text.index("/* z")
+
+
+LISTED = {
+    "a": ("5", "-5", "+7", "- 8", "1.0", "2.5", "1e2", "99999999999999999999"),
+    "s": ("'x'", "'it''s'", "''", "'a,b'", "')'"),
+    "dec": ("1.5", "-1.505", "'2.50'", "7"),
+    "f": ("0.1", "5", "-1e400"),
+    "d": ("'1995-01-01'", "DATE '1995-01-02'", "TIMESTAMP '1995-01-03 00:00:00'", "'1995-01-04 00:00:01'"),
+    "tz": ("'1995-01-01 00:00:00Z'", "TIMESTAMPTZ '1995-01-02 00:00:00'", "date '1995-01-03'"),
+    "t": ("'01:00'", "TIME '02:00:00.5'"),
+    "dict": ("'x'", "'y'"),
+    "n": ("1", "'x'"),
+}
+
+
+SAMPLES = {
+    "a": [5, -5, 7, -8, 1, 2, 100, 3, None],
+    "s": ["x", "it's", "", "a,b", ")", "y", None],
+    "dec": [Decimal("1.50"), Decimal("-1.51"), Decimal("2.50"), Decimal(7), Decimal(0), None],
+    "f": [0.1, 5.0, float("-inf"), float("nan"), None],
+    "d": [*(datetime.date(1995, 1, day) for day in range(1, 6)), None],
+    "tz": [*(datetime.datetime(1995, 1, day, tzinfo=datetime.UTC) for day in range(1, 5)), None],
+    "t": [datetime.time(1), datetime.time(2, 0, 0, 500_000), datetime.time(3), None],
+    "dict": ["x", "y", "z", None],
+    "n": [None, None],
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("no", ["", "NOT "])
+def test_a_long_list_means_what_its_values_mean_one_by_one(name, no):
+    literals = LISTED[name]
+    long = f"b AND {name} {no}IN ({', '.join(literals * 1000)}) AND b"
+    short = f"b AND {name} {no}IN ({', '.join(literals)}) AND b"
+    assert long_lists.shorten(long).lists
+    assert not long_lists.shorten(short).lists
+    values = pa.array(SAMPLES[name], read_type(SCHEMA.leaf(name).type))
+    table = pa.table({"b": [True] * len(values), name: values})
+    found, expected = (
+        filter_table(table, parse_where(text, SCHEMA), SCHEMA).to_pylist() for text in (long, short)
+    )
+    assert found == expected
+    assert name == "n" or {True, False} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "words"),
+    [
+        ("a IN (%s, 'x', %s)", "'x'", "takes a number"),
+        ("s IN (%s, 'x')", "7", "takes a string"),
+        ("d IN ('1995-01-01', %s)", "7", "date"),
+        ("nope IN (%s)", "nope", "no column"),
+        ("a IN (%s) OR nope = 1", "nope", "no column"),
+        ("a IN (%s) AND a IN (%s) AND 'open", "'open", "never closed"),
+        ("a IN (%s) AND b OR", "OR", "missing"),
+    ],
+)
+def test_what_is_wrong_in_or_behind_a_long_list_is_refused_with_its_position(text, at, words):
+    text = text.replace("%s", ", ".join(["7"] * 2500))
+    with pytest.raises(InvalidPredicateError, match=words) as caught:
+        parse_where(text, SCHEMA)
+    assert caught.value.details["position"] == text.rindex(at) if at != "7" else text.index(at)
 
 
 def test_not_in_over_days_and_moments_is_turned_whole():

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
+import traceback
 import zipfile
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import (
     AccessDeniedError,
@@ -86,6 +91,84 @@ def test_secret_options_are_found_in_every_depth_and_blotted_out():
     }
     assert set(secrets_in(options)) == {"AKIA-123456", "deep-secret"}
     assert scrub("deep-secret at http://h by AKIA-123456", secrets_in(options)) == "*** at http://h by ***"
+
+
+PASSWORDS = st.text(alphabet="aZ09/@:+%=-._~!$&*,;", min_size=6, max_size=40).filter(
+    lambda text: not text.isdigit() and "::" not in text and "://" not in text and len(set(text)) > 3
+)
+
+
+def seen_in(error):
+    """Return all that an error and what it comes from show to whoever prints or logs them."""
+    texts, todo = [], [error]
+    while todo:
+        one = todo.pop()
+        if one is not None:
+            texts += [
+                str(one),
+                repr(one),
+                str(getattr(one, "details", "")),
+                "".join(traceback.format_exception(one)),
+            ]
+            todo += [one.__cause__, one.__context__]
+    return "\n".join(texts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    password=PASSWORDS,
+    chain=st.sampled_from(("", "simplecache::", "filecache::blockcache::")),
+    scheme=st.sampled_from(("s3", "s3a", "nosuch", "leak")),
+    encoded=st.booleans(),
+)
+def test_a_password_in_a_location_is_shown_nowhere(password, chain, scheme, encoded):
+    written = quote(password, safe="") if encoded else password
+    url = f"{chain}{scheme}://someone:{written}@host/table"
+    texts = [without_credentials(f"cannot read {url} at all")]
+    try:
+        storage = Storage(url)
+        storage._backend = Leaking(f"no such bucket: someone:{password}", f"{url} and {written}")
+        texts += [repr(storage), storage.url]
+        storage.read("a")
+    except TblctlError as error:
+        texts.append(seen_in(error))
+        again = pickle.loads(pickle.dumps(error))
+        texts.append(seen_in(again))
+    else:
+        pytest.fail("nothing was raised")
+    for text in texts:
+        assert password not in text
+        assert written not in text
+
+
+class Leaking:
+    """A driver that says what it was given."""
+
+    def __init__(self, *texts):
+        self._texts = texts
+
+    def read(self, name):
+        raise OSError(self._texts[1]) from KeyError(self._texts[0])
+
+
+def test_a_driver_that_is_missing_shows_no_password():
+    with pytest.raises(UnsupportedBackendError) as caught:
+        Storage(f"nosuch://someone:{quote('pa55', safe='')}/w0rd@host/x").read("a")
+    assert "w0rd@" not in str(caught.value)
+    assert "pa55/w0rd" not in seen_in(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://u:SECRET@bucket/x", "s3://u:SE/CRET@bucket/x", "s3a://u:SE@CR/ET@b/x"])
+def test_credentials_in_an_s3_location_are_refused(url):
+    with pytest.raises(InputError, match="credentials do not belong") as caught:
+        Storage(url)
+    assert "ET@" not in seen_in(caught.value)
+    assert "ET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a@b/c", "s3://bucket/day=1/x@y"])
+def test_an_at_sign_in_a_key_is_no_credential(url):
+    assert Storage(url).url == url
 
 
 class ReplyError(Exception):
