@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from tblctl.merger.shipping import stored_zip
 from tblctl.tableformat.errors import EngineError
 
-NEEDED = ("pyarrow", "numpy", "fsspec")
+NEEDED = ("pyarrow", "numpy", "fsspec", "xxhash")
 """What tasks import on workers, besides tblctl's code, which is sent to them."""
 
 _LOCK = threading.Lock()
