@@ -421,11 +421,10 @@ class Table:
         return read_frame(session, self._native, self._pinned.sequence if self._pinned else None)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
-        """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees.
+        """Return a pyarrow dataset; DuckDB and Polars skip blocks by its fragments' guarantees.
 
-        What an engine reads of a block is compared with tblctl's checksums before it sees it. Blocks of a tblctl that
-        kept none have only those of their pages: damage to a page's header may go unseen, or raise the engine's own
-        error. Their footers are checked as far as they can be, and those with NaN are converted in memory when opened.
+        All that is read is compared with checksums. Older blocks have only those of pages: damaged page headers may
+        go unseen, or raise the engine's own error; those with NaN are converted in memory.
         """
         from tblctl.tableformat.native.dataset import to_dataset
 
