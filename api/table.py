@@ -421,11 +421,7 @@ class Table:
         return read_frame(session, self._native, self._pinned.sequence if self._pinned else None)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
-        """Return a pyarrow dataset; DuckDB and Polars skip blocks by its fragments' guarantees.
-
-        All that is read is compared with checksums. Older blocks have only those of pages: damaged page headers may
-        go unseen, or raise the engine's own error; those with NaN are converted in memory.
-        """
+        """Return a pyarrow dataset; engines skip blocks. Reads are verified (older blocks: pages, not their headers)."""
         from tblctl.tableformat.native.dataset import to_dataset
 
         return to_dataset(self._native.storage, self._version())
