@@ -421,7 +421,7 @@ class Table:
         return read_frame(session, self._native, self._pinned.sequence if self._pinned else None)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
-        """Return a pyarrow dataset; engines skip blocks. Reads are verified (older blocks: pages, not their headers)."""
+        """Return a pyarrow dataset; engines skip blocks. Reads are verified (of older blocks pages, not headers)."""
         from tblctl.tableformat.native.dataset import to_dataset
 
         return to_dataset(self._native.storage, self._version())
