@@ -424,7 +424,7 @@ class Table:
         return read_frame(session, self._native, self._pinned.sequence if self._pinned else None)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
-        """Return a pyarrow dataset of this version; DuckDB and Polars skip blocks by its fragments' guarantees."""
+        """Return a pyarrow dataset; engines skip blocks. Reads are verified (of older blocks pages, not headers)."""
         from tblctl.tableformat.native.dataset import to_dataset
 
         return to_dataset(self._native.storage, self._version())

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from tblctl.merger.shipping import stored_zip
 from tblctl.tableformat.errors import EngineError
 
-NEEDED = ("pyarrow", "numpy", "fsspec")
+NEEDED = ("pyarrow", "numpy", "fsspec", "xxhash")
 """What tasks import on workers, besides tblctl's code, which is sent to them."""
 
 _LOCK = threading.Lock()
@@ -159,7 +159,7 @@ def _advice() -> str:
     import pyarrow as pa
 
     return (
-        f"Workers need Python {_minor()} with pyarrow {pa.__version__.split('.')[0]}, numpy and fsspec: install them "
-        "on every node and name that Python in PYSPARK_PYTHON before the session starts, or send an environment along "
-        "(conda-pack or venv-pack, spark.archives)"
+        f"Workers need Python {_minor()} with pyarrow {pa.__version__.split('.')[0]}, numpy, fsspec and xxhash: "
+        "install them on every node and name that Python in PYSPARK_PYTHON before the session starts, or send an "
+        "environment along (conda-pack or venv-pack, spark.archives)"
     )

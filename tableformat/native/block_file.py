@@ -157,7 +157,8 @@ class BlockFile:
     On a remote storage it takes one request to open, none if its end is among `tails`, and reads what it needs of
     its row groups in few requests, at once (`storage.ranges.joined`).
 
-    Columns of `codable` whose ids are in `coded` come as Arrow dictionaries.
+    Columns of `codable` whose ids are in `coded` come as Arrow dictionaries. `ahead`: the memory is there to hold what
+    one call reads, as stored, all at once.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class BlockFile:
         tails: Tails | None = None,
         *,
         coded: Collection[int] = (),
+        ahead: bool = False,
     ) -> None:
         self._storage = storage
         self.address = address
@@ -178,8 +180,9 @@ class BlockFile:
             self._require_size()
             if self._ranges:
                 self._fetch_tail(self._ranges, tails)
-            # Where ranges cannot be announced, Arrow guesses; on a local disk that is one copy more than needed.
-            self._pre_buffer = not (storage.is_local or self._ranges)
+            # Where ranges cannot be announced, Arrow joins what it reads: on a local disk that is only worth it to come
+            # through Python's lock once for many column chunks, 7 % of a scan, and holds them all at once.
+            self._pre_buffer = not self._ranges and (ahead or not storage.is_local)
             self._verified: VerifiedFile | None = None
             metadata = None
             if address.seal:

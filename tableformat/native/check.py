@@ -1,7 +1,8 @@
 """Verify every invariant of the format; report all that is broken, change nothing.
 
-Shallow: names, the chain of snapshots, summaries and statistics against each other, every object there with the size
-that is stated. Deep: every block is read as well, and its statistics, order and levels are worked out anew.
+Shallow: names, the chain of snapshots, the checksums of segments, summaries and statistics against each other, every
+object there with the size that is stated. Deep: every block is read as well, its checksums are verified, and its
+statistics, order and levels are worked out anew.
 """
 
 from __future__ import annotations

@@ -478,7 +478,7 @@ def read_block(
     storage: Storage, block: Block, snapshot: Snapshot, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Return all rows of a block of a snapshot, in one chunk a column."""
-    with BlockFile(storage, BlockAddress.of(block, snapshot.column_ids)) as file:
+    with BlockFile(storage, BlockAddress.of(block, snapshot.column_ids), ahead=True) as file:
         projection = file.projection(snapshot.schema, columns)
         return file.read(range(file.metadata.num_row_groups), projection, use_threads=True).combine_chunks()
 

@@ -244,7 +244,7 @@ class Scanner:
         schema = self.snapshot.schema
         wanted = list(self.columns)
         wanted += [name for name in condition_columns(condition, schema) if name not in wanted]
-        with BlockFile(self._storage, address) as file:
+        with BlockFile(self._storage, address, ahead=True) as file:
             projection = file.projection(schema, wanted)
             groups = file.row_groups(condition, schema)
             if self.request.limit is not None and condition is None:

@@ -141,19 +141,34 @@ class VerifiedFile(io.RawIOBase):
         """Return verified bytes; without a copy, but for where they are of the end and of pages."""
         if start >= self._pages_bytes:
             return self._end[start - self._pages_bytes : stop - self._pages_bytes]
-        first = bisect_right(self._stops, start)
-        last = bisect_left(self._stops, min(stop, self._pages_bytes))
-        low, high = self._stops[first - 1] if first else 0, self._stops[last]
+        low, high = self.widened(start, stop)
         data = self._fetch(low, high)
-        if data.size != high - low:
-            self._refuse(f"it ends at byte {low + data.size}")
-        for number in range(first, last + 1):
-            begin = self._stops[number - 1] if number else 0
-            if checksum(data[begin - low : self._stops[number] - low]) != self._checksums[number]:
-                self._refuse(f"bytes {begin} to {self._stops[number]} differ from their checksum")
+        self.verify(low, high, memoryview(data).cast("B"))
         if stop <= self._pages_bytes:
             return data[start - low : stop - low]
         return pa.py_buffer(b"".join((data[start - low :], self._end[: stop - self._pages_bytes])))
+
+    def widened(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the bytes that are verified together with some bytes of the pages."""
+        first = bisect_right(self._stops, start)
+        last = bisect_left(self._stops, min(stop, self._pages_bytes))
+        return self._stops[first - 1] if first else 0, self._stops[last]
+
+    def verify(self, low: int, high: int, data: memoryview) -> None:
+        """Refuse `data`, bytes of whole column chunks as they were read, if they are not what was written.
+
+        Raises:
+            CorruptTableError: they are not.
+        """
+        if len(data) != high - low:
+            self._refuse(f"it ends at byte {low + len(data)}")
+        begin = low
+        while begin < high:
+            number = bisect_right(self._stops, begin)
+            stop = self._stops[number]
+            if checksum(data[begin - low : stop - low]) != self._checksums[number]:
+                self._refuse(f"bytes {begin} to {stop} differ from their checksum")
+            begin = stop
 
     def _refuse(self, why: str) -> None:
         msg = f"{self._place.title} is damaged: {why}"

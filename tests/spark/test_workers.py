@@ -14,6 +14,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 
 from tblctl.merger import spark, spark_shuffle, spark_workers
 from tblctl.tableformat.errors import EngineError
@@ -26,6 +27,7 @@ FIT = {
     "pyarrow": pa.__version__,
     "numpy": np.__version__,
     "fsspec": fsspec.__version__,
+    "xxhash": xxhash.__version__,
     "tblctl": "/tmp/spark/tblctl-1.zip/tblctl/__init__.py",
 }
 
