@@ -136,7 +136,8 @@ def _look(names: tuple[str, ...]) -> Callable[[int], str]:
                 return f"! {type(error).__name__}: {error}"
 
         found = {"host": socket.gethostname(), "python": platform.python_version()}
-        found |= {name: attribute(name, "__version__") for name in names}
+        own = {"xxhash": "VERSION"}  # where a library does not say it as others do
+        found |= {name: attribute(name, own.get(name, "__version__")) for name in names}
         return json.dumps(found | {"tblctl": attribute("tblctl", "__file__")})
 
     return look

@@ -27,7 +27,7 @@ FIT = {
     "pyarrow": pa.__version__,
     "numpy": np.__version__,
     "fsspec": fsspec.__version__,
-    "xxhash": xxhash.__version__,
+    "xxhash": xxhash.VERSION,
     "tblctl": "/tmp/spark/tblctl-1.zip/tblctl/__init__.py",
 }
 
