@@ -564,14 +564,9 @@ class Table:
         Raises:
             ClockError: this machine's clock and the storage's differ by more than five minutes.
         """
-        if isinstance(older_than, str):
-            seconds = parse_duration(older_than)
-        else:
-            seconds = (
-                older_than.total_seconds()
-                if isinstance(older_than, datetime.timedelta)
-                else float(older_than)
-            )
+        if isinstance(older_than, datetime.timedelta):
+            older_than = older_than.total_seconds()
+        seconds = parse_duration(older_than) if isinstance(older_than, str) else float(older_than)
         found = self._live().collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
         return GcOutcome(
             dry_run=dry_run,
@@ -583,8 +578,7 @@ class Table:
     def reset_clock(self) -> WriteOutcome:
         """Set right the time of a table that a writer with a clock far ahead committed to; else change nothing.
 
-        Such a commit dates every later one as late as itself. This one is dated rightly, and marked, so that `as_of`
-        finds the versions from here on by their times. Snapshots expire by the storage's times in any case.
+        Such a commit dates every later one as late as itself. This one is dated rightly, and marked for `as_of`.
         """
         native = self._live()
         started = native.env.elapsed()
