@@ -583,9 +583,7 @@ class Table:
         native = self._live()
         started = native.env.elapsed()
         published = native.reset_clock()
-        return write_outcome(
-            "alter", native.env, started, published, "the table's newest snapshot is not ahead"
-        )
+        return write_outcome("alter", native.env, started, published, "the newest snapshot is not ahead")
 
     def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:
         """Verify every invariant of the format; `deep` reads all data too. Changes nothing."""

@@ -188,7 +188,7 @@ def test_as_of_follows_a_reset_of_the_clock(at: Places) -> None:
     again = table.reset_clock()
     assert (again.snapshot, again.note) == (
         None,
-        "the table's newest snapshot is not ahead: nothing was committed",
+        "the newest snapshot is not ahead: nothing was committed",
     )
 
 
