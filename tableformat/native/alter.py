@@ -196,9 +196,16 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
     )
 
 
-def reset_clock(head: Snapshot) -> Snapshot:
-    """Return the head as a reset of the clock: its timestamp may be less than that of the snapshot before."""
-    changed = dataclasses.replace(head, clock_resets=(*head.clock_resets, head.sequence + 1))
+def reset_clock(head: Snapshot, now_us: int) -> Snapshot:
+    """Return the head as a reset of the clock: its timestamp may be less than that of the snapshot before.
+
+    Its horizon too, but not less than now: whatever a gc deletes it has listed before it committed the higher one.
+    """
+    changed = dataclasses.replace(
+        head,
+        horizon_us=min(head.horizon_us, now_us),
+        clock_resets=(*head.clock_resets, head.sequence + 1),
+    )
     return summarised(changed, "alter", {"clock_reset_from": iso_timestamp(head.timestamp_ms)})
 
 

@@ -31,7 +31,7 @@ from tblctl.tableformat.native.clock import is_ahead
 from tblctl.tableformat.native.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.head import load_version
-from tblctl.tableformat.native.names import DATA, RECORDS, SEGMENTS, record_of
+from tblctl.tableformat.native.names import DATA, RECORDS, SEGMENTS, record_of, snapshot_path
 from tblctl.tableformat.native.segment_file import (
     BASE_COLUMNS,
     key_names,
@@ -79,9 +79,11 @@ def check_table(
         shallow.add(versions)
     listed = _Listed.of(list(shallow.paths.values()))
     problems += [*shallow.problems, *_repeated(shallow.versions, listed)]
-    if is_ahead(head, now_seconds):
+    (modified_seconds,) = storage.modified([snapshot_path(head.sequence)])
+    if is_ahead(head, max(now_seconds, modified_seconds or 0)):
+        latest_ms = max(head.timestamp_ms, head.horizon_us // 1000)
         problems.append(
-            f"snapshot {head.sequence} says that it was made at {iso_timestamp(head.timestamp_ms)}: a writer's clock "
+            f"snapshot {head.sequence}, or its horizon, is said to be of {iso_timestamp(latest_ms)}: a writer's clock "
             "was ahead; `tblctl check LOC --fix-clock` sets it right"
         )
     if deep:

@@ -86,8 +86,8 @@ def check_clock(storage: Storage, written: Written, modified_seconds: float) -> 
 
 
 def is_ahead(head: Snapshot, now_seconds: float) -> bool:
-    """Tell whether a snapshot says that it was made in the future: a clock was ahead then."""
-    return head.timestamp_ms / 1000 - now_seconds > MOST_SKEW_SECONDS
+    """Tell whether a snapshot says that it was made in the future, or its horizon lies there: a clock was ahead."""
+    return max(head.timestamp_ms / 1e3, head.horizon_us / 1e6) - now_seconds > MOST_SKEW_SECONDS
 
 
 def _shown(seconds: float) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tblctl.tableformat.environment import Environment
@@ -31,7 +31,7 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.clock import Written, check_clock, microseconds, write_probe
+from tblctl.tableformat.native.clock import Written, check_clock, is_ahead, microseconds, write_probe
 from tblctl.tableformat.native.head import is_object_of, load_head, write_hint
 from tblctl.tableformat.native.names import DATA, snapshot_path
 from tblctl.tableformat.native.snapshot_file import WRITER_VERSION, check_writable, decode, encode_snapshot
@@ -123,16 +123,22 @@ def publish(
     commit_id = env.new_id()
     attempts = 0
     renewed_on = 0
+    look = _Look(storage, env, clock_is_checked=clock_is_checked)
     while True:
         check_writable(head)
-        draft = propose(head)
+        try:
+            draft = propose(head)
+        except CorruptTableError:
+            head = after_gc(storage, head)
+            continue
         if draft is None:
             return None
-        lost, clock_is_checked = _look(storage, env, head, draft, clock_is_checked=clock_is_checked)
+        lost = look.lost(head, draft)
         if lost:
-            if renewed_on == head.sequence or any(name.startswith(DATA) for name in lost):
-                raise _too_late(storage, lost)
-            renewed_on = head.sequence
+            newest = reload_head(storage, head) if renewed_on == head.sequence else head
+            if any(name.startswith(DATA) for name in lost) or renewed_on == newest.sequence:
+                raise _too_late(storage, env, head, lost)
+            renewed_on, head = head.sequence, newest
             draft.forget(lost)
             continue
         attempts += 1
@@ -157,6 +163,18 @@ def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
     newer = load_head(storage, head)
     if newer.sequence < head.sequence or newer.table_id != head.table_id:
         raise dropped(storage)
+    return newer
+
+
+def after_gc(storage: Storage, head: Snapshot) -> Snapshot:
+    """Return the newest snapshot, for a caller to whom `head` seemed damaged: gc may have removed what it names since.
+
+    Raises:
+        The error that is being handled: `head` is the newest one, so something of it is damaged.
+    """
+    newer = reload_head(storage, head)
+    if newer.sequence == head.sequence:
+        raise  # noqa: PLE0704 (callers are in an except clause)
     return newer
 
 
@@ -256,10 +274,11 @@ def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) ->
     Raises:
         InternalError: it drops what every later commit carries on.
     """
-    if snapshot.horizon_us < head.horizon_us or snapshot.retained_from < head.retained_from:
+    is_reset = snapshot.clock_resets != head.clock_resets
+    lowers_horizon = snapshot.horizon_us < head.horizon_us and not is_reset
+    if lowers_horizon or snapshot.retained_from < head.retained_from:
         msg = f"a commit on snapshot {head.sequence} would lower its horizon or retained_from"
         raise InternalError(msg)
-    is_reset = snapshot.clock_resets != head.clock_resets
     return dataclasses.replace(
         snapshot,
         sequence=head.sequence + 1,
@@ -269,37 +288,50 @@ def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) ->
     )
 
 
-def _look(
-    storage: Storage, env: Environment, head: Snapshot, draft: Draft, *, clock_is_checked: bool
-) -> tuple[list[str], bool]:
-    """Return the objects of a draft that are gone, or that gc may delete; and whether the clock is checked now.
+class _Look:
+    """The last look before each attempt of one commit: is all there, and nothing so old that gc may delete it?"""
 
-    The parent's content is compared: a table that was created again has one of the same name. A drop and a create
-    between this look and the commit stay unnoticed; they would have to fit into one round trip.
+    def __init__(self, storage: Storage, env: Environment, *, clock_is_checked: bool) -> None:
+        self._storage = storage
+        self._env = env
+        self._clock_is_checked = clock_is_checked
 
-    Raises:
-        TableNotFoundError: the snapshot `head` is no longer there.
-        ClockError: this machine's clock is far from the storage's.
-    """
-    names = list(draft.objects)
-    times = dict(zip(names, storage.modified(names), strict=True))
-    if not is_object_of(storage.try_read(snapshot_path(head.sequence)), head):
-        raise dropped(storage)
-    modified = times.get(draft.written.name) if draft.written else None
-    if not clock_is_checked and draft.written and modified is not None:
-        check_clock(storage, draft.written, modified)
-        clock_is_checked = True
-    elif not clock_is_checked and not draft.written:
-        check_clock(storage, *write_probe(storage, env))
-        clock_is_checked = True
-    lost = [name for name, time in times.items() if time is None or microseconds(time) < head.horizon_us]
-    return lost, clock_is_checked
+    def lost(self, head: Snapshot, draft: Draft) -> list[str]:
+        """Return the objects of a draft that are gone, or that gc may delete.
+
+        The parent's content is compared: a table that was created again has one of the same name. A drop and a create
+        between this look and the commit stay unnoticed; they would have to fit into one round trip.
+
+        Raises:
+            TableNotFoundError: the snapshot `head` is no longer there.
+            ClockError: this machine's clock is far from the storage's.
+        """
+        storage = self._storage
+        times = dict(zip(draft.objects, storage.modified(list(draft.objects)), strict=True))
+        if not is_object_of(storage.try_read(snapshot_path(head.sequence)), head):
+            raise dropped(storage)
+        if not self._clock_is_checked:
+            self._clock_is_checked = self._check_clock(draft.written, times)
+        return [name for name, time in times.items() if time is None or microseconds(time) < head.horizon_us]
+
+    def _check_clock(self, written: Written | None, times: Mapping[str, float | None]) -> bool:
+        """Compare the clocks around a write of the draft, or a probe without one; False if the write is gone."""
+        if written is None:
+            check_clock(self._storage, *write_probe(self._storage, self._env))
+            return True
+        modified = times[written.name]
+        if modified is not None:
+            check_clock(self._storage, written, modified)
+        return modified is not None
 
 
-def _too_late(storage: Storage, lost: Sequence[str]) -> ConflictError:
+def _too_late(storage: Storage, env: Environment, head: Snapshot, lost: Sequence[str]) -> ConflictError:
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    msg = (
-        f"{storage.url}: {lost[0]}{more} were removed before they could be published, or may be at any time: gc ran "
-        "with an --older-than shorter than this write took. Nothing was committed: write again"
+    why = (
+        "gc ran with an --older-than shorter than this write took. Nothing was committed: write again"
+        if not is_ahead(head, env.now())
+        else "gc ran on a machine whose clock was ahead. Nothing was committed: `tblctl check LOC --fix-clock`, then "
+        "write again"
     )
+    msg = f"{storage.url}: {lost[0]}{more} were removed before they could be published, or may be at any time: {why}"
     return ConflictError(msg, missing=tuple(lost))

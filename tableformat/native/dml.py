@@ -275,6 +275,7 @@ class _Planner:
         self._part_paths = [] if part is None else part.paths
         self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
         self._rewritten: dict[tuple[str, int, int | None], _Replacement | None] = {}
+        self._conditions: dict[int, BooleanExpression | None] = {}
         self._basis: tuple[_SegmentKey, ...] = ()
         self._edit: Edit | None = None
         self._published: frozenset[str] = frozenset()
@@ -350,8 +351,10 @@ class _Planner:
     def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
         """Find what the operation does to the blocks of the segments that no plan has seen, and write it."""
         fresh = [item for item in head.segments if _segment_key(item, head) not in self._changes_of]
+        if not fresh:
+            return
         found: dict[_SegmentKey, list[_Change]] = {_segment_key(segment, head): [] for segment in fresh}
-        condition = None if self._write.everything or self._write.select is None else self._write.select(head)
+        condition = self._condition(head)
         selection = select_blocks(self._storage, dataclasses.replace(head, segments=tuple(fresh)), condition)
         metadata = selection.metadata
         dropped = (selection.outcome == ALL) & (self._write.assign is None)
@@ -362,13 +365,22 @@ class _Planner:
             found[_segment_key(metadata.segment_of(row), head)].append(change)
         rewrite = selection.rows[~dropped]
         blocks = metadata.blocks(rewrite)
-        nulls = null_counts(metadata, rewrite, head.schema)
+        nulls = null_counts(metadata.of_segments_with(rewrite), [block.path for block in blocks], head.schema)
         results = self._rewrite_all(list(zip(blocks, nulls, strict=True)), head, layout, condition)
         for row, block, replacement in zip(rewrite.tolist(), blocks, results, strict=True):
             if replacement is not None:
                 change = _Change(path=block.path, replacement=replacement)
                 found[_segment_key(metadata.segment_of(row), head)].append(change)
         self._changes_of |= {key: tuple(changes) for key, changes in found.items()}
+
+    def _condition(self, head: Snapshot) -> BooleanExpression | None:
+        """Return what is selected; None for everything. A long text takes a second to read: once for each schema."""
+        write = self._write
+        if write.everything or write.select is None:
+            return None
+        if head.schema_id not in self._conditions:
+            self._conditions[head.schema_id] = write.select(head)
+        return self._conditions[head.schema_id]
 
     def _rewrite_all(
         self,
@@ -427,13 +439,15 @@ class _Planner:
         return _Replacement(records=tuple(records), copied_rows=copied)
 
 
-def null_counts(metadata: BlockMetadata, rows: np.ndarray, schema: Schema) -> list[dict[str, int]]:
+def null_counts(metadata: BlockMetadata, paths: Sequence[str], schema: Schema) -> list[dict[str, int]]:
     """Return what the metadata of some blocks says of nulls, by the name of the leaf; -1 where that is not known."""
-    if not len(rows):
+    if not paths:
         return []
-    metadata.fetch(f"column_{leaf.id}_null_count" for leaf in schema.leaves)
-    counts = {leaf.name: metadata.null_counts(leaf, rows).tolist() for leaf in schema.leaves}
-    return [{name: values[place] for name, values in counts.items()} for place in range(len(rows))]
+    counts = metadata.null_counts(schema.leaves, paths)
+    return [
+        {leaf.name: int(values[place]) for leaf, values in zip(schema.leaves, counts, strict=True)}
+        for place in range(len(paths))
+    ]
 
 
 def require_nulls(path: str, rows: pa.Table, told: Mapping[str, int], schema: Schema) -> None:
@@ -460,7 +474,7 @@ def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bo
 def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     """Return the sort whose order the rows of `block` are in; None if it has none.
 
-    Nor if a column of it was dropped since, or widened: keys of both types cannot stand in one column of a segment.
+    Nor if a column of it was dropped since; or widened, unless it is the current key, whose values widening keeps.
     """
     sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
     written = snapshot.schemas.get(block.schema_id)
@@ -469,7 +483,9 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     for term in sort.terms:
         then = written.leaf_by_id(term.column_id)
         now = snapshot.schema.leaf_by_id(term.column_id)
-        if then is None or now is None or then.type != now.type:
+        if then is None or now is None:
+            return None
+        if then.type != now.type and sort.id != snapshot.cluster_key_id:
             return None
     return sort
 

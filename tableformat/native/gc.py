@@ -31,7 +31,7 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.alter import summarised
 from tblctl.tableformat.native.clock import check_clock, microseconds, write_probe
-from tblctl.tableformat.native.commit import Draft, dropped, publish, reload_head
+from tblctl.tableformat.native.commit import Draft, after_gc, dropped, publish, reload_head
 from tblctl.tableformat.native.head import is_object_of, load_version
 from tblctl.tableformat.native.names import (
     DATA,
@@ -80,8 +80,7 @@ def collect(
     old = _old_objects(storage, horizon_us)
     named = _Named(storage)
     # All that will stay is read before anything is changed: a damaged table is left as it is.
-    trial = dataclasses.replace(head, retained_from=retained_from)
-    named.add_retained(trial)
+    trial = _add_retained(storage, named, dataclasses.replace(head, retained_from=retained_from))
     expired = _expired(storage, trial, named)
     young_us = microseconds(now_seconds - RECORD_SECONDS)
     objects = _unnamed(old, named, young_us)
@@ -93,14 +92,29 @@ def collect(
 
     published = publish(storage, env, fence, head, clock_is_checked=True)
     # Named is what a head at or after the fence names. From then on nobody names anything older than the horizon.
-    head = reload_head(storage, published.snapshot if published else head)
-    named.add_retained(head)
+    head = _add_retained(storage, named, reload_head(storage, published.snapshot if published else head))
     expired = [version for version in expired if not head.is_retained(version.sequence)]
     in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
     objects = _unnamed(objects, named, young_us)
     for start in range(0, len(objects), _DELETE_BATCH):
         storage.delete([item.name for item in objects[start : start + _DELETE_BATCH]])
     return _garbage(expired, objects)
+
+
+def _add_retained(storage: Storage, named: _Named, head: Snapshot) -> Snapshot:
+    """Add what `head` retains, or a newer one where another gc removed some of it meanwhile; return that head.
+
+    Raises:
+        CorruptTableError: something that the newest head retains cannot be read.
+    """
+    while True:
+        try:
+            named.add_retained(head)
+        except CorruptTableError:
+            newer = after_gc(storage, head)
+            head = dataclasses.replace(newer, retained_from=max(newer.retained_from, head.retained_from))
+        else:
+            return head
 
 
 def _garbage(expired: list[Tombstone], objects: list[ObjectInfo]) -> Garbage:

@@ -178,13 +178,22 @@ class BlockMetadata:
             f"{path} is damaged: of {block} it says that its least {what} lie above the greatest", name=path
         )
 
-    def null_counts(self, leaf: Leaf, rows: np.ndarray) -> np.ndarray:
-        """Return how many rows of some blocks are null in a column; -1 where that is not known."""
-        name = f"column_{leaf.id}_null_count"
-        self.fetch([name, "row_count"])
-        chosen = pa.array(rows)
-        found, every = (self.values(item).take(chosen) for item in (name, "row_count"))
-        return np.asarray(pc.coalesce(found.cast(pa.int64()), every), dtype=np.int64)
+    def of_segments_with(self, rows: np.ndarray) -> BlockMetadata:
+        """Return the metadata of only those segments that list the blocks in these rows; nothing of it is read yet."""
+        places = np.unique(np.searchsorted(self._starts, np.asarray(rows, dtype=np.int64), side="right") - 1)
+        segments = [self.segments[place] for place in places.tolist()]
+        return BlockMetadata(self._storage, segments, self.schema, self._sorts)
+
+    def null_counts(self, leaves: Sequence[Leaf], paths: Sequence[str]) -> list[np.ndarray]:
+        """Return for each column how many rows of some blocks are null in it; -1 where that is not known."""
+        names = [f"column_{leaf.id}_null_count" for leaf in leaves]
+        self.fetch(["path", "row_count", *names])
+        chosen = pc.index_in(pa.array(paths, pa.string()), self.values("path"))
+        every = self.values("row_count").take(chosen)
+        return [
+            np.asarray(pc.coalesce(self.values(name).take(chosen).cast(pa.int64()), every), dtype=np.int64)
+            for name in names
+        ]
 
     def addresses(self, rows: np.ndarray, column_ids: Mapping[int, frozenset[int]]) -> list[BlockAddress]:
         """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table."""

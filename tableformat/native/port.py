@@ -153,21 +153,24 @@ class NativeVersion:
         Raises:
             CorruptTableError: they have not; names the first such column.
         """
-        rows = self._rows_of(list(removed))
-        self._metadata.fetch(f"column_{leaf.id}_null_count" for leaf in self.schema.leaves if len(rows))
-        for leaf in self.schema.leaves if len(rows) else ():
-            told = self._metadata.null_counts(leaf, rows)
+        paths = sorted(removed)
+        rows = self._rows_of(paths)
+        if not len(rows):
+            return
+        leaves = self.schema.leaves
+        counts = self._metadata.of_segments_with(rows).null_counts(leaves, paths)
+        for leaf, told in zip(leaves, counts, strict=True):
             found = [record.columns[leaf.id].null_count for record in added if leaf.id in record.columns]
             if (told < 0).any() or len(found) < len(added) or min(found, default=0) < 0:
                 continue
             if sum(found) != told.sum():
-                paths = ", ".join(sorted(removed)[:3])
+                some = ", ".join(paths[:3])
                 msg = (
-                    f"{self.location}: {len(removed)} blocks, such as {paths}, were read with {sum(found)} nulls in "
+                    f"{self.location}: {len(paths)} blocks, such as {some}, were read with {sum(found)} nulls in "
                     f"column {leaf.name!r}, their segments say {told.sum()}: some are damaged. Nothing was changed: "
                     "see `tblctl check --deep`"
                 )
-                raise CorruptTableError(msg, name=paths, column=leaf.name)
+                raise CorruptTableError(msg, name=some, column=leaf.name)
 
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
         wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))

@@ -25,7 +25,7 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native import alter
-from tblctl.tableformat.native.clock import check_clock, is_ahead, write_probe
+from tblctl.tableformat.native.clock import check_clock, is_ahead, microseconds, write_probe
 from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
 from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
 from tblctl.tableformat.native.names import is_leftover
@@ -209,7 +209,7 @@ class NativeTable:
         def change(head: Snapshot) -> Draft | None:
             if not is_ahead(head, modified_seconds):
                 return None
-            return Draft(snapshot=alter.reset_clock(head))
+            return Draft(snapshot=alter.reset_clock(head, microseconds(modified_seconds)))
 
         published = publish(self.storage, self.env, change, self.head(), clock_is_checked=True)
         if published:

@@ -19,7 +19,7 @@ from tables import SCHEMA, Places, age, as_stored, assert_sound, ids_of, native_
 
 import tblctl
 from tblctl.cli.main import application
-from tblctl.errors import ClockError, InternalError, SnapshotNotFoundError, StorageError
+from tblctl.errors import ClockError, ConflictError, InternalError, SnapshotNotFoundError, StorageError
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.native.names import snapshot_path
 from tblctl.tableformat.native.table import NativeTable
@@ -277,3 +277,28 @@ def test_blocks_of_a_commit_that_would_not_be_readable_are_deleted(at: Places) -
             "delete", condition=lambda _head: EqualTo("id", 1), detail={"what": {1}}
         )
     assert objects_of(url) == before
+
+
+def test_a_gc_by_a_clock_that_was_ahead_can_be_undone(at: Places) -> None:
+    """On local disk the storage's clock is the machine's, so nobody notices: its horizon lies 50 years ahead."""
+    url = _table(at.fresh()).location
+    storage = Storage(url)
+    name = snapshot_path(3)
+    document = json.loads(storage.read(name))
+    document["horizon"] = round((time.time() + 50 * YEAR_SECONDS) * 1e6)
+    storage.write(name, as_stored(document))
+    with pytest.raises(ConflictError, match=r"a machine whose clock was ahead.*--fix-clock"):
+        tblctl.open(url).append(rows(8))
+    assert any("--fix-clock" in problem for problem in tblctl.open(url).check().problems)
+    assert tblctl.open(url).reset_clock().snapshot == 4
+    head = native_of(tblctl.open(url)).head()
+    assert abs(head.horizon_us / 1e6 - time.time()) < 60
+    time.sleep(storage.time_step_seconds)
+    tblctl.open(url).append(rows(8))
+    assert ids_of(tblctl.open(url)) == [1, 2, 3, 4, 8]
+    assert_sound(tblctl.open(url))
+
+
+def test_a_reader_whose_clock_is_behind_finds_no_fault_with_a_sound_table(at: Places) -> None:
+    url = _table(at.fresh()).location
+    assert off_by(url, -3600).check().problems == ()

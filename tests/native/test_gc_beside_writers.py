@@ -380,3 +380,32 @@ def test_an_appender_beside_impatient_gcs_in_threads_and_another_process_loses_n
         place = request.getfixturevalue("minio").location()
     tblctl.create(place.url, SCHEMA, storage_options=place.storage_options)
     _stress(place.url, place.storage_options, STRESS_SECONDS)
+
+
+def _expire_and_fold(url: str) -> None:
+    """Commit often enough that segments are folded, and let a gc remove what only older snapshots name."""
+    for number in range(4):
+        tblctl.open(url).append(rows(100 + number))
+    tblctl.open(url).delete_tag("kept")
+    _gc(tblctl.open(url))
+
+
+@pytest.mark.parametrize("name", ["gc", "delete", "update", "overwrite", "rollback"])
+def test_what_another_gc_removes_while_it_is_looked_at_is_no_damage(name: str, in_memory: Places) -> None:
+    """`act` has read the head; before any later call of it others commit, and a gc removes what that head names."""
+    act = {**WRITERS, "gc": functools.partial(tblctl.Table.gc, keep=4, older_than=0)}[name]
+    template = _template(in_memory)
+    calls = len(storage_calls(lambda: act(open_impatient(in_memory.copy(template)))))
+    for number in range(2, calls + 1):
+        url = in_memory.copy(template)
+        faults = Faults()
+        faults.do(functools.partial(_expire_and_fold, url), nth=number)
+        table = open_impatient(url)
+        with inject(faults):
+            try:
+                act(table)
+            except ConflictError:
+                assert name in {"delete", "update", "overwrite"}, number
+            except tblctl.errors.SnapshotNotFoundError:
+                assert name == "rollback", number
+        assert_sound(tblctl.open(url))

@@ -542,3 +542,29 @@ def test_a_column_that_is_added_reads_as_null_and_prunes():
         assert table.scan("f is null").to_arrow().num_rows == 4
         assert table.delete("f is null").rows_removed == 4
         assert table.scan().to_arrow().to_pylist() == [{"n": 9, "f": 1.5}]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "values"),
+    [
+        ("int32", "int64", [3, 1, 2, None]),
+        ("float32", "float64", [0.3, 0.1, None, float("nan")]),
+        ("decimal128(5, 2)", "decimal128(12, 2)", [Decimal("3.25"), Decimal("-1.5"), None, Decimal(0)]),
+    ],
+)
+def test_a_delete_after_a_key_was_widened_keeps_the_block_in_order(narrow, wide, values, memory_url):
+    table = tblctl.create(memory_url, f"k: {narrow}, v: int64", cluster_by="k")
+    rows = pa.table(
+        {"k": values, "v": range(4)},
+        schema=pa.schema([("k", table.schema.field("k").type), ("v", pa.int64())]),
+    )
+    table.append(rows)
+    table.append(rows)
+    table.widen_column("k", wide)
+    table.delete("v = 1")
+    table.update({"v": 7}, "v = 2")
+    assert table.info().unclustered_block_count == 0
+    assert table.check(deep=True).problems == ()
+    assert table.recluster(policy="full").committed_groups == 1
+    assert sorted(table.scan().to_arrow()["v"].to_pylist()) == [0, 0, 3, 3, 7, 7]
+    assert table.check(deep=True).problems == ()
