@@ -299,11 +299,26 @@ class _Planner:
             self._edit = Edit(
                 operation=self._write.operation,
                 removed={key[0]: frozenset(change.path for change in touched[key]) for key in touched},
-                added=segment_table(records, layout.schema) if records else None,
+                added=self._segment_rows(records, head) if records else None,
                 copied_rows=sum(item.copied_rows for item in replacements),
                 detail=dict(self._write.detail),
             )
         return self._edit
+
+    def _segment_rows(self, records: Sequence[BlockRecord], head: Snapshot) -> pa.Table:
+        """Return the rows of a segment for the new blocks.
+
+        Raises:
+            ConflictError: a column was widened since the fresh rows were written, and cannot hold all of them.
+        """
+        try:
+            return segment_table(records, head.schema, head.sorts.values())
+        except pa.ArrowInvalid as error:
+            msg = (
+                f"{self._storage.url}: a column was widened while rows were written, and they have values beyond its "
+                f"type now ({error}); nothing was committed: change the rows and write again"
+            )
+            raise ConflictError(msg) from error
 
     @property
     def batch(self) -> Batch | None:
@@ -474,7 +489,8 @@ def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bo
 def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     """Return the sort whose order the rows of `block` are in; None if it has none.
 
-    Nor if a column of it was dropped since; or widened, unless it is the current key, whose values widening keeps.
+    Nor if a column of it was dropped since; or widened, unless it is the current key: widening keeps the order of that,
+    but transforms of a former key may order wider values otherwise.
     """
     sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
     written = snapshot.schemas.get(block.schema_id)

@@ -306,7 +306,9 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     return Edit(
         operation=RECLUSTER,
         removed={segment: frozenset(paths) for segment, paths in removed.items()},
-        added=segment_table(replacement.added, base.schema) if replacement.added else None,
+        added=segment_table(replacement.added, base.schema, base.snapshot.sorts.values())
+        if replacement.added
+        else None,
         copied_rows=rows,
         relabelled=relabelled,
         detail=replacement.detail,

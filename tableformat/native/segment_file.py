@@ -9,6 +9,7 @@ the table's column: every row reads as null. Unknown is -1 for counts and null f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
-from tblctl.tableformat.model.types import is_orderable, statistic_type
+from tblctl.tableformat.model.types import can_widen, is_orderable, statistic_type
 from tblctl.tableformat.model.values import python_value, value_to_json
 from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.native.footer import footer_of, footer_start
@@ -108,8 +109,14 @@ def key_kinds(sorts: Iterable[Sort], schema: Schema) -> dict[str, pa.DataType]:
     return kinds
 
 
-def segment_table(records: Sequence[BlockRecord], schema: Schema) -> pa.Table:
-    """Return the rows of a segment that lists `records`, blocks written with `schema` or an older one."""
+def segment_table(records: Sequence[BlockRecord], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
+    """Return the rows of a segment that lists `records`, blocks written with `schema` or an older one.
+
+    All bounds, keys by `sorts` too, come in their types by `schema`, whichever the records have them in.
+
+    Raises:
+        pa.ArrowInvalid: an older block has values that its column's type now has not.
+    """
     columns: dict[str, pa.Array] = {
         item.name: pa.array([getattr(record, item.name) for record in records], item.type)
         for item in BASE_COLUMNS
@@ -119,20 +126,32 @@ def segment_table(records: Sequence[BlockRecord], schema: Schema) -> pa.Table:
             fact = name.removeprefix(f"column_{leaf.id}_")
             known = [record.columns.get(leaf.id) for record in records]
             columns[name] = _array([getattr(item, fact) if item else None for item in known], kind)
+    kinds = key_kinds(sorts, schema)
     for sort_id in sorted({record.cluster_key_id for record in records if record.cluster_key_id is not None}):
-        columns |= _key_columns(records, sort_id)
+        columns |= _key_columns(records, sort_id, kinds)
     return pa.table(columns)
 
 
-def _key_columns(records: Sequence[BlockRecord], sort_id: int) -> dict[str, pa.Array]:
-    kinds = next([value.type for value in item.key_min] for item in records if item.cluster_key_id == sort_id)
-    lows, highs, exact = key_names(sort_id, len(kinds))
+def _key_columns(
+    records: Sequence[BlockRecord], sort_id: int, known: Mapping[str, pa.DataType]
+) -> dict[str, pa.Array]:
+    """Return the columns of one sort; those that are not `known` are of a dropped column."""
     mine = [record if record.cluster_key_id == sort_id else None for record in records]
+    term_count = next(len(item.key_min) for item in mine if item is not None)
+    lows, highs, exact = key_names(sort_id, term_count)
     columns = {exact: pa.array([None if item is None else item.key_exact for item in mine], pa.bool_())}
-    for term, kind in enumerate(kinds):
-        columns[lows[term]] = _array([None if item is None else item.key_min[term] for item in mine], kind)
-        columns[highs[term]] = _array([None if item is None else item.key_max[term] for item in mine], kind)
+    for term, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        kind = known.get(low)
+        if kind is None:
+            kind = _widest(dict.fromkeys(item.key_min[term].type for item in mine if item is not None))
+        columns[low] = _array([None if item is None else item.key_min[term] for item in mine], kind)
+        columns[high] = _array([None if item is None else item.key_max[term] for item in mine], kind)
     return columns
+
+
+def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
+    """Return which of the types that a column had the others were widened to."""
+    return functools.reduce(lambda one, other: other if can_widen(one, other) else one, kinds)
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -143,16 +162,26 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def concat_segments(tables: Iterable[pa.Table], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
+def concat_segments(tables: Sequence[pa.Table], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
     """Return the rows of several segments in one table, with the statistics that `schema` now has columns for.
 
-    Keys by `sorts` come in their types now.
+    Keys by `sorts` come in their types now, those of dropped columns in the widest that a segment has.
     """
     wanted = {name: kind for leaf in schema.leaves for name, kind in statistic_names(leaf).items()}
-    wanted |= key_kinds(sorts, schema)
+    wanted |= _kinds_of_all_keys(tables) | key_kinds(sorts, schema)
     return pa.concat_tables(
         [_aligned(table, wanted) for table in tables], promote_options="permissive"
     ).combine_chunks()
+
+
+def _kinds_of_all_keys(tables: Iterable[pa.Table]) -> dict[str, pa.DataType]:
+    """Return the widest types that the tables have keys in: pyarrow puts no dates and timestamps together."""
+    found: dict[str, list[pa.DataType]] = {}
+    for table in tables:
+        for item in table.schema:
+            if item.name.startswith("key_"):
+                found.setdefault(item.name, []).append(item.type)
+    return {name: _widest(kinds) for name, kinds in found.items()}
 
 
 def _aligned(table: pa.Table, wanted: Mapping[str, pa.DataType]) -> pa.Table:

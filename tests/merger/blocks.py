@@ -149,7 +149,7 @@ class Lake:
     def problems(self, records) -> list[str]:
         """Return what `check --deep` finds wrong with blocks."""
         head = SimpleNamespace(schemas={1: self.schema}, sorts={1: self.sort} if self.sort else {})
-        table = segment_table(records, self.schema)
+        table = segment_table(records, self.schema, [self.sort] if self.sort else [])
         return [
             problem
             for place, record in enumerate(records)

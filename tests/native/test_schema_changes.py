@@ -274,6 +274,31 @@ def test_dates_beyond_what_a_timestamp_counts_cannot_be_widened():
         assert table.files()[0].min == (200_000_000 * 86_400_000,)  # Python's calendar ends before
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        ("date", "timestamp", datetime.date(2020, 1, 2)),
+        ("int32", "int64", 1),
+        ("float", "double", 0.5),
+        ("decimal(5, 2)", "decimal(50, 2)", Decimal("1.25")),
+    ],
+)
+def test_segments_with_keys_of_a_column_that_was_widened_and_dropped_are_folded(old, new, value):
+    with memory_table(f"k: {old}, n: int64", cluster_by="k") as table:
+        for kind in (old, new):
+            if kind == new:
+                table.widen_column("k", new)
+            key = pa.array([value]).cast(table.schema.field("k").type)
+            table.append(pa.table({"k": key, "n": [0]}, schema=table.schema))
+        table.set_cluster_key("n")
+        table.drop_column("k")
+        for number in range(1, 8):
+            table.append(pa.table({"n": [number]}))
+        assert len(table._native.head().segments) < 9
+        assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [0, *range(8)]
+        assert table.check(deep=True).problems == ()
+
+
 def test_a_name_used_again_is_another_column():
     with memory_table("a: int64, b: int64") as table:
         table.append(pa.table({"a": [1], "b": [2]}))
