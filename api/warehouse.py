@@ -96,8 +96,9 @@ def survey(
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
-    Those whose depth is unknown (no block is in the order of the key) come first, then the deepest on average, then
-    those without a cluster key, then those that failed.
+    Those whose depth is unknown (no block is in the order of the key), or known of less than half of their blocks (more
+    than half are not in that order), come first, then the deepest on average, then those without a cluster key, then
+    those that failed.
 
     Args:
         locations: of the tables; each is measured once.
@@ -135,6 +136,6 @@ def _badness(table: SurveyedTable) -> tuple[int, float, float]:
     info = table.info
     if info is None:
         return (1 if table.error is None else 2, 0.0, 0.0)
-    if info.average_depth is None or info.average_overlaps is None:
+    if info.average_depth is None or info.average_overlaps is None or info.is_mostly_unclustered:
         return (0, -math.inf, -float(info.total_block_count))
     return (0, -info.average_depth, -info.average_overlaps)

@@ -44,6 +44,7 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
     depth = found.depth
     spread = ", ".join(f"{name} {figure:,}" for name, figure in depth.to_dict().items() if figure is not None)
     known = found.average_depth is not None
+    average = average_depth(found, 4, " on average")
     page.put_fields(
         {
             "cluster key": ", ".join(found.cluster_by_keys),
@@ -52,8 +53,8 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
             "size": render.size(found.bytes),
             "overlaps": f"{render.average(found.average_overlaps)} on average" if known else "?",
             "depth": (
-                f"{render.average(found.average_depth)} on average; {spread}" if known else "?",
-                page.depth_style(found.average_depth),
+                f"{average}; {spread}" if known else average,
+                page.depth_style(None if found.is_mostly_unclustered else found.average_depth),
             ),
         }
     )
@@ -64,6 +65,15 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
         unclustered = render.count(found.unclustered_block_count, "block")
         note = f"({unclustered} not in the order of the key: in no figure of depth until a recluster sorts them in)"
         page.put((note, page.RULE))
+
+
+def average_depth(found: tblctl.ClusteringInfo, digits: int, suffix: str = "") -> str:
+    """Return the average depth, marked with the blocks that it leaves out as unclustered; `?` where it is unknown."""
+    if found.average_depth is None:
+        return "?"
+    left_out = found.unclustered_block_count
+    mark = f" ({left_out:,} unclustered)" if left_out else ""
+    return f"{render.average(found.average_depth, digits)}{suffix}{mark}"
 
 
 def put_histogram(found: tblctl.ClusteringInfo) -> None:

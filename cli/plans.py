@@ -71,7 +71,15 @@ def print_prediction(plan: tblctl.Plan) -> None:
     """Print the figures of the table now and after the round."""
     found = plan.predicted
     rows = [
-        (name, render.average(before), f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
+        (
+            name,
+            render.average(before),
+            *(
+                ("?", "?")
+                if after is None
+                else (f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
+            ),
+        )
         for name, before, after in (
             ("depth", found.average_depth_before, found.average_depth_after),
             ("overlaps", found.average_overlaps_before, found.average_overlaps_after),

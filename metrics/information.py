@@ -84,6 +84,11 @@ class ClusteringFigures:
             raise ValueError(msg)
 
     @property
+    def is_mostly_unclustered(self) -> bool:
+        """Whether averages and percentiles are of the lesser part: more than half of the blocks are unclustered."""
+        return 2 * self.unclustered_block_count > self.total_block_count
+
+    @property
     def depth_buckets(self) -> tuple[tuple[int, int, int], ...]:
         """The buckets of the histogram as (least depth, largest depth, blocks)."""
         buckets = ((int(label), count) for label, count in self.block_depth_histogram)

@@ -24,9 +24,9 @@ def advised(context: Context, plan: Plan) -> Plan:
     for policy, threshold in _others(context, plan):
         options = replace(context.options, threshold=threshold, ratio=None)
         other = POLICIES[policy](replace(context, options=options))
-        after = other.predicted.average_depth_after.expected
-        if other.groups and after < before:
-            found.append(Advice(policy=policy, threshold=threshold, average_depth_after=after))
+        after = other.predicted.average_depth_after
+        if other.groups and after is not None and after.expected < before:
+            found.append(Advice(policy=policy, threshold=threshold, average_depth_after=after.expected))
     if not found:
         return plan
     would = " or ".join(

@@ -38,13 +38,14 @@ class Range:
 class Prediction:
     """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out.
 
-    Averages before are None where there are blocks, but none in the order of the key.
+    Averages are None where there are blocks, but none in the order of the key; those after only without groups, since
+    blocks that are merged get into that order. Plans of earlier releases have 0 for these.
     """
 
     average_depth_before: float | None
-    average_depth_after: Range
+    average_depth_after: Range | None
     average_overlaps_before: float | None
-    average_overlaps_after: Range
+    average_overlaps_after: Range | None
     block_count_before: int
     block_count_after: Range
 
@@ -228,8 +229,9 @@ def _item(hint: Any, value: Any, place: str) -> Any:
     kinds = choices or (hint,)
     if value is None and type(None) in kinds:
         return None
-    if hint in _OBJECTS:
-        return _read(hint, value, place)
+    found = next((kind for kind in kinds if kind in _OBJECTS), None)
+    if found is not None:
+        return _read(found, value, place)
     exact = bool if isinstance(value, bool) else type(value)
     if exact is int and float in kinds and int not in kinds:
         return float(value)

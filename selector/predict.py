@@ -126,30 +126,28 @@ class _Sums:
 
 def _prediction(before: _Sums, lower: _Sums, guess: _Sums, upper: _Sums, blocks: int) -> Prediction:
     count = guess.count
+    depths = (lower.depths, lower.extra_depths), guess.depths, (upper.depths, upper.extra_depths)
+    overlaps = (lower.overlaps, lower.extra_overlaps), guess.overlaps, (upper.overlaps, upper.extra_overlaps)
     return Prediction(
         average_depth_before=known_mean(before.depths, before.count, blocks),
-        average_depth_after=_range(
-            (lower.depths, lower.extra_depths), guess.depths, (upper.depths, upper.extra_depths), count
-        ),
+        average_depth_after=_range(*depths, count, blocks),
         average_overlaps_before=known_mean(before.overlaps, before.count, blocks),
-        average_overlaps_after=_range(
-            (lower.overlaps, lower.extra_overlaps),
-            guess.overlaps,
-            (upper.overlaps, upper.extra_overlaps),
-            count,
-        ),
+        average_overlaps_after=_range(*overlaps, count, blocks),
         block_count_before=before.count,
         block_count_after=Range(low=count, expected=count, high=count + upper.extra_depths.size),
     )
 
 
-def _range(low: tuple[int, Integers], expected: int, high: tuple[int, Integers], count: int) -> Range:
+def _range(
+    low: tuple[int, Integers], expected: int, high: tuple[int, Integers], count: int, blocks: int
+) -> Range | None:
     """Return averages to four decimals: the bounds rounded outwards, so that they hold a rounded average too.
 
     `low` and `high` are sums over `count` blocks, and what each extra block adds; there may be any number of these.
+    None where there are `blocks`, but none of them counts.
     """
     if count == 0:
-        return Range(low=0.0, expected=0.0, high=0.0)
+        return None if blocks else Range(low=0.0, expected=0.0, high=0.0)
     mean = rounded_mean(expected, count)
     if low[0] == high[0] and not high[1].size:
         exact = rounded_mean(low[0], count)

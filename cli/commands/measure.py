@@ -10,7 +10,7 @@ import click
 import tblctl
 from tblctl.cli import page, params, pictures, render, timeline
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.figures import INFO_JSON, put_comparison, put_info
+from tblctl.cli.figures import INFO_JSON, average_depth, put_comparison, put_info
 
 WORST = click.option(
     "--worst",
@@ -164,4 +164,4 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
 
 def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
     """Return the figures of depth for a line."""
-    return render.average(found.average_depth, 2), render.average(found.depth.max, 0)
+    return average_depth(found, 2), render.average(found.depth.max, 0)

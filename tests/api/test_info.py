@@ -111,6 +111,15 @@ def test_a_recluster_after_the_key_was_altered_starts_from_an_unknown_depth(memo
     assert (before.average_depth, before.source) == (None, "summary")
 
 
+def test_the_plan_of_a_table_of_unknown_depth_that_leaves_it_so_predicts_no_depth(memory_url: str) -> None:
+    plan = _of_another_key(memory_url).plan()
+    predicted = plan.predicted
+    assert (predicted.average_depth_before, predicted.average_depth_after) == (None, None)
+    assert predicted.average_overlaps_after is None
+    assert plan.groups == ()
+    assert tblctl.Plan.from_json(plan.to_json()) == plan
+
+
 def test_tables_of_unknown_depth_come_first_in_a_survey(memory_url: str) -> None:
     deep = table_of_blocks(f"{memory_url}/deep", [[1, 5], [2, 6], [3, 7]])
     unknown = _of_another_key(f"{memory_url}/unknown")

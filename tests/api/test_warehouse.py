@@ -69,6 +69,25 @@ def test_deeper_tables_come_first_whatever_their_order(memory_url: str) -> None:
     assert [item.info and item.info.average_depth for item in found] == [3.0, 2.0]
 
 
+def test_tables_of_mostly_unclustered_blocks_come_first_and_of_half_by_their_depth(memory_url: str) -> None:
+    location = Location(kind="memory", url=memory_url)
+    deep = make(location, "deep")
+    for _ in range(2):
+        tblctl.open(deep).append(pa.table({"a": [0]}))
+    urls = [deep]
+    for name, unclustered in (("half", 1), ("most", 2)):
+        url = f"{memory_url}/{name}"
+        table = tblctl.create(url, "a: int64, b: int64", cluster_by="a")
+        for number in range(unclustered):
+            table.append(pa.table({"a": [0, 1], "b": [number, 0]}))
+        table.set_cluster_key("b")
+        table.append(pa.table({"a": [0], "b": [5]}))
+        urls.append(url)
+    found = tblctl.survey(urls)
+    assert [Path(item.location).name for item in found] == ["most", "deep", "half"]
+    assert [item.info and item.info.average_depth for item in found] == [1.0, 3.0, 1.0]
+
+
 def test_a_survey_shows_no_credentials_of_a_location() -> None:
     (found,) = tblctl.survey(["s3://someone:pass/word@bucket/table"])
     assert found.location == "s3://bucket/table"

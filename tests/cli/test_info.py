@@ -236,6 +236,41 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
     assert "depth ? to 1.00" in done("info", url)
 
 
+def _altered_then_appended_to(loc: Path, *, before: int, after: int) -> None:
+    """Make a table of blocks in the order of the key that it had before, and of others that do not overlap."""
+    table = tblctl.create(str(loc), "a: int64, b: int64", cluster_by="a")
+    for number in range(before):
+        table.append(pa.table({"a": [number, 99], "b": [99, number]}))
+    table.set_cluster_key("b")
+    for number in range(after):
+        table.append(pa.table({"a": [0], "b": [number]}))
+
+
+def test_the_depth_of_a_few_clustered_blocks_among_many_that_are_not_is_marked_and_bad(
+    tmp_path: Path,
+) -> None:
+    lake = tmp_path / "lake"
+    _altered_then_appended_to(lake / "altered", before=3, after=1)
+    deep = tblctl.create(str(lake / "deep"), "a: int64", cluster_by="a")
+    for _ in range(3):
+        deep.append(pa.table({"a": [1, 2]}))
+    lines = done("info", lake / "altered").splitlines()
+    assert "depth        1.0000 on average (3 unclustered); p50 1, p95 1, p99 1, max 1" in lines
+    assert as_json("info", lake / "altered")["average_depth"] == 1
+    shown = on_terminal("info", lake / "altered", columns=120)
+    assert "\x1b[31m1.0000 on average (3 unclustered); p50 1" in shown
+    first, second = done("info", "--all", lake).splitlines()[2:]
+    assert first.startswith(f"{lake / 'altered'}  1.00 (3 unclustered)    1 ")
+    assert second.split()[:3] == [str(lake / "deep"), "3.00", "3"]
+
+
+def test_the_depth_of_as_many_clustered_blocks_as_are_not_is_marked_and_judged_as_it_is(
+    tmp_path: Path,
+) -> None:
+    _altered_then_appended_to(tmp_path / "t", before=2, after=2)
+    assert "\x1b[32m1.0000 on average (2 unclustered); " in on_terminal("info", tmp_path / "t", columns=120)
+
+
 def test_columns_apply_to_each_of_several_tables(many: Path) -> None:
     found = as_json("info", many / "table", many / "lake" / "no_key", "--columns", "id")
     assert [item["info"]["average_depth"] for item in found] == [3, 1]

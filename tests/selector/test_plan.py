@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from tblctl.selector.options import SelectOptions
-from tblctl.selector.plan import Plan
+from tblctl.selector.plan import Plan, Range
 from tblctl.selector.policies import POLICIES, policy_named
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 
@@ -51,6 +51,16 @@ def test_a_damaged_plan_is_refused_by_place(change, message):
     change(value)
     with pytest.raises(InvalidDataError, match=message):
         Plan.from_json(value)
+
+
+def test_a_plan_of_an_unknown_depth_survives_json_and_one_of_an_earlier_release_is_read():
+    plan = SimTable(block_rows=4).append([3, 4], unclustered=True).plan()
+    value = json.loads(json.dumps(plan.to_json()))
+    assert value["predicted"]["average_depth_after"] is None
+    assert Plan.from_json(value) == plan
+    for name in ("average_depth_after", "average_overlaps_after"):
+        value["predicted"][name] = {"low": 0.0, "expected": 0.0, "high": 0.0}
+    assert Plan.from_json(value).predicted.average_depth_after == Range(low=0.0, expected=0.0, high=0.0)
 
 
 def test_something_else_is_no_plan():

@@ -19,18 +19,24 @@ from .simulate import SimTable
 from .test_final import block_lists, options, policies, table_from
 
 
+def is_unknown(table):
+    return bool(table.blocks) and all(b.unclustered or b.unknown for b in table.blocks)
+
+
 def assert_holds(table, policy="levels", **chosen_options):
     """Carry a plan out; return the relative error of the expected depth, None where nothing was done."""
     plan = table.plan(policy, **chosen_options)
     predicted = plan.predicted
-    is_unknown = bool(table.blocks) and all(b.unclustered or b.unknown for b in table.blocks)
-    expected = (None, None) if is_unknown else table.figures()
+    expected = (None, None) if is_unknown(table) else table.figures()
     assert (predicted.average_overlaps_before, predicted.average_depth_before) == expected
     table.merge(plan)
     overlaps, depth = table.figures()
     after = predicted.block_count_after
     assert after.low <= sum(not (b.unclustered or b.unknown) for b in table.blocks) <= after.high
     after = predicted.average_depth_after
+    if is_unknown(table):
+        assert (after, predicted.average_overlaps_after, plan.groups) == (None, None, ())
+        return None
     assert after.low <= depth <= after.high
     assert predicted.average_overlaps_after.low <= overlaps <= predicted.average_overlaps_after.high
     return abs(after.expected - depth) / depth if plan.groups else None
@@ -183,6 +189,17 @@ def test_a_group_tells_the_depth_of_its_blocks_before_and_after():
     (group,) = table.plan().groups
     assert group.depth_before == 8
     assert 1 <= group.depth_after < 1.5
+
+
+def test_a_depth_that_is_unknown_and_stays_so_is_not_predicted_as_0():
+    table = SimTable(block_rows=4).append([1, 2], [2, 3], unclustered=True)
+    predicted = table.plan().predicted
+    assert (predicted.average_depth_after, predicted.average_overlaps_after) == (None, None)
+    sorted_in = table.plan(include_unclustered=True).predicted
+    assert sorted_in.average_depth_before is None
+    assert sorted_in.average_depth_after.expected == 1
+    nothing = SimTable(block_rows=4).plan().predicted
+    assert nothing.average_depth_after == Range(low=0, expected=0, high=0)
 
 
 def test_nothing_to_do_predicts_exactly_what_is():
