@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import subprocess
 import sys
@@ -484,6 +485,88 @@ def test_what_is_wrong_in_or_behind_a_long_list_is_refused_with_its_position(tex
     with pytest.raises(InvalidPredicateError, match=words) as caught:
         parse_where(text, SCHEMA)
     assert caught.value.details["position"] == text.rindex(at) if at != "7" else text.index(at)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        *(("a", text) for text in ("5", "+5", "-5", "- 5", "-\n5", "5.", "5e0", "5.e0", "(5)", "NULL")),
+        *(("a", text) for text in ("/* ( */ 5", "-- (\n5", " 5", "((-5))", "- (5)", "-(.5)", "/**/.5")),
+        *(
+            ("f", text)
+            for text in ("0.1", ".1", "-.1", "- .1", "+.1", ".1e0", "-.1E+0", "\t.1", "(.1)", "1.")
+        ),
+        *(("dec", text) for text in (".5", "-.5", "- .5", "5.", "'.5'", "'-.5'")),
+        *(("s", text) for text in ("'x'", "''", "'it''s'", "'.5'", "'('", "('x')", "NULL")),
+        *(
+            ("d", text)
+            for text in ("'1995-01-01'", "DATE '1995-01-01'", "DATE'1995-01-01'", "(DATE '1995-01-01')")
+        ),
+        ("d", "date\n'1995-01-01'"),
+        ("d", "TIMESTAMP '1995-01-01 00:00:00'"),
+        ("tz", "TIMESTAMPTZ '1995-01-01 00:00:00'"),
+        ("t", "TIME '01:00'"),
+        ("b", "TRUE"),
+        ("b", "false"),
+    ],
+)
+@pytest.mark.parametrize("no", ["", "NOT "])
+def test_a_long_list_means_the_same_however_its_first_value_is_written(name, first, no):
+    """sqlglot gives no position for `.5`; looked up by that, the list was taken for its first value."""
+    samples = {
+        "a": ([5, -5, 7, 100, 0, None], ["7", "100"]),
+        "f": ([0.1, -0.1, 1.0, 7.0, 0.5, None], ["7", ".5"]),
+        "dec": ([*map(Decimal, ("0.50", "-0.50", "5.00", "7.00", "8.00")), None], ["7", "'8'"]),
+        "s": (["x", "", "it's", ".5", "(", "y", None], ["'y'"]),
+        "d": ([*(datetime.date(1995, 1, day) for day in (1, 2, 3)), None], ["'1995-01-02'"]),
+        "tz": (SAMPLES["tz"], ["'1995-01-02 00:00:00Z'"]),
+        "t": (SAMPLES["t"], ["'03:00'"]),
+        "b": ([True, False, None], [first]),
+    }
+    values, more = samples[name]
+    table = pa.table({name: pa.array(values, read_type(SCHEMA.leaf(name).type))})
+    count = long_lists.LONG_LIST // len(more)
+    texts = [f"{name} {no}IN ({', '.join([first, *more * times])})" for times in (1, count)]
+    short, long = (filter_table(table, parse_where(text, SCHEMA), SCHEMA).to_pylist() for text in texts)
+    assert long == short
+    assert not long_lists.shorten(texts[0]).lists
+
+
+def test_several_long_lists_keep_their_own_values():
+    many = ", ".join(["7"] * 2500)
+    text = (
+        f"a IN (.5, {many}) OR a IN (5, 8) OR NULL IN (.5, {many}) "
+        f"OR (a NOT IN (-1.5,{many}) AND a IN (- .5, 9, {many}))"
+    )
+    expression = parse_where(text, SCHEMA)
+    table = pa.table({"a": pa.array([0, 5, 7, 8, 9], pa.int64())})
+    assert filter_table(table, expression, SCHEMA).to_pylist() == [None, True, True, True, True]
+
+
+@pytest.mark.parametrize("off", [-1, 1, 1_000])
+@pytest.mark.parametrize("no", ["", "NOT "])
+def test_a_long_list_that_is_not_found_again_is_refused(monkeypatch, off, no):
+    """Never is the number in its place read as all of it: a delete would take other rows."""
+
+    def misplaced(text):
+        found = long_lists.shorten(text)
+        return dataclasses.replace(found, lists={place + off: item for place, item in found.lists.items()})
+
+    monkeypatch.setattr(sql_text, "shorten", misplaced)
+    text = f"a {no}IN ({', '.join(['7'] * 2500)})"
+    with pytest.raises(InvalidPredicateError, match="a list of 2,000 values or more is not read here"):
+        parse_where(text, SCHEMA)
+
+
+def test_a_long_list_is_no_value_to_assign():
+    with pytest.raises(InvalidPredicateError, match="IN is not supported here"):
+        parse_assignments(f"b = a IN ({', '.join(['.5'] * 2500)})", SCHEMA)
+
+
+@pytest.mark.parametrize("left", ["(a, s)", "5", "a + 1", "(a IN (1))"])
+def test_a_long_list_behind_anything_but_a_column_is_refused(left):
+    with pytest.raises(InvalidPredicateError):
+        parse_where(f"{left} IN ({', '.join(['.5'] * 2500)})", SCHEMA)
 
 
 def test_not_in_over_days_and_moments_is_turned_whole():
