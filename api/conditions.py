@@ -7,21 +7,10 @@ from typing import Any
 from tblctl.tableformat.model.schema import Schema
 
 
-def condition_of(where: Any, schema: Schema) -> Any:
-    """Return a condition for several versions of a table; an expression, or None, as it is.
-
-    Raises:
-        InvalidPredicateError: it is none for the schema.
-    """
-    if not isinstance(where, str):
-        return where
-    from tblctl.tableformat.predicate.sql import parse_where
-
-    return parse_where(where, schema)
-
-
 def resolved(where: Any, schema: Schema) -> Any:
     """Return a condition for one version, resolved once and not for each block: a long list takes half a second.
+
+    Another version needs its own, also of the same text: a column may have another type there.
 
     Raises:
         InvalidPredicateError: it is none for the schema.
@@ -30,4 +19,8 @@ def resolved(where: Any, schema: Schema) -> Any:
         return None
     from tblctl.tableformat.predicate.nodes import node_of
 
-    return node_of(condition_of(where, schema), schema)
+    if isinstance(where, str):
+        from tblctl.tableformat.predicate.sql import parse_where
+
+        where = parse_where(where, schema)
+    return node_of(where, schema)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.schema import Schema
 from tblctl.tableformat.port import Version
 from tblctl.view import View
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+ConditionFor: TypeAlias = "Callable[[Schema], BooleanExpression | None]"
+"""Returns a condition for a version's columns, None for all blocks: one that is made for a version fits no other."""
 
 _ANY_ID = 1
 """Of a sort that is made up for measuring: by column statistics alone, whose keys no block has."""
@@ -58,7 +62,7 @@ def table_info(
 
 
 def measure_versions(
-    versions: Sequence[Version], columns: str | Sequence[str] | None, condition: BooleanExpression | None
+    versions: Sequence[Version], columns: str | Sequence[str] | None, condition: ConditionFor
 ) -> tuple[MeasuredVersion, ...]:
     """Return the figures of versions of one table, all by the key of the last one; the rest as in `table_info`.
 
@@ -69,7 +73,7 @@ def measure_versions(
     return tuple(
         MeasuredVersion(
             snapshot=version.sequence,
-            info=View.of(version, sort, condition, clustered=columns is None).info(),
+            info=View.of(version, sort, condition(version.schema), clustered=columns is None).info(),
         )
         for version in versions
     )

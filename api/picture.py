@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.depths import DepthPoint, depth_history
-from tblctl.info import shared_sort
+from tblctl.info import ConditionFor, shared_sort
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import Band, first_ranks, lay_out
@@ -22,8 +22,6 @@ from tblctl.tableformat.port import Version
 from tblctl.view import View
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-
     from tblctl.results import SnapshotInfo
 
 MOST_BARS = 250
@@ -152,7 +150,7 @@ def history_up_to(
 def make_picture(
     versions: Sequence[Version],
     columns: str | Sequence[str] | None,
-    condition: BooleanExpression | None,
+    condition: ConditionFor,
     history: History,
     *,
     where: str | None,
@@ -162,7 +160,7 @@ def make_picture(
     Args:
         versions: of one table.
         columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
-        condition: only blocks that may hold rows satisfying it; None for all.
+        condition: only blocks that may hold rows satisfying it.
         history: up to the last version.
         where: the condition as people read it.
 
@@ -170,7 +168,9 @@ def make_picture(
         InvalidKeyError: no `columns`, and the last version has no cluster key; or another lacks a column of it.
     """
     sort = shared_sort(versions, columns)
-    views = [View.of(version, sort, condition, clustered=columns is None) for version in versions]
+    views = [
+        View.of(version, sort, condition(version.schema), clustered=columns is None) for version in versions
+    ]
     kept = [_measured(view) for view in views]
     axis, ranks = _shared_axis(views, kept)
     panels = tuple(

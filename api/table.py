@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, sequence_of
-from tblctl.conditions import condition_of, resolved
+from tblctl.conditions import resolved
 from tblctl.results import (
     BlockInfo,
     CheckReport,
@@ -354,7 +354,7 @@ class Table:
         from tblctl.info import measure_versions
 
         versions = self._versions((before, after))
-        return measure_versions(versions, columns, condition_of(where, versions[-1].schema))
+        return measure_versions(versions, columns, lambda schema: resolved(where, schema))
 
     def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
         """Return average depth and overlaps after each of the last snapshots, newest first.
@@ -413,9 +413,8 @@ class Table:
         newest = self.history(head - last.sequence + SNAPSHOTS_SHOWN)
         history = history_up_to(last.sequence, newest, self._port.version)
         text = None if where is None else str(where)
-        write_picture(
-            make_picture(shown, columns, condition_of(where, last.schema), history, where=text), path
-        )
+        found = make_picture(shown, columns, lambda schema: resolved(where, schema), history, where=text)
+        write_picture(found, path)
 
     def to_spark(self, session: Any) -> Any:
         """Return this version as a DataFrame of a Spark session's, classic or Connect; see `tblctl.spark`."""

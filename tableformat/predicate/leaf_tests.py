@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tblctl.tableformat.model.schema import Leaf
@@ -119,7 +120,7 @@ def prefix_test(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
 
 def pattern_test(leaf: Leaf, pattern: Pattern, *, negated: bool) -> Test:
     """Return whether the text matches a pattern of LIKE; the column has strings, or is of type null."""
-    text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{pattern.arrow:.60}'"
+    text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{pattern.text:.60}'"
     if pat.is_null(leaf.type):
         return Test(leaf=leaf, operator=Operator.NEVER, text=text)
     return Test(
@@ -127,6 +128,11 @@ def pattern_test(leaf: Leaf, pattern: Pattern, *, negated: bool) -> Test:
         operator=Operator.PATTERN,
         negated=negated,
         value=pa.scalar(pattern.prefix.encode(), pa.binary()),
-        pattern=pattern.arrow,
+        pattern=pattern.regex,
         text=text,
     )
+
+
+def pattern_holds(test: Test, values: Any) -> Any:
+    """Return whether strings, or an expression that stands for them, match the test's pattern: for rows and bounds."""
+    return pc.match_substring_regex(values, test.pattern)

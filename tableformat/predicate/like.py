@@ -6,12 +6,18 @@ SQL has no escape character unless ESCAPE names one. Others take a backslash for
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 MOST_PATTERN_CHARACTERS = 4_000
-"""Of a pattern that is more than a beginning: Arrow turns it into a regular expression, and refuses some of 60,000."""
+"""Of a pattern that is more than a beginning: it becomes a regular expression, and Arrow refuses some of 60,000."""
 
 _WILDCARDS = "%_"
+_ANY = ".*"
+_SPECIAL = frozenset(r"\.+*?()|[]{}^$")
+"""What means more than itself in a regular expression of RE2's."""
+
+_PIECE = re.compile(r"(?P<any>%+)|(?P<one>_)|\\?(?P<char>.)", re.DOTALL)
 
 
 class PatternError(ValueError):
@@ -24,16 +30,30 @@ class Pattern:
 
     Attributes:
         prefix: what all text that it matches begins with.
-        rest: what comes behind that, from the first wildcard on, as Arrow's `match_like` takes it; "" for nothing.
+        rest: what comes behind that, from the first wildcard on, with a backslash before each `%`, `_` and backslash
+            that stands for itself; "" for nothing.
     """
 
     prefix: str
     rest: str
 
     @property
-    def arrow(self) -> str:
-        """The whole pattern, as Arrow's `match_like` takes it."""
-        return "".join(_arrow(char) for char in self.prefix) + self.rest
+    def text(self) -> str:
+        """The whole pattern, with backslashes as in `rest`."""
+        return "".join(_escaped(char) for char in self.prefix) + self.rest
+
+    @property
+    def regex(self) -> str:
+        r"""A regular expression of RE2's that is found in the text that matches, and in no other.
+
+        Arrow's own `match_like` is of no use: of `%x%` and `%x` it takes x as it is written, with its backslashes.
+        `%` at an end is left out, since a search is faster that way.
+        """
+        parts = [_regex(piece) for piece in _PIECE.finditer(self.text)]
+        open_start, open_stop = parts[:1] == [_ANY], parts[-1:] == [_ANY]
+        inner = "".join(parts[open_start : len(parts) - open_stop])
+        start, stop = "" if open_start else r"\A", "" if open_stop else r"\z"
+        return f"(?s){start}{inner}{stop}"
 
     @property
     def is_beginning(self) -> bool:
@@ -73,7 +93,7 @@ def read_pattern(text: str, escape: str | None) -> Pattern:
             rest.append(char)
             continue
         if rest:
-            rest.append(_arrow(char))
+            rest.append(_escaped(char))
         else:
             prefix.append(char)
     found = Pattern(prefix="".join(prefix), rest="".join(rest))
@@ -84,5 +104,14 @@ def read_pattern(text: str, escape: str | None) -> Pattern:
     return found
 
 
-def _arrow(char: str) -> str:
+def _regex(piece: re.Match[str]) -> str:
+    if piece["any"]:
+        return _ANY
+    if piece["one"]:
+        return "."
+    char = piece["char"]
+    return f"\\{char}" if char in _SPECIAL else str(char)
+
+
+def _escaped(char: str) -> str:
     return f"\\{char}" if char in "%_\\" else char

@@ -24,6 +24,7 @@ import pyarrow.types as pat
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, BlockStatistics, Bound, ColumnStatistics
 from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.predicate.leaf_tests import pattern_holds
 from tblctl.tableformat.predicate.nodes import (
     AllOf,
     AnyOf,
@@ -336,7 +337,7 @@ def _pattern(test: Test, view: _View) -> tuple[Bools, Bools]:
     """A pattern holds for some of the values that begin as it does; where a block has one value, that tells."""
     reached, _ = _prefix(test, view)
     one_value = _known(pc.equal(view.min, view.max))
-    holds = _known(pc.match_like(view.min, test.pattern))
+    holds = _known(pattern_holds(test, view.min))
     return reached & (~one_value | holds), ~(one_value & holds)
 
 

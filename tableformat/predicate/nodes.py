@@ -44,7 +44,7 @@ class Test:
     """One predicate on one column; `negated` swaps true and false.
 
     `value` is a scalar of the column's statistic type (for PREFIX and PATTERN: what values begin with, as binary),
-    `values` holds ascending distinct values of it, for IN; `pattern` is Arrow's, for PATTERN.
+    `values` holds ascending distinct values of it, for IN; `pattern` is a regular expression, for PATTERN.
     """
 
     leaf: Leaf

@@ -16,6 +16,7 @@ import pyarrow.types as pat
 
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.types import statistic_type
+from tblctl.tableformat.predicate.leaf_tests import pattern_holds
 from tblctl.tableformat.predicate.nodes import (
     AllOf,
     AnyOf,
@@ -122,7 +123,7 @@ def _test(test: Test, column: Any) -> Any:
                 values = values.cast(pa.binary())
             return pc.starts_with(values, pattern=test.value.as_py())
         case Operator.PATTERN:
-            return pc.match_like(values, test.pattern)
+            return pattern_holds(test, values)
     return _COMPARISONS[test.operator](values, test.value)
 
 

@@ -130,12 +130,14 @@ def parse_where(text: str, schema: Schema) -> ice.BooleanExpression:
     tokens = reader.tokens()
     if not tokens:
         reader.refuse("it is empty; write TRUE for all rows", 0)
-    return read_structure(
+    found = read_structure(
         reader,
         tokens,
         lambda part: _Predicate(reader, part, schema).read(),
         lambda child, value: Resolved(Truth(child=resolve(child, schema), value=value)),
     )
+    reader.check_lists()
+    return found
 
 
 def parse_assignments(text: str, schema: Schema) -> dict[str, Any]:
@@ -157,6 +159,7 @@ def parse_assignments(text: str, schema: Schema) -> dict[str, Any]:
         if name in values:
             reader.refuse(f"column {name} is assigned twice", position)
         values[name] = value
+    reader.check_lists()
     return values
 
 
@@ -315,12 +318,12 @@ class _Predicate:
             if len(items) > _MOST_ROWS:
                 self._refuse(items[_MOST_ROWS], f"IN takes at most {_MOST_ROWS:,} rows, not {len(items):,}")
             return _joined(_make.Or, [self._compared(exp.EQ, left, item) for item in items])
+        long = self._reader.long_list(self._position(items[0]))
         if type(left) is exp.Null:
             for item in items:
                 self._check_operand(item)
             return UNKNOWN
         leaf = self._column_of(left, "IN")
-        long = self._reader.lists.get(self._position(items[0]))
         if long is not None:
             return self._in_long(leaf, long)
         values = [

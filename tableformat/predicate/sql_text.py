@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NoReturn
 
@@ -48,6 +48,7 @@ class SqlText:
     text: str
     noun: str
     error: type[InputError] = InvalidPredicateError
+    _asked: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
     def _shortened(self) -> Shortened:
@@ -55,8 +56,18 @@ class SqlText:
 
     @property
     def lists(self) -> Mapping[int, LongList]:
-        """The lists of which only the first value is among the tokens, by where that is."""
+        """The lists whose values are not among the tokens, by where the number is that stands for them."""
         return self._shortened.lists
+
+    def long_list(self, position: int) -> LongList | None:
+        """Return the long list whose first value is at a position, and note that it was asked for."""
+        self._asked.add(position)
+        return self.lists.get(position)
+
+    def check_lists(self) -> None:
+        """Refuse the text if a long list was not asked for: then the number in its place was read as all of it."""
+        for position in sorted(self.lists.keys() - self._asked):
+            self.refuse(f"a list of {LONG_LIST:,} values or more is not read here", position)
 
     def tokens(self) -> list[Token]:
         """Return the text's tokens; the tokenizer's own errors name no position, so it is found here.
@@ -73,8 +84,9 @@ class SqlText:
         if len(tokens) > MOST_TOKENS:
             place = self._shortened.position(tokens[MOST_TOKENS].start)
             self._refuse_length(len(tokens), MOST_TOKENS, "words, values and signs", place)
-        for token in tokens if self.lists else ():
-            token.start, token.end = (self._shortened.position(place) for place in (token.start, token.end))
+        for token in tokens if self.lists else ():  # the one that stands for a list takes all its text
+            token.start, stop = (self._shortened.position(place) for place in (token.start, token.end + 1))
+            token.end = stop - 1
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         for token in tokens:

@@ -197,3 +197,46 @@ def test_the_command_prints_the_same_figures(tmp_path: Path) -> None:
     shown = CliRunner().invoke(application, ["info", location])
     assert shown.exit_code == 0
     assert "1.6667 on average" in shown.stdout
+
+
+CONDITIONS = {  # by what a block must hold then
+    "(a = 1) IS TRUE": {1},
+    "(a = 1) IS NOT TRUE": {2, 3, 2**40},
+    "(a > 2) IS TRUE OR NULL": {3, 2**40},
+    "a = 1099511627776": {2**40},
+    "(a = 1099511627776) IS NOT FALSE": {2**40},
+    "a IN (1, 3)": {1, 3},
+    f"a IN (.5, {', '.join(['1', '1099511627776'] * 1_500)})": {1, 2**40},
+}
+
+
+@pytest.mark.parametrize("where", CONDITIONS, ids=lambda where: where[:40])
+def test_versions_with_other_types_are_compared_by_a_condition_made_for_each(
+    memory_url: str, where: str, tmp_path: Path
+) -> None:
+    """One made for the newer version's int32 met bounds of int64 in the older one."""
+    table = tblctl.create(memory_url, "a: int32", cluster_by="a")
+    for value in (1, 2, 3):
+        table.append(pa.table({"a": pa.array([value], pa.int32())}))
+    table.widen_column("a", "int64")
+    table.append(pa.table({"a": [2**40]}))
+    table.rollback(4)
+    wide, narrow = 6, 7
+    for before, after in ((wide, narrow), (narrow, wide), (1, wide)):
+        held = [{1: set(), wide: {1, 2, 3, 2**40}, narrow: {1, 2, 3}}[at] for at in (before, after)]
+        found = table.compare(before, after, where=where)
+        assert [item.snapshot for item in found] == [before, after]
+        assert [item.info.total_block_count for item in found] == [
+            len(values & CONDITIONS[where]) for values in held
+        ]
+    path = tmp_path / "picture.svg"
+    table.picture(path, where=where, compare=(wide, narrow))
+    assert path.stat().st_size > 0
+
+
+def test_versions_are_compared_by_a_condition_that_holds_for_each_of_them(memory_url: str) -> None:
+    table = table_of_blocks(memory_url, [[1], [2]])
+    table.add_column("b", "int64")
+    head = table.snapshot.sequence
+    with pytest.raises(errors.InputError, match="no column 'b'"):
+        table.compare(1, head, where="(b = 1) IS TRUE")

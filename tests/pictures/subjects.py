@@ -71,7 +71,7 @@ def random_version(count: int, *, levels: int = 10) -> ListedVersion:
 
 
 def picture_of(*versions: ListedVersion) -> Picture:
-    return make_picture(versions, None, None, make_history([], []), where=None)
+    return make_picture(versions, None, lambda _: None, make_history([], []), where=None)
 
 
 def picture_of_table(table: tblctl.Table, *sequences: int) -> Picture:
@@ -80,4 +80,4 @@ def picture_of_table(table: tblctl.Table, *sequences: int) -> Picture:
 
     past = [item for item in table.history() if item.sequence <= sequences[-1]]
     history = make_history(past, depth_history(past, version_of))
-    return make_picture([version_of(at) for at in sequences], None, None, history, where=None)
+    return make_picture([version_of(at) for at in sequences], None, lambda _: None, history, where=None)

@@ -16,8 +16,7 @@ from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLi
 
 from tblctl.tableformat.errors import InvalidPredicateError
 from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.types import read_type
-from tblctl.tableformat.predicate import long_lists, sql_text
+from tblctl.tableformat.predicate import sql_text
 from tblctl.tableformat.predicate.literals import LiteralError, column_value
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns
 from tblctl.tableformat.predicate.sql import parse_assignments, parse_where
@@ -422,68 +421,6 @@ def test_a_quote_that_nothing_closes_is_looked_for_once():
     text = "/* x */ -- y\n'' " * 1000 + "'" + "/* z" * 1000
     pieces = [piece[0] for piece in sql_text._TOKEN_ERROR.finditer(text[: text.index("/* z")])]
     assert sum(map(len, pieces)) == text.index("/* z")
-
-
-LISTED = {
-    "a": ("5", "-5", "+7", "- 8", "1.0", "2.5", "1e2", "99999999999999999999"),
-    "s": ("'x'", "'it''s'", "''", "'a,b'", "')'"),
-    "dec": ("1.5", "-1.505", "'2.50'", "7"),
-    "f": ("0.1", "5", "-1e400"),
-    "d": ("'1995-01-01'", "DATE '1995-01-02'", "TIMESTAMP '1995-01-03 00:00:00'", "'1995-01-04 00:00:01'"),
-    "tz": ("'1995-01-01 00:00:00Z'", "TIMESTAMPTZ '1995-01-02 00:00:00'", "date '1995-01-03'"),
-    "t": ("'01:00'", "TIME '02:00:00.5'"),
-    "dict": ("'x'", "'y'"),
-    "n": ("1", "'x'"),
-}
-
-
-SAMPLES = {
-    "a": [5, -5, 7, -8, 1, 2, 100, 3, None],
-    "s": ["x", "it's", "", "a,b", ")", "y", None],
-    "dec": [Decimal("1.50"), Decimal("-1.51"), Decimal("2.50"), Decimal(7), Decimal(0), None],
-    "f": [0.1, 5.0, float("-inf"), float("nan"), None],
-    "d": [*(datetime.date(1995, 1, day) for day in range(1, 6)), None],
-    "tz": [*(datetime.datetime(1995, 1, day, tzinfo=datetime.UTC) for day in range(1, 5)), None],
-    "t": [datetime.time(1), datetime.time(2, 0, 0, 500_000), datetime.time(3), None],
-    "dict": ["x", "y", "z", None],
-    "n": [None, None],
-}
-
-
-@pytest.mark.parametrize("name", LISTED)
-@pytest.mark.parametrize("no", ["", "NOT "])
-def test_a_long_list_means_what_its_values_mean_one_by_one(name, no):
-    literals = LISTED[name]
-    long = f"b AND {name} {no}IN ({', '.join(literals * 1000)}) AND b"
-    short = f"b AND {name} {no}IN ({', '.join(literals)}) AND b"
-    assert long_lists.shorten(long).lists
-    assert not long_lists.shorten(short).lists
-    values = pa.array(SAMPLES[name], read_type(SCHEMA.leaf(name).type))
-    table = pa.table({"b": [True] * len(values), name: values})
-    found, expected = (
-        filter_table(table, parse_where(text, SCHEMA), SCHEMA).to_pylist() for text in (long, short)
-    )
-    assert found == expected
-    assert name == "n" or {True, False} <= set(found)
-
-
-@pytest.mark.parametrize(
-    ("text", "at", "words"),
-    [
-        ("a IN (%s, 'x', %s)", "'x'", "takes a number"),
-        ("s IN (%s, 'x')", "7", "takes a string"),
-        ("d IN ('1995-01-01', %s)", "7", "date"),
-        ("nope IN (%s)", "nope", "no column"),
-        ("a IN (%s) OR nope = 1", "nope", "no column"),
-        ("a IN (%s) AND a IN (%s) AND 'open", "'open", "never closed"),
-        ("a IN (%s) AND b OR", "OR", "missing"),
-    ],
-)
-def test_what_is_wrong_in_or_behind_a_long_list_is_refused_with_its_position(text, at, words):
-    text = text.replace("%s", ", ".join(["7"] * 2500))
-    with pytest.raises(InvalidPredicateError, match=words) as caught:
-        parse_where(text, SCHEMA)
-    assert caught.value.details["position"] == text.rindex(at) if at != "7" else text.index(at)
 
 
 def test_not_in_over_days_and_moments_is_turned_whole():
