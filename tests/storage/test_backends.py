@@ -162,10 +162,7 @@ class Cutting:
         self._piece = change(pieces[number % len(pieces)])
 
     def read(self, name):
-        try:
-            raise ValueError(f"invalid port {self._piece!r}")
-        except ValueError as error:
-            raise OSError(f"cannot open {self._piece}") from error
+        raise OSError(f"cannot open {self._piece}") from ValueError(f"invalid port {self._piece!r}")
 
 
 @settings(max_examples=150, deadline=None)
