@@ -119,7 +119,9 @@ class Case:
         self.objects = {item.name: self.storage.read(item.name) for item in self.storage.list()}
         self.current = {segment.path for segment in self._table()._native.head().segments}
         self.current |= {file.path for file in self._table().files()}
-        self.current |= {item for item in self.objects if item.startswith("metadata/snapshots/")}
+        self.current |= {
+            item for item in self.objects if item.startswith(("metadata/snapshots/", "metadata/records/"))
+        }
         self.exact = name != "released"  # without checksums, damage may be read as other rows
         self.rows = self._table().scan().to_arrow()
         self.info = str(self._table().info(columns=["id"]).to_dict())
