@@ -4,7 +4,8 @@
 
 Prints a line `seed` before each case, so that whoever reads it knows the case that ended the process, and a line
 `wrong ...` for each that did what it must not. A seed alone makes a case again. Tables: "sorted" and "plain", of many
-types, several blocks and segments, two schemas, tombstones, and (sorted) the record of a recluster; "released", the one of tests/data/format_v1, without checksums.
+types, several blocks and segments, two schemas, tombstones, and (sorted) the record of a recluster; "released", the
+one of tests/data/format_v1, without checksums.
 """
 
 from __future__ import annotations
