@@ -4,7 +4,8 @@
 
 Prints a line `seed` before each case, so that whoever reads it knows the case that ended the process, and a line
 `wrong ...` for each that did what it must not. A seed alone makes a case again. Tables: "sorted" and "plain", of many
-types, several blocks and segments and two schemas; "released", the one of tests/data/format_v1, without checksums.
+types, several blocks and segments, two schemas, tombstones, and (sorted) the record of a recluster; "released", the
+one of tests/data/format_v1, without checksums.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from tblctl.errors import TblctlError
 from tblctl.tableformat.storage import Storage
 
 RELEASED = Path(__file__).parent / "data" / "format_v1" / "table"
-KINDS = {"data/": 4, "metadata/segments/": 3, "metadata/snapshots/": 2, "metadata/latest": 1}
+KINDS = {
+    "data/": 8,
+    "metadata/segments/": 6,
+    "metadata/snapshots/": 4,
+    "metadata/latest": 2,
+    "metadata/records/": 1,
+}
 """What objects' names begin with, and how often one of them is damaged."""
 
 
@@ -91,6 +98,9 @@ def built(name: str) -> str:
     table = tblctl.create(url, schema(), cluster_by="id" if name == "sorted" else (), options=options)
     table.append(rows(0, 48))
     table.append(rows(30, 24))
+    if name == "sorted":
+        table.recluster(policy="full")
+    table.gc(keep=1, older_than=0)
     table.rename_column("name", "title")
     table.add_column("added", pa.int16())
     table.widen_column("half", "float32")
@@ -110,7 +120,9 @@ class Case:
         self.objects = {item.name: self.storage.read(item.name) for item in self.storage.list()}
         self.current = {segment.path for segment in self._table()._native.head().segments}
         self.current |= {file.path for file in self._table().files()}
-        self.current |= {item for item in self.objects if item.startswith("metadata/snapshots/")}
+        self.current |= {
+            item for item in self.objects if item.startswith(("metadata/snapshots/", "metadata/records/"))
+        }
         self.exact = name != "released"  # without checksums, damage may be read as other rows
         self.rows = self._table().scan().to_arrow()
         self.info = str(self._table().info(columns=["id"]).to_dict())
@@ -211,7 +223,8 @@ def damage(
 
     A flip in a snapshot without a checksum may make another table of it, which nobody can tell.
     """
-    kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+    kinds = {kind: weight for kind, weight in KINDS.items() if any(name.startswith(kind) for name in objects)}
+    kind = rng.choices(list(kinds), list(kinds.values()))[0]
     names = sorted(name for name in objects if name.startswith(kind))
     name, other = rng.choice(names), rng.choice(names)
     whole = flip_snapshots or kind != "metadata/snapshots/"

@@ -17,6 +17,7 @@ _USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
 like one in a path (`http://h:80/a@b`) goes as well: rather too much than too little."""
 _CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
+_SEPARATOR = re.compile(r"[/:@?#]")
 _SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
 _MIN_SECRET_CHARS = 6  # shorter ones would blot out ordinary words
 
@@ -113,16 +114,34 @@ def _userinfos(url: str) -> Iterator[str]:
             yield before
 
 
+def has_userinfo(url: str) -> bool:
+    """Tell whether a location's URL has a user name or a password in it."""
+    return any(_userinfos(url))
+
+
 def secrets_of(url: str) -> tuple[str, ...]:
-    """Return what a location's URL has of user names and passwords, as written and decoded; the longest first."""
+    """Return what a location's URL has of user names and passwords, as written and decoded; the longest first.
+
+    Their pieces too: drivers cut a URL at the first separator, and repeat what is before or behind it.
+    """
     found: set[str] = set()
     for userinfo in _userinfos(url):
         user, _, password = userinfo.partition(":")
-        for text in (userinfo, user, password):
-            found |= {
-                form for form in (text, unquote(text)) if len(form) >= _MIN_SECRET_CHARS or form == userinfo
-            }
+        texts = {form for text in (userinfo, user, password) for form in (text, unquote(text))}
+        forms = {form for text in texts for form in _pieces(text)}
+        forms |= {unquote(form) for form in forms}
+        forms |= {form.lower() for form in forms}  # as host names are shown
+        found |= {form for form in forms if len(form) >= _MIN_SECRET_CHARS or form == userinfo}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield `text`, what is between two of its separators, and what is before and behind each."""
+    yield text
+    yield from _SEPARATOR.split(text)
+    for separator in _SEPARATOR.finditer(text):
+        yield text[: separator.start()]
+        yield text[separator.end() :]
 
 
 def secrets_in(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify, explain
-from tblctl.tableformat.storage.location import Location, parse_location, scrub, secrets_in, secrets_of
+from tblctl.tableformat.storage.location import (
+    Location,
+    has_userinfo,
+    parse_location,
+    scrub,
+    secrets_in,
+    secrets_of,
+)
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ class Storage:
         self._location = parse_location(os.fspath(url))
         self._options = dict(storage_options or {})
         self._secrets = (*secrets_of(os.fspath(url)), *secrets_in(self._options))
+        self._has_userinfo = has_userinfo(os.fspath(url))
         self._backend = _backend(self._location, self._options)
 
     @property
@@ -196,7 +204,13 @@ class Storage:
         raise self.explain(failure, operation, shown) from self._cause(failure)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """Return `error` if its text may be seen in a traceback, else None."""
+        """Return `error` if its text may be seen in a traceback, else None.
+
+        With user info in the location it may not: drivers repeat pieces of it, too short to be looked for, or coded
+        (aiohttp shows the header that it made of them). The message has the text without secrets.
+        """
+        if self._has_userinfo:
+            return None
         todo: list[BaseException | None] = [error]
         while todo:
             seen = todo.pop()

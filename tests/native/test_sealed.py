@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -21,7 +22,8 @@ import tblctl
 from tblctl.errors import CorruptTableError
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.native.checksum import checksum
-from tblctl.tableformat.native.footer import read_footer
+from tblctl.tableformat.native.footer import footer_start, read_footer
+from tblctl.tableformat.native.sealed import seal
 from tblctl.tableformat.native.segment_file import encode_segment, read_segment
 from tblctl.tableformat.native.thrift import write_struct
 from tblctl.tableformat.storage import Storage
@@ -243,36 +245,89 @@ def test_a_block_is_not_replaced_if_it_has_not_the_nulls_that_its_segment_tells(
     assert tblctl.open(table.location).snapshot.sequence == head.sequence
 
 
-def test_a_segment_without_checksums_that_decodes_to_gigabytes_is_refused(table):
+def replaced(table, rows, *, sealed):
+    """Write `rows` as a table's first segment; return what a snapshot says of it whose checksum was computed again."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, store_schema=False, compression="zstd", row_group_size=rows.num_rows)
+    data = sink.getvalue()
+    start = footer_start(data)
+    made = seal(data[:start], data[start:])
+    ref = table._native.head().segments[0]
+    data = made.data if sealed else data
+    storage_of(table).write(ref.path, data)
+    return dataclasses.replace(
+        ref,
+        size_bytes=data.size,
+        block_count=rows.num_rows,
+        row_count=pc.sum(rows["row_count"]).as_py(),
+        data_bytes=pc.sum(rows["size_bytes"]).as_py(),
+        seal=made.seal if sealed else None,
+    )
+
+
+def many_blocks(table, count):
+    rows = read_segment(storage_of(table), table._native.head().segments[0])
+    return pa.concat_tables([rows] * math.ceil(count / rows.num_rows)).slice(0, count).combine_chunks()
+
+
+def read_peak(table, ref):
+    """Return by how much reading a segment raised the peak of memory; that it is refused is expected."""
+    before, peak = pa.total_allocated_bytes(), pa.default_memory_pool().max_memory()
+    with pytest.raises(CorruptTableError, match="its columns would take"):
+        read_segment(storage_of(table), ref)
+    after = pa.default_memory_pool().max_memory()
+    return after - before if after > peak else 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(("count", "word"), [(10_000, 280_000), (30_000, 8_000)])
+def test_a_segment_whose_words_decode_to_gigabytes_is_refused(table, sealed, count, word):
     """A word of 280 kB that 10,000 rows share takes 19 kB in the file and 2.8 GB in memory."""
-    storage, head = storage_of(table), table._native.head()
-    rows = read_segment(storage, head.segments[0])
-    many = pa.concat_tables([rows] * math.ceil(10_000 / rows.num_rows)).slice(0, 10_000)
-    many = many.set_column(many.column_names.index("run_id"), "run_id", pa.array(["x" * 280_000] * 10_000))
-    sink = io.BytesIO()
-    pq.write_table(many, sink, store_schema=False, compression="zstd")
-    storage.write(head.segments[0].path, sink.getvalue())
-    document = json.loads(storage.read(snapshot_name(table)))
-    document["segments"] = document["segments"][:1]
-    (segment,) = document["segments"]
-    segment |= {
-        "size_bytes": len(sink.getvalue()),
-        "block_count": 10_000,
-        "row_count": pc.sum(many["row_count"]).as_py(),
-        "data_bytes": pc.sum(many["size_bytes"]).as_py(),
-    }
-    del segment["footer_bytes"], segment["footer_checksum"]
-    document["summary"] |= {
-        "rows": segment["row_count"],
-        "blocks": 10_000,
-        "data_bytes": segment["data_bytes"],
-    }
-    storage.write(snapshot_name(table), json.dumps(document).encode())
-    before = pa.total_allocated_bytes()
-    peak = pa.default_memory_pool().max_memory()
-    with pytest.raises(CorruptTableError, match="run_id would take 2800000000 bytes"):
-        tblctl.open(table.location).files()
-    assert pa.default_memory_pool().max_memory() < max(peak, before + (500 << 20))
+    many = many_blocks(table, count)
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array(["x" * word]))
+    many = many.set_column(many.column_names.index("run_id"), "run_id", shared)
+    assert read_peak(table, replaced(table, many, sealed=sealed)) < 100 << 20
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_segment_of_many_columns_that_take_much_together_is_refused(table, sealed):
+    many = many_blocks(table, 200_000)
+    nothing = pa.nulls(many.num_rows, pa.int64())
+    more = {f"column_{number}_null_count": nothing for number in range(900, 1_200)}
+    many = pa.table(dict(zip(many.column_names, many.columns, strict=True)) | more)
+    assert read_peak(table, replaced(table, many, sealed=sealed)) < 100 << 20
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_segment_with_a_column_of_a_wide_type_is_refused(table, sealed):
+    many = many_blocks(table, 10_000)
+    wide = pa.array([b"x" * 10_000] * 10_000, pa.binary(10_000))
+    ref = replaced(table, many.append_column("column_900_min", wide), sealed=sealed)
+    del wide
+    assert read_peak(table, ref) < 100 << 20
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_segment_with_a_nested_column_is_refused(table, sealed):
+    rows = many_blocks(table, 3)
+    ref = replaced(table, rows.append_column("column_900_min", pa.array([["x"]] * 3)), sealed=sealed)
+    with pytest.raises(CorruptTableError, match="nested"):
+        read_segment(storage_of(table), ref)
+
+
+@pytest.mark.parametrize("word", [8, 5_000])
+def test_a_segment_of_10000_equal_blocks_is_read(word):
+    """With keys of two columns as long as they may be, of 4 bytes a letter: what compresses best of what is written."""
+    schema = pa.schema([("k", pa.string()), ("l", pa.string()), ("n", pa.int64())])
+    with memory_table(schema, cluster_by=("k", "l")) as table:
+        table.append(
+            pa.table({"k": ["\U0001f600" * word], "l": ["\U0001f600" * word], "n": [1]}, schema=schema)
+        )
+        many = many_blocks(table, 10_000)
+        names = pa.array([f"data/{checksum(str(number).encode()):032x}.parquet" for number in range(10_000)])
+        many = many.set_column(many.column_names.index("path"), "path", names)
+        ref = replaced(table, many, sealed=True)
+        assert read_segment(storage_of(table), ref).num_rows == 10_000
 
 
 # -- NaN --------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import pickle
 import traceback
 import zipfile
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given, settings
@@ -149,6 +149,64 @@ class Leaking:
 
     def read(self, name):
         raise OSError(self._texts[1]) from KeyError(self._texts[0])
+
+
+PIECE = st.text(alphabet="aZ09=+~_", min_size=6, max_size=12).filter(lambda text: len(set(text)) > 3)
+
+
+class Cutting:
+    """A driver that cuts what it was given at a separator, and repeats one piece."""
+
+    def __init__(self, url, separator, number, change):
+        pieces = url.split(separator)
+        self._piece = change(pieces[number % len(pieces)])
+
+    def read(self, name):
+        raise OSError(f"cannot open {self._piece}") from ValueError(f"invalid port {self._piece!r}")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pieces=st.lists(PIECE, min_size=2, max_size=4),
+    separator=st.sampled_from("/:@?#"),
+    chain=st.sampled_from(("", "simplecache::", "filecache::simplecache::")),
+    number=st.integers(0, 9),
+    change=st.sampled_from((str, unquote, str.lower)),
+    encoded=st.booleans(),
+)
+def test_a_driver_that_cuts_its_location_shows_no_piece_of_a_password(
+    pieces, separator, chain, number, change, encoded
+):
+    cut = "%2F" if encoded else separator
+    url = f"{chain}leak://user1:{cut.join(pieces)}@host/table"
+    storage = Storage(url)
+    storage._backend = Cutting(
+        unquote(url) if encoded else url, "/" if encoded else separator, number, change
+    )
+    with pytest.raises(TblctlError) as caught:
+        storage.read("a")
+    text = seen_in(caught.value) + seen_in(pickle.loads(pickle.dumps(caught.value)))
+    for piece in pieces:
+        assert piece not in text
+        assert change(piece) not in text
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "simplecache::ftp", "http", "filecache::simplecache::http"])
+@pytest.mark.parametrize("password", ["S3CRETPW/x", "x1/S3CRETPW", "12345/S3CRETPW/x", "p@S3CRETPW/x"])
+def test_real_drivers_show_no_piece_of_a_password(scheme, password):
+    with pytest.raises(TblctlError) as caught:
+        Storage(f"{scheme}://user1:{password}@127.0.0.1:1/t").read("metadata/latest")
+    assert "s3cretpw" not in seen_in(caught.value).lower()
+    assert caught.value.__cause__ is None
+
+
+def test_a_short_piece_of_a_password_is_in_no_cause():
+    storage = Storage("leak://user1:ab9/x@host/table")
+    storage._backend = Cutting("ab9", "/", 0, str)
+    with pytest.raises(TblctlError) as caught:
+        storage.read("a")
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
 
 
 def test_a_driver_that_is_missing_shows_no_password():
