@@ -17,6 +17,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from arrow_rows import memory_table
+from tables import as_stored
 
 import tblctl
 from tblctl.errors import CorruptTableError
@@ -70,7 +71,7 @@ def without_checksums(table, changed=lambda _name, data: data):
         storage.write(ref.path, sink.getvalue())
         segment["size_bytes"] = len(sink.getvalue())
         del segment["footer_bytes"], segment["footer_checksum"]
-    storage.write(snapshot_name(table), json.dumps(document).encode())
+    storage.write(snapshot_name(table), as_stored(document))
     return tblctl.open(table.location)
 
 
@@ -238,7 +239,7 @@ def test_a_block_is_not_replaced_if_it_has_not_the_nulls_that_its_segment_tells(
             "footer_bytes": made.seal.footer_bytes,
             "footer_checksum": f"{made.seal.footer_checksum:016x}",
         }
-    storage.write(snapshot_name(table), json.dumps(document).encode())
+    storage.write(snapshot_name(table), as_stored(document))
     again = tblctl.open(table.location)
     with pytest.raises(CorruptTableError, match="nulls in column 'v'"):
         act(again)

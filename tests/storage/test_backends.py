@@ -41,7 +41,7 @@ def test_other_filesystems_can_be_read(zip_url):
     assert storage.try_read("data/b") is None
     assert storage.read_many(["data/b", "metadata/latest"]) == [None, b"22"]
     assert [(i.name, i.size_bytes) for i in storage.list("")] == [("data/a", 1), ("metadata/latest", 2)]
-    assert storage.missing(["data/a", "data/b"]) == ["data/b"]
+    assert [at is None for at in storage.modified(["data/a", "data/b"])] == [False, True]
     assert not storage.is_empty()
     with storage.open_input("metadata/latest") as file:
         assert file.read() == b"22"

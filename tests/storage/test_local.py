@@ -171,7 +171,7 @@ def test_permission_to_read_denied_is_not_taken_for_missing(storage, monkeypatch
         lambda: storage.read("data/a"),
         lambda: storage.try_read("data/a"),
         lambda: storage.read_many(["data/a"]),
-        lambda: storage.missing(["data/a"]),
+        lambda: storage.modified(["data/a"]),
         lambda: list(storage.list("")),
         storage.is_empty,
     ):
@@ -281,7 +281,7 @@ def test_a_link_that_leaves_the_table_is_refused_and_what_it_points_to_is_untouc
         lambda: storage.write("data/secret", b"x"),
         lambda: storage.create("data/secret", b"x"),
         lambda: storage.delete(["data/secret"]),
-        lambda: storage.missing(["data/secret"]),
+        lambda: storage.modified(["data/secret"]),
     ]
     for call in calls:
         with pytest.raises(CorruptTableError, match="link"):
@@ -325,6 +325,6 @@ def test_a_file_where_a_folder_should_be_is_an_error_not_a_crash(root):
 def test_a_name_too_long_for_the_disk_is_missing_when_read_and_an_error_when_written(storage):
     name = "x" * 300
     assert storage.try_read(name) is None
-    assert storage.missing([name]) == [name]
+    assert storage.modified([name]) == [None]
     with pytest.raises(StorageError):
         storage.write(name, b"")
