@@ -200,6 +200,8 @@ def segment_rows(
     }
     for name in ("size_bytes", "uncompressed_bytes", "decoded_bytes"):
         columns[name] = pa.array(rng.integers(3_000_000, 30_000_000, size))
+    columns["footer_bytes"] = pa.array(rng.integers(2_000, 30_000, size))
+    columns["footer_checksum"] = pa.array(rng.integers(0, 2**63, size))
     ordered = {item.name: columns[item.name].cast(item.type) for item in BASE_COLUMNS}
     for leaf in head.schema.leaves:
         for name, kind in statistic_names(leaf).items():

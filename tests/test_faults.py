@@ -24,7 +24,7 @@ def test_a_fault_after_a_call_hides_what_happened(storage):
         with pytest.raises(StorageError, match="injected"):
             storage.create("snap/2", b"")
     assert [call.name for call in faults.fired] == ["snap/2"]
-    assert storage.missing(["snap/1", "snap/2"]) == []
+    assert None not in storage.modified(["snap/1", "snap/2"])
 
 
 def test_the_dead_do_nothing_more(storage):
@@ -35,7 +35,7 @@ def test_the_dead_do_nothing_more(storage):
         for _ in range(3):
             with pytest.raises(Killed):
                 storage.write("b", b"")
-    assert storage.missing(["a", "b"]) == ["b"]
+    assert [at is None for at in storage.modified(["a", "b"])] == [False, True]
 
 
 def test_a_delete_can_be_killed_in_its_middle(storage):
@@ -50,7 +50,8 @@ def test_a_delete_can_be_killed_in_its_middle(storage):
         for name in names:
             storage.write(name, b"")
         point.kill(lambda: storage.delete(names))
-        states.add("".join(storage.missing(names)))
+        times = storage.modified(names)
+        states.add("".join(name for name, at in zip(names, times, strict=True) if at is None))
     assert states == {"", "a", "ab", "abc"}
 
 
@@ -79,7 +80,7 @@ def test_the_schedule_decides_who_wins(storage):
     for number, (schedule, winner) in enumerate([("aabb", "a"), ("bbaa", "b"), ("abba", "b"), ("baab", "a")]):
 
         def write(actor, number=number):
-            storage.missing([f"{number}/look"])
+            storage.modified([f"{number}/look"])
             return storage.create(f"{number}/x", actor.encode())
 
         outcomes = run_interleaved(schedule, {"a": lambda: write("a"), "b": lambda: write("b")})

@@ -152,9 +152,9 @@ def ranges(numbers: tuple[int, ...] | list[int]) -> str:
 def check(
     *, location: str, deep: bool, fix_clock: bool, storage_options: dict[str, Any], as_json: bool
 ) -> None:
-    """Check every rule of the format; changes nothing but with --fix-clock.
+    """Check every rule of the format.
 
-    Exits with 1 when a rule is broken.
+    Exits with 1 when a rule is broken. Changes nothing but with --fix-clock.
     """
     table = tblctl.open(location, storage_options=storage_options)
     if fix_clock:

@@ -67,6 +67,9 @@ _BLOCK_FACTS = (
     "schema_id",
     "run_id",
 )
+_MOST_COUNT = 2**43
+"""Of rows or bytes of a block: a million of these can be added up."""
+
 _COUNTS = frozenset({"null_count", "nan_count", "compressed_bytes", "uncompressed_bytes"})
 _MOST_BYTES, _MOST_RATIO = 64 << 20, 2_000
 """What the columns that are read of a segment may take: so many bytes, and as many for each byte of its file.
@@ -430,6 +433,11 @@ def _check_fact_types(table: pa.Table) -> None:
         if item.type != expected:
             msg = f"column {item.name} is {item.type}, expected {expected}"
             raise ValueError(msg)
+        if fact in _COUNTS and table.num_rows:
+            ends = pc.min_max(table[item.name]).as_py()
+            if (ends["min"] or 0) < -1 or (ends["max"] or 0) > _MOST_COUNT:
+                msg = f"{item.name} is from {ends['min']} to {ends['max']}, expected -1 to {_MOST_COUNT}"
+                raise ValueError(msg)
 
 
 def _check_sums(table: pa.Table, ref: SegmentRef) -> None:

@@ -215,7 +215,7 @@ def test_a_merge_that_is_terminated_cleans_up_and_says_so(tmp_path: Path) -> Non
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert process.stdout.readline() == b"written\n"
+        assert process.stdout.readline().startswith(b"written")  # threads that write at once share a line
         assert list((tmp_path / "tmp").iterdir())
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)

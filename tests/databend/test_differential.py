@@ -161,12 +161,12 @@ def as_databend(found: tblctl.ClusteringInfo, key: tuple[str, ...]) -> dict[str,
 
 
 def without_nan(figures: dict[str, Any]) -> dict[str, Any]:
-    """Return Databend's figures with 0 for its averages over no blocks, and for no others."""
+    """Return Databend's figures with None for its averages over no blocks in order, and for no others."""
     if figures["total_block_count"] > figures["unclustered_block_count"]:
         return figures
     averages = {name: figures[name] for name in ("average_overlaps", "average_depth")}
     assert all(average == 0 or math.isnan(average) for average in averages.values())
-    return figures | dict.fromkeys(averages, 0.0)
+    return figures | dict.fromkeys(averages, None if figures["total_block_count"] else 0.0)
 
 
 def shortened(name: str, kind: Kind) -> str:

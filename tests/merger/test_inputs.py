@@ -214,9 +214,7 @@ def test_a_file_of_another_size_is_no_block(spy):
     with lake(COLUMNS, "k") as here:
         block = here.add(rows(0, 20)).block
         (task,) = here.split()
-        with pytest.raises(
-            CorruptTableError, match=rf"block {block.path} has 20 rows in \d+ bytes, expected 20 in"
-        ):
+        with pytest.raises(CorruptTableError, match=rf"block {block.path} has \d+ bytes, expected 1$"):
             here.run([replace(task, slices=(replace(task.slices[0], block=replace(block, size_bytes=1)),))])
 
 
