@@ -258,13 +258,6 @@ class BlockFile:
     def __exit__(self, *_: object) -> None:
         self._source.close()
 
-    def handed_out(self) -> pa.NativeFile:
-        """Return the file for another reader of Parquet; what it reads is verified, as far as there are checksums."""
-        if self._verified is not None:
-            return pa.PythonFile(self._verified, mode="r")
-        self._source.seek(0)
-        return self._source
-
     @cached_property
     def codable(self) -> frozenset[int]:
         """The columns, by id, that may be opened as `coded`: text with a small dictionary in every row group.

@@ -119,10 +119,8 @@ def publish(
         ClockError: the writer's clock is far from the storage's; nothing was committed.
         CommitOutcomeUnknownError: the reply was lost and the storage did not answer afterwards.
     """
-    fate = fate or Fate()
-    commit_id = env.new_id()
-    attempts = 0
-    renewed_on = 0
+    fate, commit_id = fate or Fate(), env.new_id()
+    attempts = renewed_on = 0
     look = _Look(storage, env, clock_is_checked=clock_is_checked)
     while True:
         check_writable(head)

@@ -22,6 +22,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs
 import pyarrow.ipc
 
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.model.field_ids import field_id
 from tblctl.tableformat.model.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -34,6 +35,7 @@ from tblctl.tableformat.model.types import (
     statistic_type,
 )
 from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.handed_out import verify_block
 from tblctl.tableformat.native.metadata import ADDRESS_COLUMNS, BlockMetadata, block_metadata
 from tblctl.tableformat.storage import Storage
 
@@ -41,16 +43,21 @@ from tblctl.tableformat.storage import Storage
 class _Kind(enum.Enum):
     """How a block is handed out."""
 
-    VERIFIED = enum.auto()  # as it is; every read is compared with our checksums
-    OLDER = enum.auto()  # as it is; without checksums of ours, but page checksums
+    AS_IT_IS = enum.auto()
     CONVERTED = enum.auto()  # as an Arrow file
 
 
 def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
-    """Return the rows of a snapshot as a dataset; nothing is read but metadata.
+    """Return the rows of a snapshot as a dataset. Reads metadata and the footers of all blocks, one request each.
 
-    What an engine reads of a block is compared with our checksums before it sees it. Blocks of a tblctl that kept none
-    have those of their pages alone: damage to the header of a page may go unseen, or raise the engine's own error.
+    Only files are handed out whose footer was verified here; one of a tblctl that kept no checksums is looked through.
+    Engines verify the checksums of pages as they read. Those leave out the headers of pages: damage there may go unseen
+    by an engine, or raise its own error (not in memory, where whole blocks are verified here). No file in Python is
+    handed out that would verify more: engines that hold Python's lock while they wait for Arrow's threads hang on it
+    (seen with DuckDB 2.0).
+
+    Raises:
+        CorruptTableError: metadata, or a block's footer, is damaged.
     """
     metadata = block_metadata(storage, snapshot)
     if len(metadata) == 0:
@@ -61,6 +68,8 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     kinds = _kinds(metadata, snapshot, floats)
     guarantees = _guarantees(metadata, leaves)
     addresses = metadata.addresses(np.arange(len(metadata)), snapshot.column_ids)
+    as_they_are = [item for item, kind in zip(addresses, kinds, strict=True) if kind is _Kind.AS_IT_IS]
+    in_parallel(lambda address: verify_block(storage, address), as_they_are, threads=IO_THREADS)
     _, root = storage.arrow_filesystem()
     children = [
         _fragments(storage, snapshot.schema, kind, root, [(addresses[row], guarantees[row]) for row in rows])
@@ -88,7 +97,7 @@ def _kinds(metadata: BlockMetadata, snapshot: Snapshot, floats: Sequence[Leaf]) 
         if not by_name.get(schema_id) or (has_nan and not is_sealed):
             kinds.append(_Kind.CONVERTED)
         else:
-            kinds.append(_Kind.VERIFIED if is_sealed else _Kind.OLDER)
+            kinds.append(_Kind.AS_IT_IS)
     return kinds
 
 
@@ -104,10 +113,9 @@ def _fragments(
         address.path: f"{root.rstrip('/')}/{address.path}" if root else address.path for address, _ in blocks
     }
     addresses = {places[address.path]: address for address, _ in blocks}
-    handler = _ConvertingHandler(storage, addresses, schema) if converted else _Handler(storage, addresses)
-    system = pyarrow.fs.PyFileSystem(handler)
-    # Checksums of ours cover all that those of pages do.
-    options = pads.ParquetFragmentScanOptions(page_checksum_verification=kind is _Kind.OLDER)
+    handler = _ConvertingHandler(storage, addresses, schema)
+    system = pyarrow.fs.PyFileSystem(handler) if converted else storage.arrow_filesystem()[0]
+    options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = (
         pads.IpcFileFormat() if converted else pads.ParquetFileFormat(default_fragment_scan_options=options)
     )
@@ -201,12 +209,13 @@ def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
     return not nested and (is_any_string(kind.value_type) or is_any_binary(kind.value_type))
 
 
-class _Handler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
-    """The files of some blocks, by the names of their fragments; each is verified as far as it can be when opened."""
+class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
+    """Files of the blocks in the table's present schema, by the names of their fragments; made when opened."""
 
-    def __init__(self, storage: Storage, addresses: dict[str, BlockAddress]) -> None:
+    def __init__(self, storage: Storage, addresses: dict[str, BlockAddress], schema: Schema) -> None:
         self._storage = storage
         self._addresses = addresses
+        self._schema = schema
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -227,27 +236,6 @@ class _Handler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
         return []
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        return BlockFile(self._storage, self._addresses[path]).handed_out()
-
-    def open_input_stream(self, path: str) -> pa.NativeFile:
-        return self.open_input_file(path)
-
-    def _refuse(self, *_: Any) -> Any:
-        msg = "a dataset of tblctl is for reading"
-        raise OSError(msg)
-
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
-
-
-class _ConvertingHandler(_Handler):
-    """Files that hold the blocks of a table in its present schema, made when opened."""
-
-    def __init__(self, storage: Storage, addresses: dict[str, BlockAddress], schema: Schema) -> None:
-        super().__init__(storage, addresses)
-        self._schema = schema
-
-    def open_input_file(self, path: str) -> pa.NativeFile:
         with BlockFile(self._storage, self._addresses[path]) as file:
             projection = file.projection(self._schema)
             rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
@@ -258,3 +246,13 @@ class _ConvertingHandler(_Handler):
         ) as writer:
             writer.write_table(rows)
         return pa.BufferReader(sink.getvalue())
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self.open_input_file(path)
+
+    def _refuse(self, *_: Any) -> Any:
+        msg = "a dataset of tblctl is for reading"
+        raise OSError(msg)
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+    move = copy_file = open_output_stream = open_append_stream = _refuse

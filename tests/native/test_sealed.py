@@ -392,8 +392,5 @@ def test_a_dataset_raises_on_damage_that_pages_own_checksums_do_not_cover(table,
     chunk = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0)
     data[chunk.data_page_offset + 2 if where == "page header" else len(data) - 40] ^= 1
     storage.write(name, bytes(data))
-    dataset = table.to_dataset()
-    with pytest.raises((CorruptTableError, OSError), match="checksum"):
-        dataset.to_table()
-    with pytest.raises(Exception, match="checksum"):
-        duckdb.from_arrow(dataset).fetchall()
+    with pytest.raises(CorruptTableError, match="checksum"):
+        table.to_dataset()

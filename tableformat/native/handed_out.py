@@ -1,0 +1,48 @@
+"""Verify blocks before their files are handed to engines that read Parquet themselves."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
+from tblctl.tableformat.native.block_file import BlockAddress, BlockFile
+from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.native.names import checked_block_path
+from tblctl.tableformat.native.sealed import Place, open_verified, reader, verified_end
+from tblctl.tableformat.storage import Storage
+
+
+def verify_block(storage: Storage, address: BlockAddress) -> None:
+    """Verify a block's size and footer; all of it where that is in memory anyway.
+
+    Raises:
+        CorruptTableError: it is missing or damaged.
+    """
+    if address.seal is None:
+        with BlockFile(storage, address):
+            return
+    path = checked_block_path(address.path)
+    try:
+        with storage.open_input(path, size_bytes=address.size_bytes) as source:
+            _verify(storage, address, source)
+    except ObjectNotFoundError as error:
+        msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
+        raise CorruptTableError(msg, name=path) from error
+    except ARROW_ERRORS as error:
+        raise read_error(storage, path, error) from error
+
+
+def _verify(storage: Storage, address: BlockAddress, source: pa.NativeFile) -> None:
+    path, size, seal = address.path, address.size_bytes, address.seal
+    title = f"{storage.url}: block {path}"
+    if source.size() != size:
+        msg = f"{title} has {source.size()} bytes, expected {size}"
+        raise CorruptTableError(msg, name=path)
+    assert seal is not None
+    fetch, place = reader(source), Place(name=path, title=title)
+    end = fetch(max(0, size - seal.footer_bytes), size)
+    if isinstance(source, pa.BufferReader):
+        verified, _ = open_verified(place, seal, size, end, fetch)
+        verified.read_at(0, size)
+    else:
+        verified_end(place, seal, size, end)
