@@ -12,7 +12,7 @@ one is opened.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,20 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     guarantees = _guarantees(metadata, leaves)
     addresses = metadata.addresses(np.arange(len(metadata)), snapshot.column_ids)
     as_they_are = [item for item, kind in zip(addresses, kinds, strict=True) if kind is _Kind.AS_IT_IS]
-    in_parallel(lambda address: verify_block(storage, address), as_they_are, threads=IO_THREADS)
+    buffers = in_parallel(lambda item: verify_block(storage, item), as_they_are, threads=IO_THREADS)
+    held = {
+        item.path: buffer for item, buffer in zip(as_they_are, buffers, strict=True) if buffer is not None
+    }
     _, root = storage.arrow_filesystem()
     children = [
-        _fragments(storage, snapshot.schema, kind, root, [(addresses[row], guarantees[row]) for row in rows])
+        _fragments(
+            storage,
+            snapshot.schema,
+            kind,
+            root,
+            [(addresses[row], guarantees[row]) for row in rows],
+            held=held,
+        )
         for kind in _Kind
         if (rows := [row for row, mine in enumerate(kinds) if mine is kind])
     ]
@@ -107,6 +117,8 @@ def _fragments(
     kind: _Kind,
     root: str,
     blocks: Sequence[tuple[BlockAddress, pc.Expression]],
+    *,
+    held: Mapping[str, pa.Buffer],
 ) -> pads.Dataset:
     converted = kind is _Kind.CONVERTED
     places = {
@@ -120,7 +132,9 @@ def _fragments(
         pads.IpcFileFormat() if converted else pads.ParquetFileFormat(default_fragment_scan_options=options)
     )
     fragments = [
-        form.make_fragment(
+        form.make_fragment(held[address.path], partition_expression=guarantee)
+        if address.path in held
+        else form.make_fragment(
             places[address.path], system, guarantee, file_size=None if converted else address.size_bytes
         )
         for address, guarantee in blocks

@@ -12,19 +12,19 @@ from tblctl.tableformat.native.sealed import Place, open_verified, reader, verif
 from tblctl.tableformat.storage import Storage
 
 
-def verify_block(storage: Storage, address: BlockAddress) -> None:
-    """Verify a block's size and footer; all of it where that is in memory anyway.
+def verify_block(storage: Storage, address: BlockAddress) -> pa.Buffer | None:
+    """Verify a block's size and footer. One that is in memory is verified whole, and returned; None for others.
 
     Raises:
         CorruptTableError: it is missing or damaged.
     """
     if address.seal is None:
         with BlockFile(storage, address):
-            return
+            return None
     path = checked_block_path(address.path)
     try:
         with storage.open_input(path, size_bytes=address.size_bytes) as source:
-            _verify(storage, address, source)
+            return _verified(storage, address, source)
     except ObjectNotFoundError as error:
         msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
         raise CorruptTableError(msg, name=path) from error
@@ -32,7 +32,7 @@ def verify_block(storage: Storage, address: BlockAddress) -> None:
         raise read_error(storage, path, error) from error
 
 
-def _verify(storage: Storage, address: BlockAddress, source: pa.NativeFile) -> None:
+def _verified(storage: Storage, address: BlockAddress, source: pa.NativeFile) -> pa.Buffer | None:
     path, size, seal = address.path, address.size_bytes, address.seal
     title = f"{storage.url}: block {path}"
     if source.size() != size:
@@ -43,6 +43,6 @@ def _verify(storage: Storage, address: BlockAddress, source: pa.NativeFile) -> N
     end = fetch(max(0, size - seal.footer_bytes), size)
     if isinstance(source, pa.BufferReader):
         verified, _ = open_verified(place, seal, size, end, fetch)
-        verified.read_at(0, size)
-    else:
-        verified_end(place, seal, size, end)
+        return verified.read_at(0, size)
+    verified_end(place, seal, size, end)
+    return None
