@@ -111,7 +111,9 @@ class Code:
             str(self._spare),
             *self._numbers,
         ]
-        environment = os.environ | {"PYTHONPATH": str(self._links)}
+        # Compiled code is kept, as in an installed package: who starts a process does not compile modules.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPATH"] = str(self._links)
         done = subprocess.run(
             words, capture_output=True, text=True, check=False, env=environment, cwd=self._spare
         )
@@ -127,6 +129,14 @@ def checked_out(commit: str, folder: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
     return folder
+
+
+def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what both measured; who goes first changes from round to round."""
+    if number % 2:
+        later = before.run(case)
+        return now.run(case), later
+    return now.run(case), before.run(case)
 
 
 def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> None:
@@ -145,7 +155,7 @@ def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> N
         )
         for name in chosen:
             rounds = range(1 if tiny else runs + 1)
-            pairs = [(now.run(CASES[name]), before.run(CASES[name])) for _ in rounds][-runs:]
+            pairs = [_pair(now, before, CASES[name], number) for number in rounds][-runs:]
             report.begin(name)
             for figure in ("seconds", "cpu_seconds"):
                 both = Pairs(

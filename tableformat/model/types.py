@@ -77,6 +77,8 @@ def _is_variable_list(data_type: pa.DataType) -> bool:
 
 def child_fields(data_type: pa.DataType) -> tuple[pa.Field, ...]:
     """Return the fields nested directly in a type: a struct's, a list's element, a map's key and value."""
+    if not pt.is_nested(data_type):
+        return ()
     if pt.is_struct(data_type):
         return tuple(data_type)
     if pt.is_map(data_type):

