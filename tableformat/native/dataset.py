@@ -124,9 +124,11 @@ def _fragments(
     places = {
         address.path: f"{root.rstrip('/')}/{address.path}" if root else address.path for address, _ in blocks
     }
-    addresses = {places[address.path]: address for address, _ in blocks}
-    handler = _ConvertingHandler(storage, addresses, schema)
-    system = pyarrow.fs.PyFileSystem(handler) if converted else storage.arrow_filesystem()[0]
+    if converted:
+        addresses = {places[address.path]: address for address, _ in blocks}
+        system = pyarrow.fs.PyFileSystem(_ConvertingHandler(storage, addresses, schema))
+    else:
+        system, _ = storage.arrow_filesystem()
     options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = (
         pads.IpcFileFormat() if converted else pads.ParquetFileFormat(default_fragment_scan_options=options)

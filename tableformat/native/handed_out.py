@@ -43,6 +43,6 @@ def _verified(storage: Storage, address: BlockAddress, source: pa.NativeFile) ->
     end = fetch(max(0, size - seal.footer_bytes), size)
     if isinstance(source, pa.BufferReader):
         verified, _ = open_verified(place, seal, size, end, fetch)
-        return verified.read_at(0, size)
+        return verified.whole()
     verified_end(place, seal, size, end)
     return None

@@ -148,6 +148,12 @@ class VerifiedFile(io.RawIOBase):
             return data[start - low : stop - low]
         return pa.py_buffer(b"".join((data[start - low :], self._end[: stop - self._pages_bytes])))
 
+    def whole(self) -> pa.Buffer:
+        """Return all bytes, verified, without a copy."""
+        data = self._fetch(0, self._size_bytes)
+        self.verify(0, self._pages_bytes, memoryview(data).cast("B")[: self._pages_bytes])
+        return data
+
     def widened(self, start: int, stop: int) -> tuple[int, int]:
         """Return the bytes that are verified together with some bytes of the pages."""
         first = bisect_right(self._stops, start)

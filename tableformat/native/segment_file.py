@@ -30,7 +30,15 @@ from tblctl.tableformat.native.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.native.footer import footer_of, footer_start
 from tblctl.tableformat.native.footer_check import check_footer, coded_columns
 from tblctl.tableformat.native.names import are_block_paths, checked_block_path
-from tblctl.tableformat.native.sealed import Place, Sealed, open_verified, reader, seal
+from tblctl.tableformat.native.sealed import (
+    Place,
+    Sealed,
+    VerifiedFile,
+    open_verified,
+    reader,
+    seal,
+    verified_end,
+)
 from tblctl.tableformat.storage import Storage
 
 BASE_COLUMNS = pa.schema(
@@ -78,6 +86,9 @@ _MOST_BYTES, _MOST_RATIO = 64 << 20, 2_000
 words of 8 to 5,000 letters, with and without a key of them. Keys of long strings of 4 bytes a
 letter take more.
 """
+
+_PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
+"""Encodings of columns in which every value is stored; the last two are those of levels."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 """Bytes of a value in memory, by its type in the file; of byte arrays, besides their bytes."""
@@ -288,7 +299,7 @@ def read_segment(
             if size != ref.size_bytes:
                 msg = f"{size} bytes, expected {ref.size_bytes}"
                 raise ValueError(msg)
-            file = _opened(source, ref)
+            file = _opened(source, ref, None if keys else columns)
             if file.metadata.num_rows != ref.block_count:
                 msg = f"{file.metadata.num_rows} blocks, expected {ref.block_count}"
                 raise ValueError(msg)
@@ -296,8 +307,7 @@ def read_segment(
             wanted = present if columns is None else [name for name in columns if name in present]
             if columns is not None and keys:
                 wanted = [*wanted, *(name for name in present if name.startswith("key_"))]
-            if not _is_surely_small(file.metadata, ref):
-                _check_sizes(file.metadata, wanted, _most_decoded_bytes(ref))
+            _check_sizes(file.metadata, wanted, _most_decoded_bytes(ref))
             table = _decoded(file.read(columns=wanted, use_threads=False), _most_decoded_bytes(ref))
             for item in BASE_COLUMNS:
                 if item.name in _ADDED_LATER - set(present) and (columns is None or item.name in columns):
@@ -317,10 +327,10 @@ def read_segment(
     return table
 
 
-def _opened(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
-    """Return the file, verified as far as it has checksums.
+def _opened(source: pa.NativeFile, ref: SegmentRef, columns: Sequence[str] | None) -> pq.ParquetFile:
+    """Return the file to read `columns` of (None: all), verified as far as it has checksums.
 
-    Text stays as it is stored: a word that 10,000 rows share would be decoded 10,000 times.
+    Text stays as it is stored where a word may stand for many: one that 10,000 rows share would be decoded as often.
     """
     fetch = reader(source)
     if ref.seal is None:
@@ -334,25 +344,34 @@ def _opened(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
             page_checksum_verification=True,
             read_dictionary=coded_columns(footer),
         )
+    place = Place(name=ref.path, title=ref.path)
     end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
-    verified, metadata = open_verified(
-        Place(name=ref.path, title=ref.path), ref.seal, ref.size_bytes, end, fetch
-    )
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    coded = [item.path for item in columns if item.physical_type == "BYTE_ARRAY"]
+    if isinstance(source, pa.BufferReader):
+        end = verified_end(place, ref.seal, ref.size_bytes, end)
+        file = pq.ParquetFile(source)
+        VerifiedFile(place, end, file.metadata, ref.size_bytes, fetch).whole()
+        shared = _shared_words(file.metadata, columns)
+        return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=shared) if shared else file
+    verified, metadata = open_verified(place, ref.seal, ref.size_bytes, end, fetch)
     return pq.ParquetFile(
         pa.PythonFile(verified, mode="r"),
         metadata=metadata,
         pre_buffer=True,
-        read_dictionary=None if _is_surely_small(metadata, ref) else coded,
+        read_dictionary=_shared_words(metadata, columns),
     )
 
 
-def _is_surely_small(metadata: pq.FileMetaData, ref: SegmentRef) -> bool:
-    """Tell whether its columns are within the limit even if every row has all words; where its footer was verified."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    stored = sum(group.total_byte_size for group in groups)
-    return ref.seal is not None and metadata.num_rows * stored <= _most_decoded_bytes(ref)
+def _shared_words(metadata: pq.FileMetaData, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns of text of which one stored word may stand for many: it is not stored plainly."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = (group.column(place) for group in groups for place in range(metadata.num_columns))
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY"
+        and not _PLAIN.issuperset(chunk.encodings)
+        and (columns is None or chunk.path_in_schema in columns)
+    ]
 
 
 def _most_decoded_bytes(ref: SegmentRef) -> int:
@@ -370,9 +389,10 @@ def _check_sizes(metadata: pq.FileMetaData, names: Sequence[str], most_bytes: in
     size = 0
     for place in range(metadata.num_columns):
         column = metadata.schema.column(place)
-        if wanted.isdisjoint((column.path, column.path.partition(".")[0])):
+        path = column.path
+        if path not in wanted and ("." not in path or path.partition(".")[0] not in wanted):
             continue
-        if column.path != column.name or column.max_repetition_level:
+        if path != column.name or column.max_repetition_level:
             msg = f"column {column.path} is nested"
             raise ValueError(msg)
         width = _WIDTHS.get(column.physical_type, column.length)

@@ -30,11 +30,8 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _ANY = re.sub(r"\?P<\w+>", "?:", _VALUE.pattern)
-_LIST = re.compile(rf"\(\s*+(?:{_ANY})(?:\s*+,\s*+(?:{_ANY})){{{LONG_LIST - 1},}}+\s*+\)", re.IGNORECASE)
-_PIECE = re.compile(
-    r"""--[^\n]*+|/\*(?s:.*?)\*/|'[^']*+'|"[^"]*+"|`[^`]*+`|(?:/\*|['"`])(?s:.*+)|\bIN\s*+(?P<open>\()""",
-    re.IGNORECASE,
-)
+_LIST = rf"\(\s*+(?:{_ANY})(?:\s*+,\s*+(?:{_ANY})){{{LONG_LIST - 1},}}+\s*+\)"
+_PIECE = r"""--[^\n]*+|/\*(?s:.*?)\*/|'[^']*+'|"[^"]*+"|`[^`]*+`|(?:/\*|['"`])(?s:.*+)|\bIN\s*+(?P<open>\()"""
 """What may hold the word IN without meaning it, or IN and its parenthesis. What is never closed takes all the rest."""
 
 
@@ -92,9 +89,12 @@ def shorten(text: str) -> Shortened:
     lists: dict[int, LongList] = {}
     cuts: list[tuple[int, int]] = []
     begin = kept = length = 0
-    while (piece := _PIECE.search(text, begin)) is not None:
+    if len(text) < LONG_LIST:
+        return Shortened(text=text, lists={}, cuts=())
+    pieces, long_list = re.compile(_PIECE, re.IGNORECASE), re.compile(_LIST, re.IGNORECASE)
+    while (piece := pieces.search(text, begin)) is not None:
         begin = piece.end()
-        found = _LIST.match(text, piece.start("open")) if piece["open"] else None
+        found = long_list.match(text, piece.start("open")) if piece["open"] else None
         if found is None:
             continue
         begin, start, stop = found.end(), found.start() + 1, found.end() - 1
