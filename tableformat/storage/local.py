@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp-"
 _READERS = 8  # threads of one read_many: enough to keep a disk busy
+_TRIES = 10
 _NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK, errno.EINVAL}
 )
@@ -61,17 +62,15 @@ class LocalBackend:
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         path = self._path(name)
-        with self._temporary_beside(path, data) as temporary:
-            os.replace(temporary, path)  # noqa: PTH105
+        self._publish(path, data, os.replace)
         flush_folder(os.path.dirname(path))  # noqa: PTH120
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         path = self._path(name)
-        with self._temporary_beside(path, data) as temporary:
+
+        def link(temporary: str, path: str) -> None:
             try:
                 os.link(temporary, path)
-            except FileExistsError:
-                return False
             except OSError as error:
                 if error.errno in _NO_HARD_LINKS:
                     msg = (
@@ -80,6 +79,11 @@ class LocalBackend:
                     )
                     raise UnsupportedBackendError(msg, name=name, url=self._root) from error
                 raise
+
+        try:
+            self._publish(path, data, link)
+        except FileExistsError:
+            return False
         self._confirm(name, os.path.dirname(path))  # noqa: PTH120
         return True
 
@@ -188,6 +192,24 @@ class LocalBackend:
                 msg = f"{name} in {self._root} is or lies behind a link that leaves the table; refusing to touch it"
                 raise CorruptTableError(msg, name=name, url=self._root)
         return path
+
+    def _publish(self, path: str, data: bytes | pa.Buffer, step: Callable[[str, str], None]) -> None:
+        """Write `data` to a temporary file and publish it as `path` by `step`, a link or a rename.
+
+        A gc whose `older_than` is shorter than the write takes the temporary file for a leftover. Nothing is published
+        then, so it is written again.
+        """
+        for _ in range(_TRIES):
+            with self._temporary_beside(path, data) as temporary:
+                try:
+                    step(temporary, path)
+                except FileNotFoundError:
+                    if os.path.lexists(temporary) or not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120
+                        raise
+                else:
+                    return
+        msg = f"its temporary file was removed {_TRIES} times while it was written: run gc with a longer older_than"
+        raise OSError(errno.EBUSY, msg, path)
 
     @contextlib.contextmanager
     def _temporary_beside(self, path: str, data: bytes | pa.Buffer) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 
 import pytest
 
@@ -249,6 +250,56 @@ def test_an_interrupt_leaves_no_temporary_file(storage, root, monkeypatch, opera
     with pytest.raises(KeyboardInterrupt):
         getattr(storage, operation)("m/a", b"1")
     assert files_below(root) == ["m/old"]
+
+
+@pytest.fixture
+def sweep(root, monkeypatch):
+    """Remove temporary files as soon as they are flushed, as an impatient gc may; so many times."""
+    real, left = os.fsync, [0]
+
+    def flush(handle):
+        real(handle)
+        for path in root.rglob(".tmp-*") if left[0] else ():
+            left[0] -= 1
+            path.unlink()
+
+    monkeypatch.setattr(os, "fsync", flush)
+    return left
+
+
+@pytest.mark.parametrize("operation", ["write", "create"])
+def test_a_temporary_file_that_a_gc_removes_is_written_again(storage, root, sweep, operation):
+    sweep[0] = 2
+    assert getattr(storage, operation)("m/a", b"mine") in {True, None}
+    assert sweep == [0]
+    assert (files_below(root), storage.read("m/a")) == (["m/a"], b"mine")
+    if operation == "create":
+        sweep[0] = 1
+        assert storage.create("m/a", b"other") is False
+        assert storage.read("m/a") == b"mine"
+
+
+@pytest.mark.parametrize("operation", ["write", "create"])
+def test_a_gc_that_removes_every_temporary_file_is_named(storage, root, sweep, operation):
+    sweep[0] = 1_000
+    with pytest.raises(StorageError, match=r"m/a.*removed 10 times.*older_than"):
+        getattr(storage, operation)("m/a", b"mine")
+    assert files_below(root) == []
+
+
+@pytest.mark.parametrize("operation", ["write", "create"])
+def test_a_table_that_is_deleted_meanwhile_does_not_come_back(storage, root, monkeypatch, operation):
+    real = os.fsync
+
+    def flush(handle):
+        real(handle)
+        if list(root.rglob(".tmp-*")):
+            shutil.rmtree(root)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with pytest.raises(StorageError):
+        getattr(storage, operation)("m/a", b"mine")
+    assert not root.exists()
 
 
 def test_temporary_files_of_a_killed_writer_are_listed(storage, root):
