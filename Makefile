@@ -1,6 +1,7 @@
 # Every target makes the environment that it needs from tests/constraints.txt: python3 >= 3.11 with venv and pip is enough.
 #   make demo      a table before and after a recluster, on real TPC-H rows (SF=1 for 6 million)
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
+#   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
@@ -26,7 +27,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo test lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
+.PHONY: demo test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -37,6 +38,10 @@ demo: $(VENV)/.installed
 test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-thorough: export HYPOTHESIS_PROFILE := thorough
+test-thorough: PYTEST_ARGS += --timeout 36000
+test-thorough: test
 
 # mypy cannot follow folders mapped in pyproject.toml, so it reads a tree of links with the installed names.
 lint: $(VENV)/.installed

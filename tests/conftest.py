@@ -38,6 +38,7 @@ os.environ |= {
 
 import hypothesis
 import pytest
+from profiles import PROFILE
 from proxy import CuttingProxy
 from servers import Location, S3Server, run_minio, run_moto
 
@@ -45,9 +46,7 @@ from servers import Location, S3Server, run_minio, run_moto
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=5_000)
-hypothesis.settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "default")
-)
+hypothesis.settings.load_profile(PROFILE)
 
 
 @pytest.fixture(scope="session")

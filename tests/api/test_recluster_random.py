@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from profiles import cases
 
 import tblctl
 
@@ -146,11 +147,11 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=25, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=cases(25), stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     blocks=st.lists(batch, min_size=2, max_size=12),
     policy=policies,
@@ -190,7 +191,7 @@ def test_several_commits_of_a_round_make_the_same_table_as_one(
         assert found[0] == found[1]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     blocks=st.lists(batch, min_size=1, max_size=10),
     late=st.lists(batch, max_size=4),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 import tblctl
 from tblctl.reorder import Reordered, Sampled, step_of
@@ -253,7 +254,7 @@ class Arrays:
 ROW = st.tuples(st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 9))
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(
     blocks=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=8), wanted=st.integers(0, 9)
 )

@@ -12,6 +12,7 @@ import pytest
 from arrow_rows import canonical
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.merger import run
 from tblctl.merger.stretch import own
@@ -23,7 +24,7 @@ from tblctl.tableformat.native.dictionaries import decoded_bytes
 
 from .blocks import lake
 
-MANY = settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+MANY = settings(max_examples=cases(25), suppress_health_check=list(HealthCheck), deadline=None)
 COLUMNS = "k: int64, s: string, b: binary, n: int64"
 WORDS = ["AIR", "", "MAIL", "é", "z" * 40, None]
 

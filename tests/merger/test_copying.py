@@ -11,6 +11,7 @@ import pytest
 from arrow_rows import canonical
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.merger import run
 from tblctl.merger.copying import Copy, between, plan_copies
@@ -22,7 +23,7 @@ from tblctl.merger.verify import VerificationError
 from .blocks import lake
 from .memory_port import block_of
 
-MANY = settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+MANY = settings(max_examples=cases(25), suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def merged(here, tasks, **more):
@@ -175,7 +176,7 @@ def test_blocks_are_the_same_as_without_copying(blocks, block_rows, group_rows, 
 
 
 @given(seed=st.integers(0, 1 << 30), group_rows=st.sampled_from([2, 5, 8]))
-@settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=cases(6), suppress_health_check=list(HealthCheck), deadline=None)
 def test_row_groups_do_not_become_ever_smaller_over_many_merges(seed, group_rows):
     rng = random.Random(seed)
     with lake("k: int64, n: int64, f: float64", "k", block_rows=60, row_group_rows=group_rows) as here:

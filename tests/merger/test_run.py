@@ -14,6 +14,7 @@ from arrow_rows import canonical, memory_table, tables
 from faults import Faults, inject
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.merger import inputs, run
 from tblctl.merger.run import Cancelled, Hooks, run_task
@@ -35,7 +36,7 @@ from tblctl.tableformat.port import Replacement
 from ..model.strategies import SCHEMAS
 from .blocks import LARGE_BYTES, LEVEL, RUN, lake, merge_threads
 
-MANY = settings(max_examples=30, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(30), suppress_health_check=list(HealthCheck))
 NUMBER = pa.field("row number", pa.int64(), nullable=False)
 TRANSFORMS = [("day", None), ("year", None), ("truncate", 3), ("bucket", 4)]
 

@@ -10,6 +10,7 @@ from arrow_rows import canonical
 from faults import storage_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.merger import split
 from tblctl.merger.run import run_task
@@ -73,7 +74,7 @@ def assert_exact(here, tasks, block_rows):
     st.sampled_from([1, 5, 40, 65_536]),
     st.sampled_from(["k", "k desc nulls first", "bucket(3, k), n desc"]),
 )
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples, key):
     with (
         pytest.MonkeyPatch.context() as patched,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 from sortedcontainers import SortedList
 
 from tblctl.metrics import index
@@ -79,7 +80,7 @@ def check_queries(found, blocks, low, high):
     assert found.depth_at(low) == len(at_low)
 
 
-@examples(max_examples=150)
+@examples(max_examples=cases(150))
 @given(start=ranges(RANKS), edits=EDITS, asked=st.lists(st.tuples(RANKS, RANKS).map(sorted), max_size=5))
 def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(how, start, edits, asked):
     found = IntervalIndex(*arrays(start))

@@ -10,6 +10,7 @@ import pytest
 from arrow_rows import canonical, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
@@ -19,7 +20,7 @@ from tblctl.tableformat.native.thrift import read_struct, write_struct
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS
 
-MANY = settings(max_examples=20, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(20), suppress_health_check=list(HealthCheck))
 
 
 @st.composite

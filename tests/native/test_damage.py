@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from profiles import THOROUGH
 
 SCRIPT = Path(__file__).parents[1] / "damage.py"
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 CASES = int(os.environ.get("TBLCTL_DAMAGES") or (20_000 if THOROUGH else 240))
 CASE_SECONDS = 2  # at most, on a busy machine; 0.1 as a rule
 TABLES = ["sorted", "plain", "released"]

@@ -13,6 +13,7 @@ from faults import storage_calls
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from profiles import cases
 
 import tblctl
 from tblctl.errors import InputError, InvalidOptionError, InvalidPredicateError, SchemaMismatchError
@@ -165,7 +166,7 @@ class Rows(RuleBasedStateMachine):
 
 TestRowsFollowAModel = Rows.TestCase
 TestRowsFollowAModel.settings = settings(
-    max_examples=25, stateful_step_count=12, suppress_health_check=list(HealthCheck)
+    max_examples=cases(25), stateful_step_count=12, suppress_health_check=list(HealthCheck)
 )
 
 

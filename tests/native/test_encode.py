@@ -14,6 +14,7 @@ from arrow_rows import canonical, tables
 from faults import Faults, inject
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH, sort_indices
@@ -25,7 +26,7 @@ from tblctl.tableformat.native.encode import BlockEncoder
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS
 
-MANY = settings(max_examples=50, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(50), suppress_health_check=list(HealthCheck))
 
 
 def add(builder, rows):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import racing
 from faults import Call, Faults, inject, run_interleaved, storage_calls
+from profiles import THOROUGH
 from servers import Location
 from tables import (
     SCHEMA,
@@ -37,7 +37,6 @@ from tblctl.tableformat.native.names import snapshot_path
 from tblctl.tableformat.storage import Storage
 
 MINUTE_SECONDS = 60.0
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 STRESS_SECONDS = 60 if THOROUGH else 4
 STRIDE = 1 if THOROUGH else 4  # of the orders of storage calls, every so many are tried
 

@@ -15,13 +15,14 @@ import pytest
 from arrow_rows import canonical, memory_table, multiset, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 import tblctl
 from tblctl.tableformat.model.types import is_orderable, read_type
 
 from ..model.strategies import SCHEMAS
 
-RANDOM = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=cases(60), suppress_health_check=list(HealthCheck))
 SMALL = {"block_rows": 5, "row_group_rows": 2}
 
 

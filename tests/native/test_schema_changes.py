@@ -14,6 +14,7 @@ from faults import storage_calls
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from profiles import cases
 
 import tblctl
 from tblctl.errors import InvalidKeyError, InvalidSchemaError, UnknownColumnError
@@ -156,7 +157,7 @@ class Columns(RuleBasedStateMachine):
 
 TestRowsFollowTheirColumns = Columns.TestCase
 TestRowsFollowTheirColumns.settings = settings(
-    max_examples=20, stateful_step_count=14, suppress_health_check=list(HealthCheck)
+    max_examples=cases(20), stateful_step_count=14, suppress_health_check=list(HealthCheck)
 )
 
 DAYS = [datetime.date(1969, 12, 31), datetime.date(1970, 1, 1), datetime.date(2020, 2, 29), None]

@@ -28,6 +28,7 @@ from predicate_model import (
     kleene_and,
     negate,
 )
+from profiles import cases
 from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral
 
@@ -204,7 +205,7 @@ class Blocks:
 
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+RELAXED = settings(max_examples=cases(100), deadline=None, suppress_health_check=SLOW)
 
 
 @RELAXED

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import cases
 from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral
 
@@ -297,7 +298,7 @@ def position_of_error(text):
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.text(alphabet="ab1.'\"()<>=! ,;-*/`%xX\n[]{}:?@#$&|^~\\") | st.text())
 def test_any_text_gives_an_expression_or_the_one_error(text):
     assert position_of_error(text) in (None, *range(len(text) + 1))
@@ -309,7 +310,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=cases(700), deadline=None)
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join))
 def test_any_words_give_an_expression_or_the_one_error(text):
     assert position_of_error(text) in (None, *range(len(text) + 1))

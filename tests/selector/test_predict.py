@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.selector import predict
 from tblctl.selector.plan import Range
@@ -42,7 +43,7 @@ def assert_holds(table, policy="levels", **chosen_options):
     return abs(after.expected - depth) / depth if plan.groups else None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=cases(500), deadline=None)
 @given(block_lists, options, policies)
 def test_the_range_holds_what_is_measured(blocks, chosen_options, policy):
     table = table_from(*blocks)
@@ -50,7 +51,7 @@ def test_the_range_holds_what_is_measured(blocks, chosen_options, policy):
         assert_holds(table, policy, **chosen_options)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(block_lists, options, policies)
 def test_blocks_that_a_merge_does_not_reach_need_not_be_measured_again(blocks, chosen_options, policy):
     table = table_from(*blocks)
@@ -69,7 +70,7 @@ repeating = st.lists(  # blocks that cuts have slack in: lists of keys from rang
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(400), deadline=None)
 @given(repeating, st.integers(20, 60), st.booleans(), policies, st.integers(150, 2_000))
 def test_the_range_holds_where_cuts_move_to_the_ends_of_keys(
     blocks, block_rows, counted, policy, block_bytes
@@ -111,7 +112,7 @@ def test_no_more_merged_blocks_share_a_key_than_its_rows_reach():
 widths = st.lists(st.sampled_from([0, 1, 8, 8, 8, 30, 99, 400]), min_size=1, max_size=41)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=cases(500), deadline=None)
 @given(block_lists, options, policies, st.integers(1, 200), widths)
 def test_the_range_holds_where_rows_differ_in_width(blocks, chosen_options, policy, block_bytes, widths):
     table = table_from(*blocks)

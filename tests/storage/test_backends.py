@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.tableformat.errors import (
     AccessDeniedError,
@@ -114,7 +115,7 @@ def seen_in(error):
     return "\n".join(texts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(
     password=PASSWORDS,
     chain=st.sampled_from(("", "simplecache::", "filecache::blockcache::")),
@@ -165,7 +166,7 @@ class Cutting:
         raise OSError(f"cannot open {self._piece}") from ValueError(f"invalid port {self._piece!r}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(
     pieces=st.lists(PIECE, min_size=2, max_size=4),
     separator=st.sampled_from("/:@?#"),

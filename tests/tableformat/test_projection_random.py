@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import cases
 
 from tblctl.tableformat.model.field_ids import field_id
 from tblctl.tableformat.model.schema import Schema
@@ -17,7 +18,7 @@ from tblctl.tableformat.projection import Projection, conform
 
 from ..model.strategies import FLAT_TYPES, SCHEMAS
 
-RANDOM = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=cases(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def array_of(draw, field, count):

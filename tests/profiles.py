@@ -1,0 +1,20 @@
+"""How many cases random tests try.
+
+Each test says how many it needs on every commit. `HYPOTHESIS_PROFILE=thorough` (`make test-thorough`) multiplies all of
+them alike; tests that say nothing take what their profile has in conftest.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "default")
+THOROUGH = PROFILE == "thorough"
+
+_TIMES = 25
+"""5,000 cases of a test that says nothing are 25 times those of CI."""
+
+
+def cases(count: int) -> int:
+    """Return how many cases a test tries that needs `count` on every commit."""
+    return count * _TIMES if THOROUGH else count
