@@ -89,8 +89,8 @@ def median_edit_seconds(
 def measure_queries(report: Report, found: IntervalIndex, span: int) -> None:
     points = np.random.default_rng(3).integers(0, span, QUERIES).tolist()
     queries: dict[str, Callable[[int], object]] = {
-        "the depth at a point": found.depth_at,
-        "the blocks at a point": found.stab,
+        "the depth at a point": lambda point: found.count(point, point),
+        "the blocks at a point": lambda point: found.overlapping(point, point),
         "the blocks over a thousandth of the ranks": lambda point: found.overlapping(
             point, point + span // 1000
         ),

@@ -94,14 +94,6 @@ class IntervalIndex:
         after = len(self) - self._lows.bisect_right(high)
         return int(len(self) - after - self._highs.bisect_left(low))
 
-    def depth_at(self, point: int) -> int:
-        """Return how many blocks contain `point`. O(log n)."""
-        return self.count(point, point)
-
-    def stab(self, point: int) -> Integers:
-        """Return the numbers of the blocks that contain `point`, in no order. Cost as `overlapping`."""
-        return self.overlapping(point, point)
-
     def overlapping(self, low: int, high: int) -> Integers:
         """Return the numbers of the blocks that overlap [low, high], in no order. O(log n log s + blocks returned)."""
         return np.fromiter(self._overlapping(int(low), int(high)), np.int64)
@@ -118,15 +110,6 @@ class IntervalIndex:
         curve = depth_curve(self._low[blocks], self._high[blocks])
         here = curve.depths == depth
         return DepthCurve(points=curve.points[here], depths=curve.depths[here])
-
-    def depth_of(self, blocks: Integers) -> Integers:
-        """Return the depths of some blocks. O(1) each.
-
-        Raises:
-            KeyError: there is no such block.
-        """
-        self._check_numbers(blocks)
-        return self._depth[blocks]
 
     def add(self, low: int, high: int) -> int:
         """Put in a block and return its number. Cost as `replace`.

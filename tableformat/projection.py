@@ -159,11 +159,6 @@ class Projection:
         schema = pa.schema([output.field for output in outputs])
         return replace(self, schema=schema, _outputs=outputs, _planned=[])
 
-    @property
-    def row_count_only(self) -> bool:
-        """Whether no column of the file is needed: a table with its number of rows and no column is enough."""
-        return not self.file_columns
-
     def apply(self, table: pa.Table, *, row_count: int | None = None) -> pa.Table:
         """Return what was read from the file, in the result's schema. No copy where nothing differs.
 

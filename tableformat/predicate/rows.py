@@ -1,14 +1,9 @@
-"""Evaluate a condition on rows, with the same three-valued logic as match.py.
-
-Built once from compute functions that take arrays and dataset expressions alike, so a filter that is pushed into a scan
-and a mask computed on a table cannot differ.
-"""
+"""Evaluate a condition on rows, with the same three-valued logic as match.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,18 +27,6 @@ from tblctl.tableformat.predicate.nodes import (
 
 _NULL = pa.scalar(None, pa.bool_())
 _FALSE = pa.scalar(value=False)
-_GROUP = 256  # tests in one chain of AND or OR; Arrow overflows between 3,000 and 10,000
-
-
-def row_filter(expression: Any, schema: Schema) -> pc.Expression:
-    """Return a pyarrow expression that is true, false or null per row.
-
-    It is for tables of read types that hold `needed_columns`; a nested leaf is a column named `a.b` there.
-
-    Raises:
-        InvalidPredicateError: see `resolve`.
-    """
-    return _evaluate(node_of(expression, schema), _Source(lambda leaf: pc.field(leaf.name), pc.scalar))
 
 
 def needed_columns(expression: Any, schema: Schema) -> tuple[str, ...]:
@@ -57,52 +40,32 @@ def filter_table(table: pa.Table, expression: Any, schema: Schema) -> pa.Boolean
     Raises:
         InvalidPredicateError: see `resolve`.
     """
-    source = _Source(lambda leaf: table.column(leaf.name), lambda scalar: scalar)
-    result = _evaluate(node_of(expression, schema), source)
+    result = _evaluate(node_of(expression, schema), table)
     if isinstance(result, pa.Scalar):
         return pa.repeat(result, table.num_rows)
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
 
 
-class _Source(NamedTuple):
-    """Where values come from: arrays and scalars, or expressions that stand for them."""
-
-    column: Callable[[Leaf], Any]
-    constant: Callable[[pa.Scalar], Any]
-
-
-def _evaluate(node: Node, source: _Source) -> Any:
+def _evaluate(node: Node, table: pa.Table) -> Any:
     match node:
         case Test():
             if node.operator is Operator.NEVER:
-                return source.constant(_NULL)
-            result = _test(node, source.column(node.leaf))
+                return _NULL
+            result = _test(node, table.column(node.leaf.name))
             return pc.invert(result) if node.negated else result
         case Constant():
-            return source.constant(pa.scalar(node.value, pa.bool_()))
+            return pa.scalar(node.value, pa.bool_())
         case AllOf():
-            return _joined(pc.and_kleene, [_evaluate(child, source) for child in node.children])
+            return reduce(pc.and_kleene, (_evaluate(child, table) for child in node.children))
         case AnyOf():
-            return _joined(pc.or_kleene, [_evaluate(child, source) for child in node.children])
+            return reduce(pc.or_kleene, (_evaluate(child, table) for child in node.children))
         case Negation():
-            return pc.invert(_evaluate(node.child, source))
+            return pc.invert(_evaluate(node.child, table))
         case Truth():
-            result = _evaluate(node.child, source)
+            result = _evaluate(node.child, table)
             if node.value is None:
                 return pc.is_null(result)
             return pc.coalesce(result if node.value else pc.invert(result), _FALSE)
-
-
-def _joined(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
-    """Combine all parts in groups, since Arrow walks expressions recursively and 10,000 ANDs would overflow its stack.
-
-    It also turns a balanced tree of one operator back into a chain before binding it. NOT NOT between the groups, which
-    changes nothing else, keeps it from that; the chain in each group is short enough.
-    """
-    while len(parts) > _GROUP:
-        groups = [reduce(combine, parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
-        parts = [pc.invert(pc.invert(group)) for group in groups]
-    return reduce(combine, parts)
 
 
 def _test(test: Test, column: Any) -> Any:

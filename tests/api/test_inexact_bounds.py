@@ -137,10 +137,10 @@ def test_a_block_as_wide_as_the_table_is_one_more_at_every_point_of_the_index():
     """So a caller counts blocks of which nothing is known as overlapping everything, if that is what it wants."""
     low = np.arange(0, 1000, 10)
     index = IntervalIndex(low, low + 12)
-    before = [index.depth_at(point) for point in range(1012)]
+    before = [index.count(point, point) for point in range(1012)]
     wide = index.add(0, 2**63 - 1)
-    assert [index.depth_at(point) for point in range(1012)] == [depth + 1 for depth in before]
-    assert index.stab(2**62).tolist() == [wide]
+    assert [index.count(point, point) for point in range(1012)] == [depth + 1 for depth in before]
+    assert index.overlapping(2**62, 2**62).tolist() == [wide]
     low, high = np.append(low, 0), np.append(low + 12, 2**63 - 1)
     assert (index.overlap_sum, index.depth_sum) == (overlaps(low, high).sum(), depths(low, high).sum())
     index._check()

@@ -237,7 +237,7 @@ class TestChosenColumns:
         changed = BASE.add_column("s.n", pa.int8())
         file = base_file()
         projection = Projection.plan(file.schema_arrow, changed, ["s.n"])
-        assert projection.row_count_only
+        assert projection.file_columns == []
         assert projection.apply(file.read(columns=[])).to_pylist() == [{"s.n": None}] * 4
         assert projection.apply(pa.table({}), row_count=2).num_rows == 2
 
@@ -250,7 +250,7 @@ class TestChosenColumns:
     def test_no_columns_keep_the_row_count(self):
         file = base_file()
         projection = Projection.plan(file.schema_arrow, BASE, [])
-        assert projection.row_count_only
+        assert projection.file_columns == []
         assert projection.apply(file.read(columns=[])).num_rows == 4
 
     def test_field_of_a_struct_that_is_never_null_keeps_its_nullability(self):
