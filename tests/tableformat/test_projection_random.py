@@ -181,7 +181,9 @@ def test_any_data_reads_right_after_any_schema_changes(data, columns, count, sto
     for number in range(change_count):
         later = change(data.draw, later, number)
     projection = Projection.plan(file.schema_arrow, later)
-    raw = file.read_row_groups(range(file.num_row_groups), columns=projection.file_columns)
+    # One by one: pyarrow 26 reads no dictionaries inside lists whose values differ from row group to row group.
+    groups = [file.read_row_group(number, projection.file_columns) for number in range(file.num_row_groups)]
+    raw = pa.concat_tables(groups) if groups else file.read(projection.file_columns)
     result = projection.apply(raw, row_count=count)
     result.validate(full=True)
     assert result.schema.equals(later.read_schema)
