@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors, spark
-    from tblctl.depths import DepthPoint
-    from tblctl.info import MeasuredVersion
-    from tblctl.merger.spark_session import open_session as spark_session
-    from tblctl.merger.work import GroupOutcome
+    from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.maintain.measure import MeasuredVersion
+    from tblctl.merger.engines.spark.session import open_session as spark_session
+    from tblctl.merger.round.group_run import GroupOutcome
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.metrics.worst import DeepRange
+    from tblctl.pictures.depths import DepthPoint
     from tblctl.results import (
         BlockInfo,
         CheckReport,
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.statement import Statement, execute, parse_statement
-    from tblctl.suggest import Candidate, Suggestion
     from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
     from tblctl.tableformat.model.scan_report import BlockScan, ScanReport
-    from tblctl.tableformat.model.schema import parse_schema
-    from tblctl.tableformat.model.types import type_from_text, type_to_text
+    from tblctl.tableformat.model.schema.schema import parse_schema
+    from tblctl.tableformat.model.schema.types import type_from_text, type_to_text
     from tblctl.tableformat.progress import Progress
     from tblctl.tables import create, drop, exists, open, read_schema
     from tblctl.warehouse import SurveyedTable, find_tables, survey
@@ -48,14 +48,14 @@ __version__ = "0.1.0"
 
 _HOMES = {  # module, or module:name where it has another name there
     "errors": "tblctl.errors",
-    "GroupOutcome": "tblctl.merger.work",
-    "spark_session": "tblctl.merger.spark_session:open_session",
+    "GroupOutcome": "tblctl.merger.round.group_run",
+    "spark_session": "tblctl.merger.engines.spark.session:open_session",
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
     "DepthFigures": "tblctl.metrics.information",
     "DeepRange": "tblctl.metrics.worst",
-    "DepthPoint": "tblctl.depths",
-    "MeasuredVersion": "tblctl.info",
+    "DepthPoint": "tblctl.pictures.depths",
+    "MeasuredVersion": "tblctl.maintain.measure",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
     "GcOutcome": "tblctl.results",
@@ -69,8 +69,8 @@ _HOMES = {  # module, or module:name where it has another name there
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
-    "Candidate": "tblctl.suggest",
-    "Suggestion": "tblctl.suggest",
+    "Candidate": "tblctl.advise.suggest",
+    "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
     "survey": "tblctl.warehouse",
@@ -86,9 +86,9 @@ _HOMES = {  # module, or module:name where it has another name there
     "parse_size": "tblctl.tableformat.model.options",
     "BlockScan": "tblctl.tableformat.model.scan_report",
     "ScanReport": "tblctl.tableformat.model.scan_report",
-    "parse_schema": "tblctl.tableformat.model.schema",
-    "type_from_text": "tblctl.tableformat.model.types",
-    "type_to_text": "tblctl.tableformat.model.types",
+    "parse_schema": "tblctl.tableformat.model.schema.schema",
+    "type_from_text": "tblctl.tableformat.model.schema.types",
+    "type_to_text": "tblctl.tableformat.model.schema.types",
     "Progress": "tblctl.tableformat.progress",
     "spark": "tblctl.spark",
 }

@@ -7,7 +7,7 @@ import re
 
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.head import sequence_at
+from tblctl.tableformat.native.log.head import sequence_at
 from tblctl.tableformat.native.table import NativeTable
 
 AsOf = int | str | datetime.datetime | None

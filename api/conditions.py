@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 
 
 def resolved(where: Any, schema: Schema) -> Any:
@@ -20,7 +20,7 @@ def resolved(where: Any, schema: Schema) -> Any:
     from tblctl.tableformat.predicate.nodes import node_of
 
     if isinstance(where, str):
-        from tblctl.tableformat.predicate.sql import parse_where
+        from tblctl.tableformat.predicate.sql.conditions import parse_where
 
         where = parse_where(where, schema)
     return node_of(where, schema)

@@ -10,11 +10,11 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.model.values import value_for_people
-from tblctl.tableformat.native.alter import key_terms
-from tblctl.tableformat.native.commit import Published
+from tblctl.tableformat.native.log.alter import key_terms
+from tblctl.tableformat.native.log.commit import Published
 
 if TYPE_CHECKING:
-    from tblctl.merger.work import GroupOutcome
+    from tblctl.merger.round.group_run import GroupOutcome
     from tblctl.selector.plan import Advice, Rejection
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from tblctl.tableformat.native.scan import Scanner
+    from tblctl.tableformat.native.read.scan import Scanner
 
 
 class Scan:
@@ -67,7 +67,7 @@ class Scan:
 
     def explain(self) -> ScanExplanation:
         """Return what would be read, from metadata alone."""
-        from tblctl.tableformat.native.scan import explained
+        from tblctl.tableformat.native.read.scan import explained
 
         scanner = self._scanner
         found = explained(scanner)

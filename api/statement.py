@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tblctl.tableformat.errors import InvalidPredicateError, InvalidStatementError, TableNotFoundError
-from tblctl.tableformat.predicate.sql_text import SqlText
+from tblctl.tableformat.predicate.sql.text import SqlText
 
 if TYPE_CHECKING:
     from tblctl.results import Outcome

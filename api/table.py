@@ -25,11 +25,11 @@ from tblctl.scan import Scan
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.model.options import parse_duration
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import type_from_text
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.model.types import type_from_text
-from tblctl.tableformat.native import alter
-from tblctl.tableformat.native.head import load_readable
+from tblctl.tableformat.native.log import alter
+from tblctl.tableformat.native.log.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.progress import Progress
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyiceberg.expressions import BooleanExpression
 
-    from tblctl.depths import DepthPoint
-    from tblctl.info import MeasuredVersion
+    from tblctl.advise.suggest import Suggestion
+    from tblctl.maintain.measure import MeasuredVersion
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.pictures.depths import DepthPoint
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
-    from tblctl.suggest import Suggestion
     from tblctl.tableformat.model.scan_report import ScanReport
     from tblctl.tableformat.port import TablePort, Version
 
@@ -219,11 +219,11 @@ class Table:
 
             part = write_frame(data, native, memory_bytes)
         elif data is not None or operation in {"append", "overwrite"}:
-            from tblctl.tableformat.native.source import open_source
+            from tblctl.tableformat.native.write.source import open_source
 
             source = open_source(data, native.storage.elsewhere)
         if isinstance(assign, str):
-            from tblctl.tableformat.predicate.sql import parse_assignments
+            from tblctl.tableformat.predicate.sql.conditions import parse_assignments
 
             assign = parse_assignments(assign, native.head().schema)
         published = native.write(
@@ -240,7 +240,7 @@ class Table:
         outcome = write_outcome(operation, native.env, started, published, nothing)
         head = published and published.snapshot
         if head and (recluster or (head.options.recluster_auto and head.sort)):
-            from tblctl.recluster import round_after_write
+            from tblctl.maintain.recluster import round_after_write
 
             written = f"snapshot {head.sequence} of {self.location} is written"
             return dataclasses.replace(outcome, recluster=round_after_write(self.recluster, written))
@@ -310,7 +310,7 @@ class Table:
         Raises:
             InvalidPredicateError, UnknownColumnError: at once, with the position in the text.
         """
-        from tblctl.tableformat.native.scan import Scanner, ScanRequest
+        from tblctl.tableformat.native.read.scan import Scanner, ScanRequest
 
         version = self._version()
         request = ScanRequest(
@@ -339,7 +339,7 @@ class Table:
         Raises:
             InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
         """
-        from tblctl.info import table_info
+        from tblctl.maintain.measure import table_info
 
         version = self._port_version()
         return table_info(version, columns, resolved(where, version.schema), worst=worst)
@@ -351,7 +351,7 @@ class Table:
 
         Args and errors are those of `picture`.
         """
-        from tblctl.info import measure_versions
+        from tblctl.maintain.measure import measure_versions
 
         versions = self._versions((before, after))
         return measure_versions(versions, columns, lambda schema: resolved(where, schema))
@@ -361,7 +361,7 @@ class Table:
 
         Reclusters recorded theirs; the others are measured, where that can still be done.
         """
-        from tblctl.depths import depth_history
+        from tblctl.pictures.depths import depth_history
 
         return depth_history(self.history(limit), self._port.version)
 
@@ -375,7 +375,7 @@ class Table:
         Raises:
             InvalidPredicateError: names line and column in the text.
         """
-        from tblctl.suggest import read_predicates, suggest
+        from tblctl.advise.suggest import read_predicates, suggest
 
         version = self._port_version()
         conditions = [] if predicates is None else read_predicates(predicates, version.schema)
@@ -404,8 +404,8 @@ class Table:
             InvalidKeyError: as for `info`.
             SnapshotNotFoundError: `compare` names no readable snapshot.
         """
-        from tblctl.picture import SNAPSHOTS_SHOWN, history_up_to, make_picture
-        from tblctl.picture_file import picture_format, write_picture
+        from tblctl.pictures.file import picture_format, write_picture
+        from tblctl.pictures.picture import SNAPSHOTS_SHOWN, history_up_to, make_picture
 
         picture_format(path)
         shown = [self._port_version()] if compare is None else self._versions(compare)
@@ -424,13 +424,13 @@ class Table:
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
         """Return a pyarrow dataset; engines skip blocks. Reads are verified (of older blocks pages, not headers)."""
-        from tblctl.tableformat.native.dataset import to_dataset
+        from tblctl.tableformat.native.read.dataset import to_dataset
 
         return to_dataset(self._native.storage, self._version())
 
     def files(self, limit: int | None = None) -> list[BlockInfo]:
         """Return the live blocks, or the first `limit` of them."""
-        from tblctl.tableformat.native.files import list_blocks
+        from tblctl.tableformat.native.read.listing import list_blocks
 
         return [BlockInfo.of(*item) for item in list_blocks(self._native.storage, self._version(), limit)]
 
@@ -449,7 +449,7 @@ class Table:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
         Args:
-            policy: levels, full, or one that a program added to `tblctl.selector.policies.POLICIES`.
+            policy: levels, full, or one that a program added to `tblctl.selector.registry.POLICIES`.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select at most, and how far to go; see `tblctl.SelectOptions`. Sizes may be text.
 
@@ -457,7 +457,7 @@ class Table:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: lists every problem.
         """
-        from tblctl.recluster import Request, make_plan
+        from tblctl.maintain.recluster import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         return make_plan(self._port_version(), request)
@@ -504,7 +504,7 @@ class Table:
             InvalidOptionError: arguments that contradict each other; a plan of another table.
             ConflictError: with `on_conflict="fail"`.
         """
-        from tblctl.recluster import Request, engines, recluster
+        from tblctl.maintain.recluster import Request, engines, recluster
 
         if plan is not None and (policy is not None or where is not None or options is not None or final):
             msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"

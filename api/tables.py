@@ -12,8 +12,8 @@ from tblctl.as_of import AsOf, sequence_of
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
-from tblctl.tableformat.model.schema import parse_schema
-from tblctl.tableformat.native.head import load_readable
+from tblctl.tableformat.model.schema.schema import parse_schema
+from tblctl.tableformat.native.log.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -105,6 +105,6 @@ def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any]
     Raises:
         InvalidDataError: it is missing, or neither.
     """
-    from tblctl.tableformat.native.source import open_source
+    from tblctl.tableformat.native.write.source import open_source
 
     return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
-from tblctl.tableformat.native.names import METADATA, SNAPSHOTS
+from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url
 from tblctl.tables import open as open_table

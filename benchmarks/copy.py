@@ -56,7 +56,7 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
             f"{KEY}, zstd 1, row groups of {row_group_rows:,} rows; {rounds} rounds"
         )
         copying, decoding = (Local(job, place(folder, name)) for name in ("copying", "decoding"))
-        none = mock.patch("tblctl.merger.run.plan_copies", return_value=())
+        none = mock.patch("tblctl.merger.task.merge.plan_copies", return_value=())
         floor = checked(Floor(job, place(folder, "floor")), check, "the floor", ordered=False)
         seconds = compare(
             report,
@@ -102,7 +102,7 @@ def compare_passing(report: Report, folder: Path, rounds: int, job: Job) -> None
     check = Check(job)
     passing, all_merged = (Local(job, place(folder, name)) for name in ("passing", "all merged"))
     passing.merged_blocks = 2
-    everything = mock.patch("tblctl.selector.full.worth_sorting", worth_merging)
+    everything = mock.patch("tblctl.selector.policies.full.worth_sorting", worth_merging)
     floor = checked(Floor(job, place(folder, "floor of all")), check, "the floor", ordered=False)
     seconds = compare(
         report,

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from benchmarks.common import Report, lineitem, main
 from benchmarks.merging.contender import KEY
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.native.encode import PHYSICAL
-from tblctl.tableformat.native.encoding import choose_encodings
+from tblctl.tableformat.parquet.block_writer import PHYSICAL
+from tblctl.tableformat.parquet.encodings import choose_encodings
 
 ROWS = 1_000_000
 CODECS = (("zstd", 3), ("zstd", 6), ("zstd", 9), ("snappy", None), ("lz4", None), ("none", None))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.memory import CONSTANT_MIB, KEY, Points, draw, make_table
-from tblctl.merger.local import LocalEngine
+from tblctl.merger.engines.local import LocalEngine
 
 CLUSTER = "local-cluster[2,1,1024]"  # two executors of one core and 1,024 MiB
 LIBRARIES_MIB = 256  # of a worker, as docs/spark.md counts them

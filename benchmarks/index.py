@@ -22,7 +22,7 @@ from benchmarks.common import Report, main
 from benchmarks.metrics import MILLION, make_keys, make_ranges, peak_mib, processor_seconds
 from tblctl.metrics.index import IntervalIndex
 from tblctl.metrics.intervals import Integers, overlaps_and_depths
-from tblctl.tableformat.keys import key_ranks
+from tblctl.tableformat.keys.order import key_ranks
 
 SIZES = (10_000, 100_000, MILLION)
 EDIT_BLOCKS = 100

@@ -18,7 +18,7 @@ import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.merging.shapes import SHAPES, make_shape
 from benchmarks.merging.tasks import merge_tasks
-from tblctl.merger.run import run_task
+from tblctl.merger.task.merge import run_task
 
 KEY = "l_shipdate"
 BUDGETS_MIB = (64, 128, 256, 512, 1024)

@@ -25,10 +25,10 @@ import pyarrow as pa
 import tblctl
 from benchmarks.common import Command, Pairs, Report, Timed, in_turn, main, scratch, script
 from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
-from tblctl.tableformat.native.edit import Edit, EditApplier
-from tblctl.tableformat.native.segment_file import BASE_COLUMNS, key_names, statistic_names
+from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.segment_file import BASE_COLUMNS, key_names, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 

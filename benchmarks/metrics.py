@@ -32,7 +32,7 @@ from benchmarks.common import RESULTS, Report, main, scratch
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.metrics.intervals import Integers, overlaps_and_depths, selection_depths
 from tblctl.metrics.worst import deepest_hills
-from tblctl.tableformat.keys import key_ranks
+from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.cluster_key import Sort, Term
 
 MILLION = 1_000_000

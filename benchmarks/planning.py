@@ -19,11 +19,11 @@ from typing import Any
 from benchmarks.common import Report, main, scratch
 from benchmarks.metadata import build
 from benchmarks.metrics import MILLION, processor_seconds
-from tblctl.recluster import Request, plan_view
+from tblctl.maintain.recluster import Request, plan_view
+from tblctl.maintain.view import View
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.storage import Storage
-from tblctl.view import View
 
 SEGMENT_BLOCKS = 10_000
 SEGMENTS = (1, 10, 100)

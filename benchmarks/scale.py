@@ -24,19 +24,19 @@ import pyarrow as pa
 import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
-from tblctl.merger.split import KEY_SHARE, ORDER_BYTES
-from tblctl.recluster import Request, make_plan
+from tblctl.maintain.recluster import Request, make_plan
+from tblctl.merger.round.cuts import KEY_SHARE, ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
 from tblctl.selector.options import DEFAULT_GROUP_BYTES, SelectOptions
 from tblctl.selector.plan import Group
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord, ColumnRecord
-from tblctl.tableformat.model.schema import Leaf
+from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.segment_file import BASE_COLUMNS, key_names, statistic_names
 from tblctl.tableformat.native.port import NativePort, NativeVersion
-from tblctl.tableformat.native.segment_file import BASE_COLUMNS, key_names, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import Replacement
 from tblctl.tableformat.storage import Storage

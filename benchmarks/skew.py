@@ -18,11 +18,11 @@ import pyarrow as pa
 import tblctl
 from benchmarks.common import Report, main, scratch
 from benchmarks.merging.tasks import merge_tasks
-from tblctl.merger.local import THREADS
-from tblctl.merger.portion import sort_blocks
-from tblctl.merger.run import run_task
-from tblctl.merger.scratch import Scratch
-from tblctl.merger.task import MergeTask, TaskResult
+from tblctl.merger.engines.local import THREADS
+from tblctl.merger.presort.portions import sort_blocks
+from tblctl.merger.presort.spill import Scratch
+from tblctl.merger.task.merge import run_task
+from tblctl.merger.task.spec import MergeTask, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.port import BlockIO
 

@@ -55,7 +55,7 @@ for command in COMMANDS:
 ALLOCATOR = ("MIMALLOC_PURGE_DELAY", "10000")
 """Arrow's allocator keeps what is freed for so many milliseconds, by default 10, and then gives it back to the system:
 that, and taking it anew, costs large merges a tenth of their time. What would exceed the memory of a merge is given
-back at once all the same (`merger/resident.py`); with -1 it would not be."""
+back at once all the same (`merger/task/memory.py`); with -1 it would not be."""
 
 
 def run() -> None:

@@ -1,8 +1,8 @@
 """Overlap and depth of blocks that come and go, without measuring all of them again after every edit.
 
 As in intervals.py a block is a closed interval of ranks. The index takes any ranks from 0 to 2^63 - 1 in key order and
-gaps between them mean nothing, so whoever expects new keys between the old ones leaves gaps for them, as
-api/followed.py does. It holds numbers only. Blocks of which no bounds are known have no place here: count them apart.
+gaps between them mean nothing, so whoever expects new keys between the old ones leaves gaps for
+them. It holds numbers only. Blocks of which no bounds are known have no place here: count them apart.
 
 *Which blocks overlap a range*: every block is kept with the smallest cell [c 2^k, (c+1) 2^k) that contains it, sorted
 by low and once more by high among all blocks of that k. It contains the middle of its cell, for it would fit into one

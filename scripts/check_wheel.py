@@ -12,7 +12,7 @@ import tblctl
 
 TEXT_LIMIT_SECONDS = 60
 NEED_EXTRAS = {
-    *("tblctl.drawing", "tblctl.picture_page"),  # imported only where matplotlib is installed
+    *("tblctl.pictures.drawing", "tblctl.pictures.page"),  # imported only where matplotlib is installed
     *(
         f"tblctl.spark.{name}" for name in ("filters", "probe", "reading", "source", "writing")
     ),  # where pyspark is

@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def link(target: Path, *, root: Path) -> None:
-    """Fill `target` with `tblctl/`: api's files, and one link for every other folder that pyproject.toml maps."""
+    """Fill `target` with `tblctl/`: what lies in api, and one link for every other folder that pyproject.toml maps."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = dict(settings["package-dir"])
     package = target / "tblctl"
     package.mkdir(parents=True)
     for source in (root / folders.pop("tblctl")).iterdir():
-        if source.suffix in {".py", ".pyi", ".typed"}:
+        if source.suffix in {".py", ".pyi", ".typed"} or (source / "__init__.py").is_file():
             (package / source.name).symlink_to(source)
     for name, folder in folders.items():
         (package / name.removeprefix("tblctl.")).symlink_to(root / folder)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tblctl.selector.blocks import Context
+from tblctl.selector.candidates import Context
 from tblctl.selector.plan import Advice, Plan
-from tblctl.selector.policies import POLICIES
+from tblctl.selector.registry import POLICIES
 
 
 def advised(context: Context, plan: Plan) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tblctl.selector.blocks import Context, Integers, Mask, joined
+from tblctl.selector.candidates import Context, Integers, Mask, joined
 from tblctl.selector.draft import MOST_LEVEL, Draft, finished, too_high
 from tblctl.selector.options import DEFAULT_GROUP_BYTES
 from tblctl.selector.plan import LIMITS, Group, Plan, Rejection

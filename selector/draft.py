@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tblctl.selector.blocks import Candidates, Context, Integers, Mask, joined
+from tblctl.selector.candidates import Candidates, Context, Integers, Mask, joined
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions

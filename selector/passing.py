@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tblctl.selector.blocks import Candidates, Integers, Mask
+from tblctl.selector.candidates import Candidates, Integers, Mask
 from tblctl.selector.draft import changes, most_rows, worth_merging
 from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.options import TableOptions

@@ -50,7 +50,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.intervals import known_mean, overlaps_and_depths, range_maxima, rounded_mean
-from tblctl.selector.blocks import Candidates, Integers, Mask, joined
+from tblctl.selector.candidates import Candidates, Integers, Mask, joined
 from tblctl.selector.draft import Draft, most_rows
 from tblctl.selector.plan import Prediction, Range
 from tblctl.tableformat.model.cut import block_counts, cut_slack

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import DepthCurve
-from tblctl.selector.blocks import Candidates, Integers
+from tblctl.selector.candidates import Candidates, Integers
 from tblctl.selector.draft import Limits
 
 

@@ -13,9 +13,17 @@ from tblctl.tableformat.storage import Storage
 
 PACKAGES = (
     "tblctl.tableformat",
+    "tblctl.tableformat.keys",
     "tblctl.tableformat.model",
+    "tblctl.tableformat.model.schema",
     "tblctl.tableformat.native",
+    "tblctl.tableformat.native.log",
+    "tblctl.tableformat.native.read",
+    "tblctl.tableformat.native.upkeep",
+    "tblctl.tableformat.native.write",
+    "tblctl.tableformat.parquet",
     "tblctl.tableformat.predicate",
+    "tblctl.tableformat.predicate.sql",
     "tblctl.tableformat.storage",
 )
 """A list, since an editable installation has no folder to walk."""

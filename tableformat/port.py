@@ -19,7 +19,7 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import BlockStatistics
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidDataError, SchemaMismatchError, UnknownColumnError
-from tblctl.tableformat.model.field_ids import field_id, plain_field
-from tblctl.tableformat.model.schema import Schema, schema_differences
-from tblctl.tableformat.model.schema_change import find
-from tblctl.tableformat.model.types import (
+from tblctl.tableformat.model.schema.changes import find
+from tblctl.tableformat.model.schema.field_ids import field_id, plain_field
+from tblctl.tableformat.model.schema.schema import Schema, schema_differences
+from tblctl.tableformat.model.schema.types import (
     accepts,
     child_fields,
     is_any_binary,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidDataError
-from tblctl.tableformat.model.types import child_fields
+from tblctl.tableformat.model.schema.types import child_fields
 
 Matcher = Callable[[pa.Field, Sequence[pa.Field]], int | None]
 """Finds the position of a target field among source fields, or None when it is not there."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import tblctl
-from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_list, is_any_string
+from tblctl.tableformat.model.schema.types import child_fields, is_any_binary, is_any_list, is_any_string
 
 
 @contextlib.contextmanager

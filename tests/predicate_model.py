@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral
 
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 
 NAN = math.nan
 

@@ -22,10 +22,10 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 import tblctl
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.checksum import checksum_text
-from tblctl.tableformat.native.names import sequence_of
-from tblctl.tableformat.native.snapshot_file import decode, encode_snapshot, encode_tombstone
+from tblctl.tableformat.native.log.names import sequence_of
+from tblctl.tableformat.native.log.snapshot_file import decode, encode_snapshot, encode_tombstone
 from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.parquet.checksum import checksum_text
 from tblctl.tableformat.storage import Storage
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])

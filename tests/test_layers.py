@@ -72,7 +72,7 @@ BANS = (
         owners=(
             "cli/",
             "tableformat/environment.py",
-            "merger/spark_session.py",  # takes back what pyspark sets there
+            "merger/engines/spark/session.py",  # takes back what pyspark sets there
         ),
         instead="an argument: nothing below the command reads environment variables",
     ),
@@ -83,15 +83,15 @@ BANS = (
     ),
     Ban(
         names=("pyspark", "py4j"),
-        owners=("merger/spark", "api/spark/"),
-        instead="tblctl.merger.spark and tblctl.merger.spark_session, or tblctl.spark, the data source",
+        owners=("merger/engines/spark/", "api/spark/"),
+        instead="tblctl.merger.engines.spark, or tblctl.spark, the data source",
     ),
     Ban(
         names=("tblctl.tableformat.native.port",),
         owners=("tableformat/",),
         instead="tblctl.tableformat.formats.port_of: tables of every format are behind the port",
     ),
-    Ban(names=("matplotlib",), owners=("api/drawing.py",), instead="tblctl.drawing"),
+    Ban(names=("matplotlib",), owners=("api/pictures/drawing.py",), instead="tblctl.pictures.drawing"),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),
@@ -211,7 +211,7 @@ def test_every_file_keeps_to_its_layer_and_leaves_clocks_and_storage_to_their_ow
         ("tableformat/a.py", "import uuid\nuuid.uuid4()", "use the ids"),
         ("api/a.py", "import os\nos.environ['A']", "nothing below the command reads environment variables"),
         ("api/a.py", "print('hi')", "use logging.getLogger"),
-        ("merger/a.py", "import pyspark.sql", "use tblctl.merger.spark"),
+        ("merger/a.py", "import pyspark.sql", "use tblctl.merger.engines.spark"),
         ("api/sparkle.py", "import pyspark.sql", "or tblctl.spark, the data source"),
         ("api/a.py", "import pyarrow as pa\npa.set_cpu_count(1)", "the host program's"),
     ],
@@ -224,7 +224,7 @@ def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expe
     ("path", "source"),
     [
         ("tableformat/storage/s3.py", "import s3fs"),
-        ("merger/spark.py", "import pyspark.sql"),
+        ("merger/engines/spark/engine.py", "import pyspark.sql"),
         ("api/spark/reading.py", "import pyspark.sql"),
         ("tableformat/native/a.py", "from ..model.schema import Schema"),
         ("tableformat/a.py", "import time\ntime.perf_counter()"),

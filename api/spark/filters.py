@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import datasource as spark
 
-from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.types import is_any_binary, is_any_string
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 from tblctl.tableformat.predicate import literals
 from tblctl.tableformat.predicate.leaf_tests import comparison_test, in_test, prefix_test, unary_test
 from tblctl.tableformat.predicate.literals import LiteralError, Operand

@@ -6,13 +6,13 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tblctl.merger import spark_workers
+from tblctl.merger.engines.spark import workers
 from tblctl.spark.options import require_shared
 from tblctl.spark.sessions import name_for
 from tblctl.tableformat.errors import EngineError, InputError
-from tblctl.tableformat.native.parts import Part, joined
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.native.write import discard
+from tblctl.tableformat.native.write.staged_write import Part, joined
+from tblctl.tableformat.native.write.writer import discard
 
 
 def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Part:
@@ -29,11 +29,11 @@ def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Par
 
     require_shared(table.storage.url)
     writer = part_writer(table, to_arrow_schema(frame.schema), memory_bytes)
-    spark_workers.prepare(frame.sparkSession)
+    workers.prepare(frame.sparkSession)
     try:
         rows = frame.mapInArrow(_mapper(pickle.dumps(writer)), "outcome binary").collect()
     except Exception as error:
-        reason = spark_workers.reason(error)
+        reason = workers.reason(error)
         raise EngineError(f"Spark did not write the rows ({reason}); nothing was committed") from error
     outcomes = [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)
     parts = [outcome for outcome in outcomes if isinstance(outcome, Part)]

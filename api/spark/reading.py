@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 from tblctl.spark.filters import condition_of
 from tblctl.spark.types import cast_columns, spark_schema
 from tblctl.tableformat.errors import SchemaMismatchError, UnknownColumnError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.scan import select_blocks
-from tblctl.tableformat.native.shares import ShareReader, cut_shares
+from tblctl.tableformat.native.read.input_splits import ShareReader, cut_shares
+from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.predicate.nodes import AllOf, Node
 from tblctl.tableformat.storage import Storage
 

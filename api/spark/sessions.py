@@ -7,7 +7,7 @@ import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tblctl.merger import spark_workers
+from tblctl.merger.engines.spark import workers
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.storage import Storage
 
@@ -29,14 +29,14 @@ def register_source(session: Any, name: str, storage: Storage) -> None:
     from tblctl.spark.source import source_class
 
     version = spark_version(session)
-    spark_workers.prepare(session)
-    parallelism = spark_workers.parallelism(session)
+    workers.prepare(session)
+    parallelism = workers.parallelism(session)
     try:
         pushdown = version > _FILTERS_MIXED_UP and can_push_filters(session)
         source = source_class(name, storage, parallelism=parallelism, pushdown=pushdown)
         session.dataSource.register(source)
     except Exception as error:
-        reason = spark_workers.reason(error)
+        reason = workers.reason(error)
         raise EngineError(f"the Spark session does not take the data source {name} ({reason})") from error
 
 
@@ -78,7 +78,7 @@ def spark_version(session: Any) -> tuple[int, ...]:
     try:
         version = str(session.version)
     except Exception as error:
-        reason = spark_workers.reason(error)
+        reason = workers.reason(error)
         raise EngineError(f"the Spark session does not work ({reason}): start a new one") from error
     found = tuple(int(part) for part in version.split(".")[:2])
     if found < _LEAST_VERSION:

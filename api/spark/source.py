@@ -16,11 +16,11 @@ from tblctl.spark.types import returned_schema
 from tblctl.spark.writing import StreamWriter, TableWriter
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.head import load_readable
-from tblctl.tableformat.native.parts import PartWriter
+from tblctl.tableformat.native.log.head import load_readable
 from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.native.write.staged_write import PartWriter
 from tblctl.tableformat.predicate.nodes import Node, node_of
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -96,7 +96,7 @@ def condition_in(where: str | None, schema: Schema) -> Node | None:
     if where is None:
         return None
     try:
-        from tblctl.tableformat.predicate.sql import parse_where
+        from tblctl.tableformat.predicate.sql.conditions import parse_where
     except ImportError as error:
         msg = (
             f"option where needs sqlglot and pyiceberg in the Python beside Spark's driver ({error}): install them "

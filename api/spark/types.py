@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidDataError, UnsupportedTypeError
-from tblctl.tableformat.model.types import (
+from tblctl.tableformat.model.schema.types import (
     accepts,
     child_fields,
     is_any_binary,

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tblctl.spark.types import cast_columns, returned_schema
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.snapshot import Batch
-from tblctl.tableformat.native.parts import Part, PartWriter, joined
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.native.write import discard
+from tblctl.tableformat.native.write.staged_write import Part, PartWriter, joined
+from tblctl.tableformat.native.write.writer import discard
 
 _ROWS_AT_ONCE = 65_536
 _BYTES_AT_ONCE = 16 << 20

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 import tblctl
 from benchmarks.merging.contender import KEY, PROCESSES, Job
-from tblctl.tableformat.native.encoding import NUMBERS, TEXT
+from tblctl.tableformat.parquet.encodings import NUMBERS, TEXT
 
 
 class Floor:

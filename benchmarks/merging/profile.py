@@ -15,14 +15,14 @@ from unittest import mock
 from benchmarks.common import Report
 
 STAGES = (
-    ("plan", "tblctl.recluster", "plan_view"),
-    ("find the cuts between tasks", "tblctl.merger.round", "split_group"),
-    ("read and check keys", "tblctl.merger.run", "look_at"),
-    ("sort keys", "tblctl.merger.run", "_planned"),
-    ("read rows", "tblctl.merger.inputs", "Input.take"),
-    ("verify", "tblctl.merger.verify", "Fingerprint.of"),
+    ("plan", "tblctl.maintain.recluster", "plan_view"),
+    ("find the cuts between tasks", "tblctl.merger.round.round", "split_group"),
+    ("read and check keys", "tblctl.merger.task.merge", "look_at"),
+    ("sort keys", "tblctl.merger.task.merge", "_planned"),
+    ("read rows", "tblctl.merger.task.inputs", "Input.take"),
+    ("verify", "tblctl.merger.task.verify", "Fingerprint.of"),
     ("statistics", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.adding"),
-    ("encode", "tblctl.tableformat.native.encode", "BlockEncoder.add"),
+    ("encode", "tblctl.tableformat.parquet.block_writer", "BlockEncoder.add"),
     ("store blocks", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.finish"),
     ("commit", "tblctl.tableformat.native.port", "NativePort.replace"),
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tblctl
-from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import MergeTask, whole_slices
-from tblctl.recluster import Request, make_plan
+from tblctl.maintain.recluster import Request, make_plan
+from tblctl.merger.round.cuts import Output, split_group
+from tblctl.merger.task.spec import MergeTask, whole_slices
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidKeyError, UnknownColumnError
-from tblctl.tableformat.model.scanner import Scanner, quote_name
-from tblctl.tableformat.model.schema import Leaf, Schema
-from tblctl.tableformat.model.types import (
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.text_scanner import Scanner, quote_name
+from tblctl.tableformat.model.schema.types import (
     is_any_binary,
     is_any_string,
     is_orderable,

@@ -12,7 +12,7 @@ from typing import Any
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.seal import Seal
 
 RECLUSTER = "recluster"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.model.schema import Leaf
+from tblctl.tableformat.model.schema.schema import Leaf
 
 NONE, SOME, ALL = 0, 1, 2
 """How many rows of a block satisfy a condition, as far as statistics tell; NONE and ALL are sure."""

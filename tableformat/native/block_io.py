@@ -15,17 +15,17 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InternalError, TblctlError
-from tblctl.tableformat.keys import key_table
+from tblctl.tableformat.keys.order import key_table
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.native.block_file import BlockAddress, BlockFile, Tails
-from tblctl.tableformat.native.dictionaries import decoded_bytes
-from tblctl.tableformat.native.encode import BlockEncoder, Layout, Window, parquet_schema
-from tblctl.tableformat.native.names import block_path
-from tblctl.tableformat.native.statistics import Measured, joined
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.native.log.names import block_path
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window, parquet_schema
+from tblctl.tableformat.parquet.dictionaries import decoded_bytes
+from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile, Tails
+from tblctl.tableformat.parquet.statistics import Measured, joined
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import KEY_GAP_BYTES

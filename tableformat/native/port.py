@@ -24,20 +24,20 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
-from tblctl.tableformat.native.checked_json import with_checksum
-from tblctl.tableformat.native.commit import Draft, Fate, Published, publish, reload_head
-from tblctl.tableformat.native.edit import Edit, EditApplier
-from tblctl.tableformat.native.encode import Layout
-from tblctl.tableformat.native.head import load_readable, summaries_since
-from tblctl.tableformat.native.key_ranges import fetch_key_ranges, range_columns
-from tblctl.tableformat.native.metadata import BlockMetadata, block_metadata
-from tblctl.tableformat.native.names import RECORD, record_path
-from tblctl.tableformat.native.scan import condition_columns
-from tblctl.tableformat.native.segment_file import segment_table, statistic_names
+from tblctl.tableformat.native.log.checked_json import with_checksum
+from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
+from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.head import load_readable, summaries_since
+from tblctl.tableformat.native.log.names import RECORD, record_path
+from tblctl.tableformat.native.log.segment_file import segment_table, statistic_names
+from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
+from tblctl.tableformat.native.read.metadata import BlockMetadata, block_metadata
+from tblctl.tableformat.native.read.scan import condition_columns
 from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
 from tblctl.tableformat.storage import Storage
 

@@ -22,23 +22,29 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
-from tblctl.tableformat.native import alter
-from tblctl.tableformat.native.clock import check_clock, is_ahead, microseconds, write_probe
-from tblctl.tableformat.native.commit import Draft, Published, create_snapshot, publish
-from tblctl.tableformat.native.head import load_head, load_readable, load_version, newest_listed, write_hint
-from tblctl.tableformat.native.names import is_leftover
-from tblctl.tableformat.native.snapshot_file import WRITER_VERSION
+from tblctl.tableformat.native.log import alter
+from tblctl.tableformat.native.log.clock import check_clock, is_ahead, microseconds, write_probe
+from tblctl.tableformat.native.log.commit import Draft, Published, create_snapshot, publish
+from tblctl.tableformat.native.log.head import (
+    load_head,
+    load_readable,
+    load_version,
+    newest_listed,
+    write_hint,
+)
+from tblctl.tableformat.native.log.names import is_leftover
+from tblctl.tableformat.native.log.snapshot_file import WRITER_VERSION
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.native.check import Checked
-    from tblctl.tableformat.native.gc import Garbage
-    from tblctl.tableformat.native.parts import Part
-    from tblctl.tableformat.native.source import Source
+    from tblctl.tableformat.native.upkeep.check import Checked
+    from tblctl.tableformat.native.upkeep.gc import Garbage
+    from tblctl.tableformat.native.write.source import Source
+    from tblctl.tableformat.native.write.staged_write import Part
 
 Condition = Callable[[Snapshot], Any]
 
@@ -151,7 +157,7 @@ class NativeTable:
 
         All in one commit. Returns None if that changes nothing, or `batch` was committed before.
         """
-        from tblctl.tableformat.native.dml import Write, run_write
+        from tblctl.tableformat.native.write.dml import Write, run_write
 
         head = self.head()
         if source is not None:
@@ -231,8 +237,8 @@ class NativeTable:
                 yield version, head
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
-        """See `tblctl.tableformat.native.gc.collect`."""
-        from tblctl.tableformat.native.gc import collect
+        """See `tblctl.tableformat.native.upkeep.gc.collect`."""
+        from tblctl.tableformat.native.upkeep.gc import collect
 
         if keep < 1 or older_than_seconds < 0:
             msg = f"keep is {keep} and older_than {older_than_seconds} s, expected at least 1 and at least 0"
@@ -247,8 +253,8 @@ class NativeTable:
         )
 
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:
-        """See `tblctl.tableformat.native.check.check_table`."""
-        from tblctl.tableformat.native.check import check_table
+        """See `tblctl.tableformat.native.upkeep.check.check_table`."""
+        from tblctl.tableformat.native.upkeep.check import check_table
 
         return check_table(
             self.storage, self.head(), deep=deep, now_seconds=self.env.now(), progress=progress
@@ -256,7 +262,7 @@ class NativeTable:
 
 
 def _rows_of(source: Source, schema: Schema) -> Iterator[pa.Table]:
-    from tblctl.tableformat.native.write import conformed
+    from tblctl.tableformat.native.write.writer import conformed
 
     return conformed(source.read(), Conformer.plan(source.schema, schema))
 

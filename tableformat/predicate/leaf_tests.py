@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tblctl.tableformat.model.schema import Leaf
-from tblctl.tableformat.model.types import is_any_binary, is_any_string, statistic_type, type_to_text
+from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string, statistic_type, type_to_text
 from tblctl.tableformat.predicate import literals
 from tblctl.tableformat.predicate.like import Pattern
 from tblctl.tableformat.predicate.literals import LiteralError, Operand

@@ -24,8 +24,8 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tblctl.tableformat.model.schema import Leaf
-from tblctl.tableformat.model.types import statistic_type, type_to_text
+from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.types import statistic_type, type_to_text
 
 Kind = Literal["boolean", "number", "text", "bytes", "date", "timestamp", "time"]
 Carrier = (

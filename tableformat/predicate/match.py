@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, BlockStatistics, Bound, ColumnStatistics
-from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.predicate.leaf_tests import pattern_holds
 from tblctl.tableformat.predicate.nodes import (
     AllOf,

@@ -16,7 +16,7 @@ from pyiceberg import expressions as ice
 from pyiceberg.expressions import literals as ice_literals
 
 from tblctl.tableformat.errors import InvalidPredicateError, UnknownColumnError
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.predicate import literals
 from tblctl.tableformat.predicate.expressions import Resolved
 from tblctl.tableformat.predicate.leaf_tests import comparison_test, in_test, prefix_test, unary_test

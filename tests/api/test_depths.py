@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl.depths import depth_history
+from tblctl.pictures.depths import depth_history
 
 
 def told(table: tblctl.Table, limit: int = 20) -> list[tuple[int, float | None, str | None]]:
@@ -75,9 +75,9 @@ def test_no_more_blocks_are_measured_than_the_bound_but_the_newest(
     memory_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = overlapping(memory_url, 4)
-    monkeypatch.setattr("tblctl.depths.MOST_MEASURED_BLOCKS", 2)
+    monkeypatch.setattr("tblctl.pictures.depths.MOST_MEASURED_BLOCKS", 2)
     assert told(table) == [
         (5, 4.0, "metadata"), (4, None, None), (3, None, None), (2, None, None), (1, None, None),
     ]  # fmt: skip
-    monkeypatch.setattr("tblctl.depths.MOST_MEASURED_BLOCKS", 7)
+    monkeypatch.setattr("tblctl.pictures.depths.MOST_MEASURED_BLOCKS", 7)
     assert [depth for _, depth, _ in told(table)] == [4.0, 3.0, None, None, 0.0]

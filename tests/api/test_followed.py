@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl import followed
-from tblctl.followed import Followed, NumberedBlocks
+from tblctl.maintain import averages as followed
+from tblctl.maintain.averages import Followed, NumberedBlocks
+from tblctl.maintain.view import Averages, View
 from tblctl.metrics import index
-from tblctl.tableformat.keys import key_places, sort_indices
+from tblctl.tableformat.keys.order import key_places, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import Listing
-from tblctl.view import Averages, View
 
 KEYS = pa.schema([("0", pa.string()), ("1", pa.float64())])
 SORT = Sort(id=1, terms=(Term(column_id=1, descending=True), Term(column_id=2, nulls_first=True)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.line import line_of
+from tblctl.advise.number_line import line_of
 
 TEXTS = st.lists(st.text(max_size=12), min_size=4, max_size=8, unique=True)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tblctl
-from tblctl import errors, predicates
-from tblctl.predicates import split_predicates
+from tblctl import errors
+from tblctl.advise import predicates
+from tblctl.advise.predicates import split_predicates
 
 
 def texts(text: str) -> list[str]:

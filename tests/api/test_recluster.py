@@ -16,8 +16,8 @@ from servers import Location
 
 import tblctl
 from tblctl import errors
-from tblctl.merger.local import LocalEngine
-from tblctl.recluster import engines
+from tblctl.maintain.recluster import engines
+from tblctl.merger.engines.local import LocalEngine
 from tblctl.tableformat.storage import Storage
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
@@ -318,7 +318,7 @@ def test_a_round_after_a_write_that_fails_is_a_warning(
     def fail(*_: Any, **__: Any) -> None:
         raise errors.StorageError("the disk is full")
 
-    monkeypatch.setattr("tblctl.recluster.merge_round", fail)
+    monkeypatch.setattr("tblctl.maintain.recluster.merge_round", fail)
     outcome = append(overlapping, [3])
     assert (outcome.rows_added, outcome.recluster) == (1, None)
     (record,) = (record for record in caplog.records if record.levelname == "WARNING")
@@ -333,7 +333,7 @@ def test_a_round_after_a_write_whose_commit_is_in_doubt_is_told_as_such(
     def lose_the_reply(*_: Any, **__: Any) -> None:
         raise errors.CommitOutcomeUnknownError("no reply")
 
-    monkeypatch.setattr("tblctl.recluster.merge_round", lose_the_reply)
+    monkeypatch.setattr("tblctl.maintain.recluster.merge_round", lose_the_reply)
     assert append(overlapping, [3], recluster=True).recluster is None
     assert "is written; whether it was reclustered too is not known: no reply" in caplog.text
     assert "not reclustered" not in caplog.text
@@ -345,7 +345,7 @@ def test_who_interrupts_the_round_after_a_write_learns_of_the_write(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tblctl.recluster.merge_round", interrupt)
+    monkeypatch.setattr("tblctl.maintain.recluster.merge_round", interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
         append(overlapping, [3], recluster=True)
     (note,) = caught.value.__notes__
@@ -375,7 +375,7 @@ class FakeSpark:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     FakeSpark.sessions = []
-    monkeypatch.setattr("tblctl.merger.spark.SparkEngine", FakeSpark)
+    monkeypatch.setattr("tblctl.merger.engines.spark.engine.SparkEngine", FakeSpark)
     return FakeSpark.sessions
 
 
@@ -400,9 +400,9 @@ def test_a_session_is_opened_for_what_is_large_or_asked_for_and_stopped_again(
     overlapping: tblctl.Table, spark: list[Any], engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     if engine == "auto":
-        monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", 0)
+        monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", 0)
     assert overlapping.recluster(engine=engine, final=True).engine == "spark"
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
 
@@ -411,9 +411,9 @@ def test_auto_chooses_for_every_round_and_opens_one_session(
     overlapping: tblctl.Table, spark: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     large, small = overlapping.plan(), overlapping.plan(options={"max_groups": 1})
-    monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", small.groups[0].decoded_bytes)
+    monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", small.groups[0].decoded_bytes)
     with engines("auto", None, overlapping.location) as engine:
         assert [engine(plan).name for plan in (small, large, small, large)] == ["local", "spark"] * 2
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
@@ -425,8 +425,8 @@ def test_without_java_auto_merges_here_and_spark_says_what_to_install(
     def refuse() -> None:
         raise errors.EngineError("Java is missing: install a JRE")
 
-    monkeypatch.setattr("tblctl.merger.spark_session.open_session", refuse)
-    monkeypatch.setattr("tblctl.recluster.LOCAL_BYTES", 0)
+    monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", refuse)
+    monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", 0)
     with pytest.raises(errors.EngineError, match="install"):
         overlapping.recluster(engine="spark")
     assert overlapping.recluster().engine == "local"
@@ -454,7 +454,7 @@ def test_a_table_in_memory_is_not_for_spark(memory_url: str, words: dict[str, An
 def test_nothing_to_do_opens_no_session(overlapping: tblctl.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     overlapping.recluster(final=True)
     opened: list[str] = []
-    monkeypatch.setattr("tblctl.merger.spark_session.open_session", open_fake_session(opened))
+    monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     assert overlapping.recluster(engine="spark").note.startswith("nothing to do")
     assert overlapping.recluster(spark=open_fake_session(opened)).note.startswith("nothing to do")
     assert opened == []

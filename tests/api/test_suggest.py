@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from profiles import cases
 
 import tblctl
-from tblctl.reorder import Reordered, Sampled, step_of
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.advise.reorder import Reordered, Sampled, step_of
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 
 ROWS = 20_000
@@ -264,7 +264,7 @@ def test_no_made_up_block_is_missing_what_rows_there_are(
     if all(row[0] is None for block in blocks for row in block):
         return
     from tblctl.tableformat.predicate.match import match
-    from tblctl.tableformat.predicate.sql import parse_where
+    from tblctl.tableformat.predicate.sql.conditions import parse_where
 
     schema = Schema.create(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
     after = Reordered(Sampled.of(Arrays(blocks)), [schema.leaf("a")])
@@ -283,8 +283,8 @@ def test_no_made_up_block_is_missing_what_rows_there_are(
 
 
 def test_very_many_blocks_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tblctl.reorder.MOST_SAMPLED", 50)
-    monkeypatch.setattr("tblctl.reorder.MOST_BLOCKS", 20)
+    monkeypatch.setattr("tblctl.advise.reorder.MOST_SAMPLED", 50)
+    monkeypatch.setattr("tblctl.advise.reorder.MOST_BLOCKS", 20)
     blocks: list[list[tuple[int | None, int]]] = [
         [(start, start), (start + 9, 0)] for start in range(0, 2000, 10)
     ]

@@ -21,8 +21,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         masters.append(master)
         raise tblctl.errors.EngineError("no Spark here")
 
-    monkeypatch.setattr("tblctl.merger.spark_session._running_session", lambda: None)
-    monkeypatch.setattr("tblctl.merger.spark_session._start", start)
+    monkeypatch.setattr("tblctl.merger.engines.spark.session._running_session", lambda: None)
+    monkeypatch.setattr("tblctl.merger.engines.spark.session._start", start)
     return masters
 
 

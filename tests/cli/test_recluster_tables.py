@@ -210,13 +210,13 @@ def test_recluster_auto_does_a_round_after_an_append(loc: Path, tmp_path: Path) 
 
 def test_an_interrupt_of_the_round_after_an_append_says_that_the_rows_are_in(tmp_path: Path) -> None:
     program = (
-        "import sys, pyarrow as pa, pyarrow.parquet as pq, tblctl, tblctl.recluster\n"
+        "import sys, pyarrow as pa, pyarrow.parquet as pq, tblctl, tblctl.maintain.recluster\n"
         "from tblctl.cli.main import application\n"
         "table = tblctl.create('t', 'k: int64', cluster_by='k', options={'block_rows': 2})\n"
         "table.append(pa.table({'k': [1, 3]}))\n"
         "pq.write_table(pa.table({'k': [2, 4]}), 'f.parquet')\n"
         "def interrupt(*_, **__): raise KeyboardInterrupt\n"
-        "tblctl.recluster.merge_round = interrupt\n"
+        "tblctl.maintain.recluster.merge_round = interrupt\n"
         "application.main(['append', 't', 'f.parquet', '--recluster'])\n"
     )
     done = subprocess.run(

@@ -101,7 +101,7 @@ def test_estimates_of_very_many_blocks_say_how_fine_they_are(
     loc: Path, predicates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "in steps of" not in done("suggest", loc, "--predicates", predicates)
-    monkeypatch.setattr("tblctl.reorder.MOST_BLOCKS", 5)
+    monkeypatch.setattr("tblctl.advise.reorder.MOST_BLOCKS", 5)
     assert "(estimates go in steps of 2 blocks)" in done("suggest", loc, "--predicates", predicates)
     assert as_json("suggest", loc)["estimate_step"] == 2
 

@@ -185,7 +185,7 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
 BUSY = """
 import sys, time
 from tblctl.cli import main
-from tblctl.merger.scratch import Scratch
+from tblctl.merger.presort.spill import Scratch
 real = Scratch.write
 def slow(scratch, tables):
     pieces = real(scratch, tables)

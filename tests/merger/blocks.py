@@ -17,19 +17,19 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from tblctl.merger.run import run_task
-from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import Slice
+from tblctl.merger.round.cuts import Output, split_group
+from tblctl.merger.task.merge import run_task
+from tblctl.merger.task.spec import Slice
 from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.keys import key_table, sort_indices
+from tblctl.tableformat.keys.order import key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.block_io import NativeBlockIO
-from tblctl.tableformat.native.check import _BlockCheck
-from tblctl.tableformat.native.encode import Layout
-from tblctl.tableformat.native.segment_file import segment_table
-from tblctl.tableformat.native.write import BlockWriter
+from tblctl.tableformat.native.log.segment_file import segment_table
+from tblctl.tableformat.native.upkeep.check import _BlockCheck
+from tblctl.tableformat.native.write.writer import BlockWriter
+from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.projection import conform
 from tblctl.tableformat.storage import Storage
 
@@ -55,7 +55,7 @@ def lake(schema, terms, *, url=None, **options):
 
 def _schema(schema):
     if isinstance(schema, str):
-        from tblctl.tableformat.model.type_text import fields_from_text
+        from tblctl.tableformat.model.schema.type_text import fields_from_text
 
         schema = pa.schema(fields_from_text(schema))
     return schema if isinstance(schema, Schema) else Schema.create(schema)

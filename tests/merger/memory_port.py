@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.keys import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
+from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.statistics import ColumnStatistics
-from tblctl.tableformat.model.types import statistic_type
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import BlocksReplacedError, Listing, Replacement
 

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import tblctl
-from tblctl.merger.engine import Advance, Done
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.task import MergeTask, TaskFailure
-from tblctl.recluster import Request, make_plan
+from tblctl.maintain.recluster import Request, make_plan
+from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.task.spec import MergeTask, TaskFailure
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import StorageError, TblctlError
-from tblctl.tableformat.native.names import DATA
+from tblctl.tableformat.native.log.names import DATA
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import BlockIO, TablePort

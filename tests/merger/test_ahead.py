@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from tblctl.merger.inputs import Part, Piece, _Ahead, _Stream
+from tblctl.merger.task.inputs import Part, Piece, _Ahead, _Stream
 
 ROWS, GROUPS, STORED = 10, 6, 100
 

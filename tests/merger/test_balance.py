@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.merger.balance import schedule_length, tasks_per_group
+from tblctl.merger.round.balance import schedule_length, tasks_per_group
 
 PLENTY = 10**6
 

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger import run
-from tblctl.merger.stretch import own
-from tblctl.merger.verify import Fingerprint
-from tblctl.tableformat.native import dictionaries, statistics
-from tblctl.tableformat.native.block_file import BlockFile
+from tblctl.merger.task import merge
+from tblctl.merger.task.row_ranges import own
+from tblctl.merger.task.verify import Fingerprint
 from tblctl.tableformat.native.block_io import NativeBlockBuilder
-from tblctl.tableformat.native.dictionaries import decoded_bytes
+from tblctl.tableformat.parquet import dictionaries, statistics
+from tblctl.tableformat.parquet.dictionaries import decoded_bytes
+from tblctl.tableformat.parquet.reader import BlockFile
 
 from .blocks import lake
 
@@ -83,7 +83,7 @@ def test_coded_text_becomes_the_same_file_as_text(data):
             here.add(rows(keys, words))
         tasks = here.split(tasks=data.draw(st.integers(1, 3)))
         window = mock.patch.object(
-            run, "_window_bytes", return_value=data.draw(st.sampled_from([5_000, 1 << 30]))
+            merge, "_window_bytes", return_value=data.draw(st.sampled_from([5_000, 1 << 30]))
         )
         with window:
             found = written(here, tasks, threads=data.draw(st.sampled_from([1, 2])))
@@ -111,7 +111,7 @@ def test_the_files_do_not_depend_on_windows_of_whole_row_groups():
         tasks = here.split()
         found = []
         for window_bytes in (4_000, 20_000, 1 << 30):
-            with mock.patch.object(run, "_window_bytes", return_value=window_bytes):
+            with mock.patch.object(merge, "_window_bytes", return_value=window_bytes):
                 found.append(written(here, tasks)[0])
         assert found[0] == found[1] == found[2]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
-from tblctl.merger import round as round_module
-from tblctl.merger.commit_every import AT_END, CommitEvery
-from tblctl.merger.round import RoundOutcome, merge_round
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.round import round as round_module
+from tblctl.merger.round.commit_every import AT_END, CommitEvery
+from tblctl.merger.round.round import RoundOutcome, merge_round
+from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.record import BlockRecord

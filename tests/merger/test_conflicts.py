@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tblctl.merger.conflicts import Verdict, salvage
-from tblctl.merger.task import MergeTask, Slice
-from tblctl.merger.work import covers
+from tblctl.merger.round.conflicts import Verdict, salvage
+from tblctl.merger.round.group_run import covers
+from tblctl.merger.task.spec import MergeTask, Slice
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, Term
 

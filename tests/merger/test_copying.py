@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger import run
-from tblctl.merger.copying import Copy, between, plan_copies
-from tblctl.merger.inputs import Part, Piece
-from tblctl.merger.run import run_task
-from tblctl.merger.task import Slice
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.task import merge
+from tblctl.merger.task.copying import Copy, between, plan_copies
+from tblctl.merger.task.inputs import Part, Piece
+from tblctl.merger.task.merge import run_task
+from tblctl.merger.task.spec import Slice
+from tblctl.merger.task.verify import VerificationError
 
 from .blocks import lake
 from .memory_port import block_of
@@ -162,7 +162,7 @@ def test_blocks_are_the_same_as_without_copying(blocks, block_rows, group_rows, 
         assert here.problems(records) == []
         assert_no_slivers(here, records)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run, "plan_copies", lambda *_, **__: ())
+            patch.setattr(merge, "plan_copies", lambda *_, **__: ())
             others, none = merged(here, tasks)
         assert none == 0
         assert [record.row_count for record in records] == [record.row_count for record in others]
@@ -203,7 +203,7 @@ def test_a_row_group_that_is_neither_copied_nor_decoded_is_noticed(monkeypatch):
     with lake("k: int64, n: int64, f: float64", "k", block_rows=60, row_group_rows=10) as here:
         fill(here, [list(range(30))])
         (task,) = here.split()
-        monkeypatch.setattr(run, "between", lambda copies, places: list(between(copies, places))[:-1])
+        monkeypatch.setattr(merge, "between", lambda copies, places: list(between(copies, places))[:-1])
         with pytest.raises(VerificationError, match="were merged"):
             run_task(here.io, task)
         assert here.stored() == set()

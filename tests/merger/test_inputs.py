@@ -11,13 +11,13 @@ import pytest
 from arrow_rows import canonical
 from faults import Faults, inject
 
-from tblctl.merger import inputs
-from tblctl.merger.run import Hooks
-from tblctl.merger.scratch import Scratch
+from tblctl.merger.presort.spill import Scratch
+from tblctl.merger.task import inputs
+from tblctl.merger.task.merge import Hooks
 from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.model.block import ClusterStatistics
-from tblctl.tableformat.native.block_file import BlockFile
 from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.reader import BlockFile
 
 from .blocks import lake, merge_threads
 

@@ -9,9 +9,9 @@ import pytest
 from arrow_rows import canonical
 from faults import Faults, Killed, inject
 
-from tblctl.merger import local
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.task import TaskFailure, TaskResult
+from tblctl.merger.engines import local
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, InternalError, StorageError
 
 from .blocks import lake, merge_threads

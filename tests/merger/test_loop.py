@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.local import LocalEngine
-from tblctl.recluster import Request, recluster
+from tblctl.maintain.recluster import Request, recluster
+from tblctl.merger.engines.local import LocalEngine
 from tblctl.results import Outcome
 
 from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tblctl.merger import resident
-from tblctl.merger.resident import Resident
+from tblctl.merger.task import memory as resident
+from tblctl.merger.task.memory import Resident
 from tblctl.tableformat.environment import SYSTEM
 
 from .blocks import lake

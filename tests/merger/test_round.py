@@ -16,10 +16,10 @@ from tblctl.errors import (
     InvalidOptionError,
     StorageError,
 )
-from tblctl.merger import round as round_module
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.round import RoundOutcome, merge_round
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.round import round as round_module
+from tblctl.merger.round.round import RoundOutcome, merge_round
+from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.port import Label, Replacement
 
@@ -111,7 +111,7 @@ def test_unclustered_blocks_are_sorted_in_when_asked_for(make: Make) -> None:
 
 
 def test_where_restricts_to_blocks_that_may_hold_such_rows(two_ranges: Subject) -> None:
-    from tblctl.tableformat.predicate.sql import parse_where
+    from tblctl.tableformat.predicate.sql.conditions import parse_where
 
     where = parse_where("k < 50", two_ranges.port.newest().schema)
     run(two_ranges, plan_of(two_ranges, where=where))

@@ -16,21 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger import inputs, run
-from tblctl.merger.run import Cancelled, Hooks, run_task
-from tblctl.merger.split import Output, split_group
-from tblctl.merger.task import whole_slices
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.round.cuts import Output, split_group
+from tblctl.merger.task import inputs, merge
+from tblctl.merger.task.merge import Cancelled, Hooks, run_task
+from tblctl.merger.task.spec import whole_slices
+from tblctl.merger.task.verify import VerificationError
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.model.cluster_key import Term, _problem
 from tblctl.tableformat.model.cut import cut_rows, slack_rows
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.types import is_orderable
-from tblctl.tableformat.native import statistics
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import is_orderable
 from tblctl.tableformat.native.block_io import NativeBlockBuilder, NativeBlockIO
-from tblctl.tableformat.native.encode import Layout
-from tblctl.tableformat.native.metadata import block_metadata
 from tblctl.tableformat.native.port import NativePort
+from tblctl.tableformat.native.read.metadata import block_metadata
+from tblctl.tableformat.parquet import statistics
+from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.port import Replacement
 
 from ..model.strategies import SCHEMAS
@@ -328,7 +328,7 @@ def test_blocks_of_older_schemas_are_merged_into_the_newest(tasks, threads, memo
 
 
 def memory_table_of(schema, **arguments):
-    from tblctl.tableformat.model.type_text import fields_from_text
+    from tblctl.tableformat.model.schema.type_text import fields_from_text
 
     return memory_table(pa.schema(fields_from_text(schema)), **arguments)
 
@@ -362,7 +362,7 @@ def test_windows_of_a_block_are_about_equal(monkeypatch, threads):
             return real(builder, rows, groups)
 
         monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
-        monkeypatch.setattr(run, "_window_bytes", lambda _: 600 * 16)  # six of a block's seven row groups
+        monkeypatch.setattr(merge, "_window_bytes", lambda _: 600 * 16)  # six of a block's seven row groups
         records = here.run([task], threads=threads)
         assert windows == [[100] * 4, [100] * 3] * 3
         assert canonical(here.rows_of(records)) == canonical(here.expected())
@@ -384,7 +384,7 @@ def here():
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("place", [0, 70, 298])
 def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monkeypatch, threads, place):
-    real = run.sort_indices
+    real = merge.sort_indices
 
     def wrong(keys, sort):
         order = real(keys, sort).to_numpy().copy()
@@ -394,7 +394,7 @@ def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monk
         return pa.array(order)
 
     (task,) = here.split()
-    monkeypatch.setattr(run, "sort_indices", wrong)
+    monkeypatch.setattr(merge, "sort_indices", wrong)
     with pytest.raises(
         VerificationError, match=r"group 7, task 0: (of '[kn]'|merged rows are not in key order)"
     ):
@@ -418,8 +418,8 @@ def test_statistics_that_tell_of_nulls_that_are_none_are_noticed_and_nothing_sta
 
 
 def test_rows_that_would_be_gathered_from_nowhere_are_noticed_and_nothing_stays(here, monkeypatch):
-    real = run.sort_indices
-    monkeypatch.setattr(run, "sort_indices", lambda keys, sort: pa.array(real(keys, sort).to_numpy()[::-1]))
+    real = merge.sort_indices
+    monkeypatch.setattr(merge, "sort_indices", lambda keys, sort: pa.array(real(keys, sort).to_numpy()[::-1]))
     (task,) = here.split()
     with pytest.raises(InternalError, match="group 7, task 0"):
         run_task(here.io, task)
@@ -500,4 +500,4 @@ def test_what_was_merged_is_told_and_adds_up(here, threads):
     ],
 )
 def test_how_many_inputs_are_under_way_at_once(order, rows, at_once):
-    assert run._at_once(np.array(order, np.uint32), rows) == at_once
+    assert merge._at_once(np.array(order, np.uint32), rows) == at_once

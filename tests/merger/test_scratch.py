@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.scratch import Scratch
+from tblctl.merger.presort.spill import Scratch
 from tblctl.tableformat.errors import StorageError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.projection import conform
 
 from ..model.strategies import SCHEMAS

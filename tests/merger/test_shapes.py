@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from arrow_rows import canonical
 
-from tblctl.merger import portion, run, shuffle
+from tblctl.merger.presort import decide, portions
+from tblctl.merger.task import merge
 from tblctl.tableformat.native.block_io import NativeBlockBuilder
 
 from .blocks import lake
@@ -36,7 +37,7 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
     chance = random.Random(11)
     rows = [pa.table({"k": [chance.randrange(50) for _ in range(ROWS)], **shape(chance)}) for _ in range(3)]
     gathered, sorted_ = [], []
-    real_adding, real_portioned = NativeBlockBuilder.adding, portion._portioned
+    real_adding, real_portioned = NativeBlockBuilder.adding, portions._portioned
 
     def adding(builder, rows, groups):
         gathered.append(rows.nbytes)
@@ -51,13 +52,13 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
             (here.add if ordered else here.unordered)(table)
         (task,) = here.split(memory_bytes=MEMORY_BYTES)
         monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
-        monkeypatch.setattr(portion, "_portioned", portioned)
+        monkeypatch.setattr(portions, "_portioned", portioned)
         records = here.run([task], threads=2)
         largest = max(table.nbytes / table.num_rows for table in rows)
         assert len(gathered) > 1
-        assert max(gathered) <= 1.6 * run._window_bytes(MEMORY_BYTES), (
+        assert max(gathered) <= 1.6 * merge._window_bytes(MEMORY_BYTES), (
             "rows differ in size, and their mean is known"
         )
         assert bool(sorted_) != ordered
-        assert max(sorted_, default=0) <= 1.6 * max(MEMORY_BYTES / shuffle.SORT_SHARE, largest)
+        assert max(sorted_, default=0) <= 1.6 * max(MEMORY_BYTES / decide.SORT_SHARE, largest)
         assert canonical(here.rows_of(records)) == canonical(here.expected())

@@ -15,14 +15,17 @@ from faults import Faults, inject
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.merger import local, portion, shuffle, spark_task
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.portion import sort_blocks
-from tblctl.merger.run import run_task
-from tblctl.merger.scratch import Pieces, Scratch
-from tblctl.merger.shuffle import neighbours, sort_tasks
-from tblctl.merger.task import TaskFailure, TaskResult
-from tblctl.merger.verify import VerificationError
+from tblctl.merger.engines import local
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.engines.spark import on_worker
+from tblctl.merger.presort import decide
+from tblctl.merger.presort import portions as portion
+from tblctl.merger.presort.decide import neighbours, sort_tasks
+from tblctl.merger.presort.portions import sort_blocks
+from tblctl.merger.presort.spill import Pieces, Scratch
+from tblctl.merger.task.merge import run_task
+from tblctl.merger.task.spec import TaskFailure, TaskResult
+from tblctl.merger.task.verify import VerificationError
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.native.block_io import NativeBlockReader
@@ -113,7 +116,7 @@ def pickled(io):
 def outcomes_of_neighbours(here, tasks, **more):
     """Run tasks as Spark's workers do that sort for themselves what these take."""
     io, shares = pickled(here.io), neighbours(tasks, more.pop("workers"))
-    found = [one for share in shares for one in spark_task.run_pickled(io, pickle.dumps(share), **more)]
+    found = [one for share in shares for one in on_worker.run_pickled(io, pickle.dumps(share), **more)]
     return [pickle.loads(one) for one in found]
 
 
@@ -138,12 +141,12 @@ def merge_packed(here, tasks):
     portions = [
         row
         for sort in (sort_tasks(carried) if carried else ())
-        for row in spark_task.sort_pickled(io, pickle.dumps((sort, numbers)))
+        for row in on_worker.sort_pickled(io, pickle.dumps((sort, numbers)))
     ]
     described = [(share[0].number, pickle.dumps(share), None) for share in shares]
     incoming = [*portions[::2], *described, *portions[1::2]]
     return records_of(
-        [pickle.loads(one) for one in spark_task.merge_pickled(io, incoming, tasks[0].memory_bytes)]
+        [pickle.loads(one) for one in on_worker.merge_pickled(io, incoming, tasks[0].memory_bytes)]
     )
 
 
@@ -176,7 +179,7 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
     monkeypatch, tmp_path
 ):
     read, left = [], []
-    real, real_run = NativeBlockReader.rows, spark_task.run
+    real, real_run = NativeBlockReader.rows, on_worker.run
     monkeypatch.setattr(
         NativeBlockReader,
         "rows",
@@ -191,7 +194,7 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
         for seed in range(6):
             here.unordered(rows(seed, 300))
         block_bytes = here.slices[0].block.decoded_bytes
-        monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
+        monkeypatch.setattr(decide, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
         tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
         records = run_by_neighbours(here, tasks, workers=2, function=run_and_look)
         assert sorted(read) == sorted(2 * [item.block.path for item in here.slices])
@@ -204,7 +207,7 @@ def test_a_block_that_a_worker_cannot_sort_fails_all_its_tasks_and_one_task_only
     def failing(io, task, *more, **others):
         if task.number == 1:
             raise OSError("no such luck")
-        return spark_task.run(io, task, *more, **others)
+        return on_worker.run(io, task, *more, **others)
 
     with lake(COLUMNS, "k", block_rows=300) as here:
         for seed in range(3):
@@ -283,7 +286,7 @@ def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large)
         expected = facts(here, here.run([task]))
         monkeypatch.setattr(portion, "_portioned", portioned_)
         block_bytes = max(item.block.decoded_bytes for item in here.slices)
-        monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
+        monkeypatch.setattr(decide, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
         assert facts(here, here.run([replace(task, memory_bytes=4_000_000)])) == expected
     types = [{name: pa.types.is_dictionary(portion.content[name].type) for name in "st"} for portion in kept]
     assert {one["s"] for one in types} == {not large}
@@ -371,7 +374,7 @@ def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch)
         yield from real(*given)
 
     monkeypatch.setattr(portion, "portions", slow)
-    monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
+    monkeypatch.setattr(decide, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
     del here.slices[4:]
     found = run(here, here.split(tasks=4))
     assert [type(item) for item in found] == [TaskResult] * 4
@@ -388,7 +391,7 @@ def test_the_time_that_sorting_takes_is_that_of_the_tasks_that_do_it(here, monke
 
     still = Environment(elapsed=lambda: float(len(passed)), cpu=lambda: getattr(mine, "seconds", 0.0))
     monkeypatch.setattr(portion, "portions", a_second_long)
-    monkeypatch.setattr(shuffle, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
+    monkeypatch.setattr(decide, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
     found = []
     LocalEngine().run(replace(here.io, env=still), here.split(tasks=6), found.append, title="a test")
     assert len(passed) > 1

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from arrow_rows import canonical
 
-from tblctl.merger import split
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.shuffle import sort_tasks
-from tblctl.tableformat.native.block_file import BlockFile
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.presort.decide import sort_tasks
+from tblctl.merger.round import cuts
 from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.reader import BlockFile
 
 from .blocks import LEVEL, lake
 
@@ -63,7 +63,7 @@ def test_sixteen_tasks_take_about_the_same(shape, ordered):
 
 
 def test_tasks_are_about_the_same_where_blocks_have_fewer_samples_than_cuts(monkeypatch):
-    monkeypatch.setattr(split, "_SAMPLES", 100)
+    monkeypatch.setattr(cuts, "_SAMPLES", 100)
     with lake(COLUMNS, "k", block_rows=50) as here:
         for keys in many_tiny(random.Random(7)):
             here.add(table(keys))
@@ -86,7 +86,7 @@ def test_a_run_of_one_key_becomes_constant_blocks_in_several_tasks(ordered):
 
 
 def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch):
-    monkeypatch.setattr(split, "_FEW_BLOCKS", 100)
+    monkeypatch.setattr(cuts, "_FEW_BLOCKS", 100)
     opened, whole = [], []
     real, real_rows = BlockFile.__init__, NativeBlockReader.rows
     with lake(COLUMNS, "k", block_rows=100) as here:
@@ -116,8 +116,8 @@ def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch)
 
 
 def test_large_blocks_among_very_many_small_ones_are_streamed(monkeypatch):
-    monkeypatch.setattr(split, "_FEW_BLOCKS", 10)
-    monkeypatch.setattr(split, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(cuts, "_FEW_BLOCKS", 10)
+    monkeypatch.setattr(cuts, "_SMALL_BYTES", 100)
     with lake(COLUMNS, "k", block_rows=100) as here:
         here.add(table(range(300)))
         for keys in many_tiny(random.Random(3))[:20]:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger import split
-from tblctl.merger.run import run_task
+from tblctl.merger.round import cuts
+from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.native.block_io import NativeBlockReader
@@ -80,7 +80,7 @@ def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples,
         pytest.MonkeyPatch.context() as patched,
         lake(COLUMNS, key, block_rows=block_rows, row_group_rows=4) as here,
     ):
-        patched.setattr(split, "_SAMPLES", samples)
+        patched.setattr(cuts, "_SAMPLES", samples)
         for ordered, keys in blocks:
             add(here, keys, ordered=ordered)
         found = here.split(tasks)
@@ -102,7 +102,7 @@ def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples,
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("samples", [1, 7, 65_536])
 def test_hard_shapes_are_split_at_exact_ranks(blocks, ordered, samples, monkeypatch):
-    monkeypatch.setattr(split, "_SAMPLES", samples)
+    monkeypatch.setattr(cuts, "_SAMPLES", samples)
     with lake(COLUMNS, "k", block_rows=5) as here:
         add(here, *blocks, ordered=ordered)
         assert_exact(here, here.split(tasks=4), 5)
@@ -206,12 +206,12 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
         read.append((reader._block.path, len(groups)))
         return real(reader, groups, sort)
 
-    monkeypatch.setattr(split, "_PIECE_ROWS", 7)
+    monkeypatch.setattr(cuts, "_PIECE_ROWS", 7)
     with lake(COLUMNS, "k", block_rows=10, row_group_rows=8) as here:
         add(here, *([(n * 37 + seed) % 60 for n in range(60)] for seed in range(4)), ordered=False)
         add(here, list(range(60)))
         if not is_kept_in_memory:
-            monkeypatch.setattr(split, "KEY_SHARE", LARGE_BYTES)
+            monkeypatch.setattr(cuts, "KEY_SHARE", LARGE_BYTES)
         monkeypatch.setattr(NativeBlockReader, "keys", counted)
         tasks = here.split(tasks=12, memory_bytes=LARGE_BYTES)
         whole = sorted(path for path, groups in read if groups == 8)
@@ -235,7 +235,7 @@ def test_tasks_share_the_bytes_where_rows_differ_in_width_with_the_key(ordered):
         tasks = here.split(tasks=4)
         assert [task.rows for task in tasks] == ([1000, 200, 200, 200] if ordered else [400] * 4)
         assert sum(len(task.cuts) for task in tasks) == 16
-        narrow = here.split(tasks=4, memory_bytes=split.KEY_SHARE * 450 * 32)  # holds the keys of 450 rows
+        narrow = here.split(tasks=4, memory_bytes=cuts.KEY_SHARE * 450 * 32)  # holds the keys of 450 rows
         assert max(task.rows for task in narrow) <= 500
 
 
@@ -253,12 +253,12 @@ def test_tasks_share_the_bytes_where_rows_differ_in_width_with_the_key(ordered):
     ],
 )
 def test_every_task_gets_blocks_and_about_as_many_bytes(weights, tasks, firsts):
-    assert split._shared_out(weights, tasks) == firsts
+    assert cuts._shared_out(weights, tasks) == firsts
 
 
 @given(weights=st.lists(st.integers(0, 1000), min_size=1, max_size=40), tasks=st.integers(1, 20))
 def test_no_task_has_more_than_its_share_and_a_block(weights, tasks):
-    firsts = split._shared_out(weights, tasks)
+    firsts = cuts._shared_out(weights, tasks)
     count = min(tasks, len(weights))
     assert firsts[0] == 0
     assert firsts == sorted(set(firsts))
@@ -275,7 +275,7 @@ def test_no_task_has_more_than_its_share_and_a_block(weights, tasks):
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_blocks_that_overlap_too_many_others_are_portioned_out(monkeypatch, tasks):
     """Eight blocks of the same keys, and eight that follow each other: a task has room for three row groups."""
-    monkeypatch.setattr(split, "_USEFUL_BYTES", 1)
+    monkeypatch.setattr(cuts, "_USEFUL_BYTES", 1)
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(8):
             here.add(text_rows(range(start, 1_600, 8)))
@@ -298,7 +298,7 @@ def test_pieces_that_would_be_too_small_are_not_portioned_out():
 
 
 def test_more_blocks_than_may_be_open_are_portioned_out(monkeypatch):
-    monkeypatch.setattr(split, "MOST_OPEN", 7)
+    monkeypatch.setattr(cuts, "MOST_OPEN", 7)
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(8):
             here.add(text_rows(range(start, 1_600, 8)))
@@ -320,7 +320,7 @@ def test_tasks_that_memory_asks_for_come_in_whole_waves(tasks):
 
 
 def test_where_new_blocks_have_a_few_old_keys_the_old_blocks_are_streamed_and_copied(monkeypatch):
-    monkeypatch.setattr(split, "_USEFUL_BYTES", 1)
+    monkeypatch.setattr(cuts, "_USEFUL_BYTES", 1)
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(0, 3_000, 200):
             here.add(text_rows(range(start, start + 200)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tblctl.suggest import read_predicates, suggest
+from tblctl.advise.suggest import read_predicates, suggest
 
 from .subjects import Subject, native, twin
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tblctl.merger.shuffle import ORDER_BYTES, Taker, decoded_bytes, decodings, neighbours, sort_tasks, units
+from tblctl.merger.presort.decide import (
+    ORDER_BYTES,
+    Taker,
+    decoded_bytes,
+    decodings,
+    neighbours,
+    sort_tasks,
+    units,
+)
 
 from .blocks import lake
 from .test_shuffle import COLUMNS, portioned, rows

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger import verify
-from tblctl.merger.verify import Fingerprint, VerificationError
+from tblctl.merger.task import verify
+from tblctl.merger.task.verify import Fingerprint, VerificationError
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.record import BlockRecord, ColumnRecord
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.projection import conform
 
 from ..model.strategies import SCHEMAS

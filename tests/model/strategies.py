@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import InvalidSchemaError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 
 NAMES = st.text(min_size=1, max_size=6).filter(lambda text: text.isprintable() and "." not in text)
 UNITS = st.sampled_from(["s", "ms", "us", "ns"])

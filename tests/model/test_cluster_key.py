@@ -21,8 +21,8 @@ from tblctl.tableformat.model.cluster_key import (
     term_type,
     transform_array,
 )
-from tblctl.tableformat.model.schema import Schema, parse_schema
-from tblctl.tableformat.model.types import type_from_text
+from tblctl.tableformat.model.schema.schema import Schema, parse_schema
+from tblctl.tableformat.model.schema.types import type_from_text
 
 SCHEMA = Schema.create(
     parse_schema(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from tblctl.tableformat.errors import InvalidSchemaError, UnknownColumnError, UnsupportedTypeError
-from tblctl.tableformat.model.field_ids import field_id
-from tblctl.tableformat.model.schema import Schema, parse_schema, schema_differences
+from tblctl.tableformat.model.schema.field_ids import field_id
+from tblctl.tableformat.model.schema.schema import Schema, parse_schema, schema_differences
 
 from .strategies import SCHEMAS
 
@@ -56,7 +56,7 @@ def test_parquet_writer_keeps_the_ids_of_nested_fields(tmp_path):
     read = pq.ParquetFile(path).schema_arrow
 
     def ids(field):
-        from tblctl.tableformat.model.types import child_fields
+        from tblctl.tableformat.model.schema.types import child_fields
 
         return [field_id(field), *(one for child in child_fields(field.type) for one in ids(child))]
 

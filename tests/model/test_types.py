@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from tblctl.tableformat.errors import InvalidSchemaError, UnsupportedTypeError
-from tblctl.tableformat.model.types import (
+from tblctl.tableformat.model.schema.types import (
     accepts,
     can_widen,
     check_supported,

@@ -25,9 +25,9 @@ from profiles import cases
 
 import tblctl
 from tblctl.errors import InvalidDataError, InvalidOptionError, SchemaMismatchError, TblctlError
-from tblctl.tableformat.native.commit import Draft, publish
-from tblctl.tableformat.native.fold import SEGMENT_BLOCKS
-from tblctl.tableformat.native.segment_file import encode_segment, read_segment, segment_ref
+from tblctl.tableformat.native.log.commit import Draft, publish
+from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS
+from tblctl.tableformat.native.log.segment_file import encode_segment, read_segment, segment_ref
 
 ROWS = pa.table(
     {

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tblctl.tableformat.native.checksum import checksum, checksum_text
+from tblctl.tableformat.parquet.checksum import checksum, checksum_text
 
 KINDS = [bytes, bytearray, memoryview, pa.py_buffer]
 

@@ -21,7 +21,7 @@ import tblctl
 from tblctl.cli.main import application
 from tblctl.errors import ClockError, ConflictError, InternalError, SnapshotNotFoundError, StorageError
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.native.names import snapshot_path
+from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 

@@ -29,8 +29,8 @@ from tables import (
 
 import tblctl
 from tblctl.tableformat.model.snapshot import Batch
-from tblctl.tableformat.native.dml import MOST_REPLANS
-from tblctl.tableformat.native.parts import PartWriter
+from tblctl.tableformat.native.write.dml import MOST_REPLANS
+from tblctl.tableformat.native.write.staged_write import PartWriter
 
 Rows = frozenset[tuple[int, str]]
 """The rows of a table: every pair of id and text is there once."""

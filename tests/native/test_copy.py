@@ -14,8 +14,8 @@ from profiles import cases
 
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.native.thrift import read_struct, write_struct
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.parquet.thrift import read_struct, write_struct
 
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS

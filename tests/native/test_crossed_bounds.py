@@ -12,11 +12,11 @@ import pytest
 
 import tblctl
 from tblctl.errors import CorruptTableError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
-from tblctl.tableformat.native import metadata
-from tblctl.tableformat.native.metadata import SegmentSummaries
+from tblctl.tableformat.native.read import metadata
+from tblctl.tableformat.native.read.metadata import SegmentSummaries
 
 COLUMN, KEY = ("column_2_min", "column_2_max"), ("key_1_min_0", "key_1_max_0")
 

@@ -18,7 +18,7 @@ from profiles import cases
 
 import tblctl
 from tblctl.errors import CorruptTableError
-from tblctl.tableformat.model.types import is_orderable
+from tblctl.tableformat.model.schema.types import is_orderable
 
 from ..predicate.test_match_and_rows import tables as model_tables
 from .test_statistics import real_table

@@ -316,9 +316,9 @@ def test_several_batches_of_an_overwrite_replace_the_old_rows_in_one_commit(tabl
 
 def relabel(native, path, level):
     """Give a block another level, as a merge would."""
-    from tblctl.tableformat.native.commit import publish
-    from tblctl.tableformat.native.edit import Edit, EditApplier
-    from tblctl.tableformat.native.metadata import block_metadata
+    from tblctl.tableformat.native.log.commit import publish
+    from tblctl.tableformat.native.log.edit import Edit, EditApplier
+    from tblctl.tableformat.native.read.metadata import block_metadata
     from tblctl.tableformat.port import Label
 
     head = native.head()
@@ -334,7 +334,7 @@ def relabel(native, path, level):
 def test_a_relabelled_block_is_not_rewritten(table):
     before = by_start(table)
     relabel(table._native, before[10].path, level=5)
-    from tblctl.tableformat.native.metadata import block_metadata
+    from tblctl.tableformat.native.read.metadata import block_metadata
 
     assert table.check(deep=True).ok
     same = block_metadata(table._native.storage, table._native.head()).values("same_key_rows")

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.tableformat.errors import InternalError, StorageError
-from tblctl.tableformat.keys import BOUND_LENGTH, KEY_LENGTH, sort_indices
+from tblctl.tableformat.keys.order import BOUND_LENGTH, KEY_LENGTH, sort_indices
 from tblctl.tableformat.model.cut import cut_rows
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.native import statistics
-from tblctl.tableformat.native.encode import BlockEncoder
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.parquet import statistics
+from tblctl.tableformat.parquet.block_writer import BlockEncoder
 
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tblctl
-from tblctl.tableformat.native.encode import BlockEncoder, Window
-from tblctl.tableformat.native.encoding import NUMBERS, TEXT, choose_encodings
-from tblctl.tableformat.native.footer import raw_group, read_footer
-from tblctl.tableformat.native.names import block_path
-from tblctl.tableformat.native.thrift import read_struct
+from tblctl.tableformat.native.log.names import block_path
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, Window
+from tblctl.tableformat.parquet.encodings import NUMBERS, TEXT, choose_encodings
+from tblctl.tableformat.parquet.footer import raw_group, read_footer
+from tblctl.tableformat.parquet.thrift import read_struct
 
 from ..merger.blocks import block_of, lake
 

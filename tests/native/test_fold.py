@@ -9,7 +9,7 @@ from arrow_rows import memory_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.native.fold import FAN_IN, SEGMENT_BLOCKS, fold_plan
+from tblctl.tableformat.native.log.fold import FAN_IN, SEGMENT_BLOCKS, fold_plan
 
 
 def folded(counts, capacity=SEGMENT_BLOCKS):

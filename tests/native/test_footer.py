@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.native.footer import (
+from tblctl.tableformat.parquet.footer import (
     PageError,
     SortColumn,
     end_with_copies,
@@ -20,7 +20,7 @@ from tblctl.tableformat.native.footer import (
     raw_group,
     read_footer,
 )
-from tblctl.tableformat.native.thrift import (
+from tblctl.tableformat.parquet.thrift import (
     BINARY,
     BYTE,
     DOUBLE,

@@ -11,7 +11,7 @@ import pytest
 
 import tblctl
 from tblctl.errors import SnapshotNotFoundError
-from tblctl.tableformat.native.metadata import block_metadata
+from tblctl.tableformat.native.read.metadata import block_metadata
 
 FOLDER = Path(__file__).parents[1] / "data" / "format_v1"
 MAKE = runpy.run_path(str(FOLDER / "make.py"))

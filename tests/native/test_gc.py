@@ -28,7 +28,7 @@ from tables import (
 import tblctl
 from tblctl.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.native.names import snapshot_path
+from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 

@@ -33,7 +33,7 @@ from tables import (
 
 import tblctl
 from tblctl.errors import ConflictError
-from tblctl.tableformat.native.names import snapshot_path
+from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.storage import Storage
 
 MINUTE_SECONDS = 60.0

@@ -12,7 +12,7 @@ from arrow_rows import arrays, canonical_values, memory_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.keys import (
+from tblctl.tableformat.keys.order import (
     BOUND_LENGTH,
     KEY_LENGTH,
     is_sorted,
@@ -24,8 +24,8 @@ from tblctl.tableformat.keys import (
 )
 from tblctl.tableformat.model.cluster_key import Sort, Term, transform_array
 from tblctl.tableformat.model.cut import cut_rows
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.types import read_type
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import read_type
 
 from ..model.strategies import DICTIONARY_TYPES, FLAT_TYPES
 

@@ -33,8 +33,8 @@ from tblctl.errors import (
     TblctlError,
 )
 from tblctl.tableformat.model.snapshot import Batch
-from tblctl.tableformat.native.commit import Published
-from tblctl.tableformat.native.parts import Part, PartWriter, joined
+from tblctl.tableformat.native.log.commit import Published
+from tblctl.tableformat.native.write.staged_write import Part, PartWriter, joined
 
 
 @pytest.fixture(params=["memory", "local"])

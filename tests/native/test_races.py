@@ -33,9 +33,9 @@ from writers import expected_ids, run_writers
 
 import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError, TableNotFoundError
-from tblctl.tableformat.native.commit import publish
-from tblctl.tableformat.native.dml import MOST_REPLANS
-from tblctl.tableformat.native.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.commit import publish
+from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.write.dml import MOST_REPLANS
 from tblctl.tableformat.port import Label
 
 Act = Callable[[tblctl.Table], Any]
@@ -337,8 +337,8 @@ def _recluster(url: str, relabel: bool) -> None:
     table = tblctl.open(url)
     native = native_of(table)
     head = native.head()
-    from tblctl.tableformat.native.dml import Write, _Planner
-    from tblctl.tableformat.native.metadata import block_metadata
+    from tblctl.tableformat.native.read.metadata import block_metadata
+    from tblctl.tableformat.native.write.dml import Write, _Planner
 
     metadata = block_metadata(native.storage, head)
     paths = metadata.values("path").to_pylist()

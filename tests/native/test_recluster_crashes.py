@@ -167,7 +167,7 @@ def test_a_process_killed_while_it_reclusters_leaves_a_sound_table(
     for number in range(20):
         table.append(rows(*range(number, 20_000, 20)))
     program = f"""
-import tblctl, tblctl.recluster
+import tblctl, tblctl.maintain.recluster
 table = tblctl.open({url!r})
 print("ready", flush=True)
 table.recluster(final=True)

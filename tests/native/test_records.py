@@ -9,8 +9,8 @@ from tables import SCHEMA, age, as_stored, assert_sound, objects_of, rows
 
 import tblctl
 from tblctl.errors import CorruptTableError
-from tblctl.tableformat.native.gc import RECORD_SECONDS
-from tblctl.tableformat.native.names import snapshot_path
+from tblctl.tableformat.native.log.names import snapshot_path
+from tblctl.tableformat.native.upkeep.gc import RECORD_SECONDS
 from tblctl.tableformat.storage import Storage
 
 DAY_SECONDS = 86400.0

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl.tableformat.native.block_file import Tails
+from tblctl.tableformat.parquet.reader import Tails
 
 ROWS = 60_000
 COLUMNS = 8

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from profiles import cases
 
 import tblctl
-from tblctl.tableformat.model.types import is_orderable, read_type
+from tblctl.tableformat.model.schema.types import is_orderable, read_type
 
 from ..model.strategies import SCHEMAS
 

@@ -22,11 +22,11 @@ from tables import as_stored
 import tblctl
 from tblctl.errors import CorruptTableError
 from tblctl.tableformat.model.seal import Seal
-from tblctl.tableformat.native.checksum import checksum
-from tblctl.tableformat.native.footer import footer_start, read_footer
-from tblctl.tableformat.native.sealed import seal
-from tblctl.tableformat.native.segment_file import encode_segment, read_segment
-from tblctl.tableformat.native.thrift import write_struct
+from tblctl.tableformat.native.log.segment_file import encode_segment, read_segment
+from tblctl.tableformat.parquet.checksum import checksum
+from tblctl.tableformat.parquet.footer import footer_start, read_footer
+from tblctl.tableformat.parquet.sealed import seal
+from tblctl.tableformat.parquet.thrift import write_struct
 from tblctl.tableformat.storage import Storage
 
 NAN = math.nan

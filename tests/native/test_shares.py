@@ -14,10 +14,10 @@ from tables import SCHEMA, native_of, rows
 
 import tblctl
 from tblctl.errors import CorruptTableError, SnapshotNotFoundError
-from tblctl.tableformat.native.scan import select_blocks
-from tblctl.tableformat.native.shares import ShareReader, cut_shares
+from tblctl.tableformat.native.read.input_splits import ShareReader, cut_shares
+from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.predicate.nodes import Node, node_of
-from tblctl.tableformat.predicate.sql import parse_where
+from tblctl.tableformat.predicate.sql.conditions import parse_where
 
 
 def make(url: str) -> tblctl.Table:

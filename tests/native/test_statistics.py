@@ -16,13 +16,13 @@ from predicate_model import KINDS
 from profiles import cases
 
 import tblctl
-from tblctl.tableformat.keys import BOUND_LENGTH
-from tblctl.tableformat.model.types import is_orderable
+from tblctl.tableformat.keys.order import BOUND_LENGTH
+from tblctl.tableformat.model.schema.types import is_orderable
 from tblctl.tableformat.model.values import value_to_json, values_from_json
-from tblctl.tableformat.native.block_file import BlockFile, RowGroupStatistics
-from tblctl.tableformat.native.metadata import SegmentSummaries, block_metadata
-from tblctl.tableformat.native.scan import select_blocks
-from tblctl.tableformat.native.segment_file import statistic_names
+from tblctl.tableformat.native.log.segment_file import statistic_names
+from tblctl.tableformat.native.read.metadata import SegmentSummaries, block_metadata
+from tblctl.tableformat.native.read.scan import select_blocks
+from tblctl.tableformat.parquet.reader import BlockFile, RowGroupStatistics
 from tblctl.tableformat.storage import Storage
 
 from ..model.strategies import SCHEMAS

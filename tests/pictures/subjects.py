@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 import tblctl
-from tblctl.depths import depth_history
-from tblctl.picture import Picture, make_history, make_picture
+from tblctl.pictures.depths import depth_history
+from tblctl.pictures.picture import Picture, make_history, make_picture
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.port import NativeVersion
 from tblctl.tableformat.port import Listing
 

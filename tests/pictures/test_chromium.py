@@ -15,9 +15,9 @@ import pytest
 from matplotlib.image import imread
 
 import tblctl
-from tblctl.drawing import draw_svg
-from tblctl.picture import Picture
-from tblctl.picture_page import picture_page
+from tblctl.pictures.drawing import draw_svg
+from tblctl.pictures.page import picture_page
+from tblctl.pictures.picture import Picture
 
 from .subjects import ListedVersion, picture_of, picture_of_table, random_version, table_of
 

@@ -15,11 +15,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import tblctl
 from tblctl import errors
-from tblctl.drawing import LEVEL_COLORS, PAPER, _bars, _figure, _settings, draw_png, draw_svg
-from tblctl.picture import MOST_BARS, tick_ranks
-from tblctl.picture_page import picture_page
+from tblctl.pictures.drawing import LEVEL_COLORS, PAPER, _bars, _figure, _settings, draw_png, draw_svg
+from tblctl.pictures.page import picture_page
+from tblctl.pictures.picture import MOST_BARS, tick_ranks
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 
 from .subjects import SEED, ListedVersion, picture_of, picture_of_table, random_version, table_of
 
@@ -137,8 +137,8 @@ def test_history_tells_ingested_from_rewritten_and_the_depth_after_each_snapshot
 def test_history_ends_with_the_version_that_is_drawn(memory_url: str, tmp_path: Path, monkeypatch):
     table = table_of(memory_url, *[(1, 2)] * 6)
     drawn = []
-    monkeypatch.setattr("tblctl.picture.SNAPSHOTS_SHOWN", 3)
-    monkeypatch.setattr("tblctl.picture_file.write_picture", lambda picture, path: drawn.append(picture))
+    monkeypatch.setattr("tblctl.pictures.picture.SNAPSHOTS_SHOWN", 3)
+    monkeypatch.setattr("tblctl.pictures.file.write_picture", lambda picture, path: drawn.append(picture))
     tblctl.open(table.location, as_of=5).picture(tmp_path / "out.svg")
     table.picture(tmp_path / "out.svg", compare=(2, 4))
     assert [picture.history.sequences for picture in drawn] == [(3, 4, 5), (2, 3, 4)]
@@ -267,7 +267,7 @@ def test_a_picture_that_cannot_be_written_is_named(memory_url: str, tmp_path: Pa
 
 
 def test_without_matplotlib_the_extra_is_named(memory_url: str, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("tblctl.picture_file.find_spec", lambda name: None)
+    monkeypatch.setattr("tblctl.pictures.file.find_spec", lambda name: None)
     with pytest.raises(errors.InvalidOptionError, match=r"pip install 'tblctl\[pictures\]'"):
         table_of(memory_url).picture(tmp_path / "out.svg")
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.predicate.rows import filter_table
-from tblctl.tableformat.predicate.sql import parse_where
+from tblctl.tableformat.predicate.sql.conditions import parse_where
 
 duckdb = pytest.importorskip("duckdb")
 

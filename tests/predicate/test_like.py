@@ -12,11 +12,11 @@ import pytest
 from predicate_model import KINDS, SCHEMA
 
 from tblctl.tableformat.errors import InvalidPredicateError
+from tblctl.tableformat.model.schema.types import read_type
 from tblctl.tableformat.model.statistics import ALL, NONE, ColumnStatistics
-from tblctl.tableformat.model.types import read_type
 from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.rows import filter_table
-from tblctl.tableformat.predicate.sql import parse_where
+from tblctl.tableformat.predicate.sql.conditions import parse_where
 
 
 class Given:

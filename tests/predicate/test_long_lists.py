@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tblctl.tableformat.errors import InvalidPredicateError
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.types import read_type
-from tblctl.tableformat.predicate import long_lists, sql_text
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import read_type
 from tblctl.tableformat.predicate.rows import filter_table
-from tblctl.tableformat.predicate.sql import parse_assignments, parse_where
+from tblctl.tableformat.predicate.sql import long_lists
+from tblctl.tableformat.predicate.sql import text as sql_text
+from tblctl.tableformat.predicate.sql.conditions import parse_assignments, parse_where
 
 SCHEMA = Schema.create(
     pa.schema(

@@ -32,14 +32,14 @@ from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral
 
 from tblctl.tableformat.errors import InvalidPredicateError
+from tblctl.tableformat.model.schema.types import read_type, statistic_type
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME, ColumnStatistics
-from tblctl.tableformat.model.types import read_type, statistic_type
 from tblctl.tableformat.predicate.expressions import Resolved
 from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.nodes import Truth
 from tblctl.tableformat.predicate.resolve import resolve
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns
-from tblctl.tableformat.predicate.sql import UNKNOWN, parse_where
+from tblctl.tableformat.predicate.sql.conditions import UNKNOWN, parse_where
 
 
 @st.composite

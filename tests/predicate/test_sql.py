@@ -16,11 +16,11 @@ from pyiceberg import expressions as ice
 from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral
 
 from tblctl.tableformat.errors import InvalidPredicateError
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.predicate import sql_text
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.predicate.literals import LiteralError, column_value
 from tblctl.tableformat.predicate.rows import filter_table, needed_columns
-from tblctl.tableformat.predicate.sql import parse_assignments, parse_where
+from tblctl.tableformat.predicate.sql import text as sql_text
+from tblctl.tableformat.predicate.sql.conditions import parse_assignments, parse_where
 
 SCHEMA = Schema.create(
     pa.schema(

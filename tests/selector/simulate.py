@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean, selection_depths
-from tblctl.selector.blocks import Candidates, Context
+from tblctl.selector.candidates import Candidates, Context
 from tblctl.selector.draft import MOST_LEVEL
 from tblctl.selector.options import SelectOptions
-from tblctl.selector.policies import policy_named
+from tblctl.selector.registry import policy_named
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions
 

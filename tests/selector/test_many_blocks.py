@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tblctl.selector.blocks import Candidates, Context
+from tblctl.selector.candidates import Candidates, Context
 from tblctl.selector.options import SelectOptions
-from tblctl.selector.policies import policy_named
+from tblctl.selector.registry import policy_named
 from tblctl.tableformat.model.options import TableOptions
 
 BLOCKS = 200_000

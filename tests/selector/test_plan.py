@@ -10,7 +10,7 @@ import pytest
 
 from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan, Range
-from tblctl.selector.policies import POLICIES, policy_named
+from tblctl.selector.registry import POLICIES, policy_named
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 
 from .simulate import SimTable

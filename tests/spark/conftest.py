@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.spark_session import open_session
+from tblctl.merger.engines.spark.session import open_session
 
 READY_SECONDS = 120
 CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")

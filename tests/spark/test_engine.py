@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.spark import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name, _Unit
-from tblctl.merger.task import TaskFailure, TaskResult
+from tblctl.merger.engines.spark.engine import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name, _Unit
+from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
 from .toys import ROWS, block_io, outcomes_of, result, task
@@ -225,10 +225,10 @@ def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
 
 def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:
     def named(io, what):
-        import tblctl.merger.run
+        import tblctl.merger.task.merge
         from tblctl.tableformat.errors import InvalidDataError
 
-        raise InvalidDataError(tblctl.merger.run.__file__)
+        raise InvalidDataError(tblctl.merger.task.merge.__file__)
 
     (outcome,) = outcomes_of(spark.session, [task(0)], named).values()
     assert ".zip/tblctl/merger/run.py" in str(outcome.error)
@@ -316,7 +316,7 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SparkEngine, "parallelism", 1)  # with the next, each task is a job
-    monkeypatch.setattr("tblctl.merger.spark._SLOT_BYTES", 0)
+    monkeypatch.setattr("tblctl.merger.engines.spark.engine._SLOT_BYTES", 0)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         SparkEngine(spark.session, function=sleeps).run(

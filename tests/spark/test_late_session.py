@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tblctl.errors import EngineError, InvalidOptionError
-from tblctl.merger import spark_session
+from tblctl.merger.engines.spark import session as spark_session
 
 
 class Session:

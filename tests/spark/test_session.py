@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tblctl.merger import spark_session
-from tblctl.merger.spark_session import open_session
+from tblctl.merger.engines.spark import session
+from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 
 from .conftest import CONNECT_MODE, free_port, python, unmarked_environment
@@ -20,7 +20,7 @@ from .conftest import CONNECT_MODE, free_port, python, unmarked_environment
 LIFE = """
 import sys
 from pyspark.sql import SparkSession
-from tblctl.merger.spark_session import open_session
+from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import InvalidOptionError
 
 with open_session(master="local[1]", conf={"spark.app.name": "mine"}) as first:
@@ -69,7 +69,7 @@ def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> 
     variables = unmarked_environment()
     variables.pop("JAVA_HOME", None)
     program = (
-        "from tblctl.merger.spark_session import open_session\n"
+        "from tblctl.merger.engines.spark.session import open_session\n"
         "from tblctl.tableformat.errors import EngineError\n"
         "try:\n    open_session(master='local[1]').__enter__()\nexcept EngineError as error:\n    print(error)"
     )
@@ -108,7 +108,7 @@ def test_words_that_make_no_session_are_refused(words: dict[str, str], expected:
 def test_an_address_where_nothing_listens_is_named_without_its_token(
     java: None, words: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_session, "_running_session", lambda: None)  # those of other tests
+    monkeypatch.setattr(session, "_running_session", lambda: None)  # those of other tests
     for name in CONNECT_MODE:
         monkeypatch.delenv(name, raising=False)
     port = free_port()
@@ -140,7 +140,7 @@ def test_a_connect_session_leaves_the_process_as_it_was(monkeypatch: pytest.Monk
         os.environ.update(dict.fromkeys(("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"), "1"))
         return SimpleNamespace(stop=lambda: None)
 
-    monkeypatch.setattr(spark_session, "_connect", connect)
+    monkeypatch.setattr(session, "_connect", connect)
     monkeypatch.setenv("SPARK_REMOTE", "mine")
     monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
     with open_session(remote="sc://h"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tblctl.merger import shipping
+from tblctl.merger.engines.spark import shipping
 from tblctl.tableformat.errors import EngineError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
         "import sys\n"
         "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "import tblctl.merger.spark_task, tblctl.tableformat.native.block_io\n"
+        "import tblctl.merger.engines.spark.on_worker, tblctl.tableformat.native.block_io\n"
         "print({module.__file__.split('.zip/')[0] for name, module in sys.modules.items()"
         " if name.split('.')[0] == 'tblctl'} == {sys.argv[1].removesuffix('.zip')}, 'pyspark' in sys.modules)"
     )
@@ -56,7 +56,7 @@ def test_the_same_sources_make_the_same_zip_in_the_same_place(temporary: Path) -
     assert shipping.stored_zip() == path
     assert path.read_bytes() == content
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    assert "tblctl/merger/run.py" in zipfile.ZipFile(BytesIO(content)).namelist()
+    assert "tblctl/merger/task/merge.py" in zipfile.ZipFile(BytesIO(content)).namelist()
 
 
 @pytest.mark.parametrize("content", [b"", b"planted"])

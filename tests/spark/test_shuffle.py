@@ -13,11 +13,12 @@ import pytest
 from servers import S3Server
 
 import tblctl
-from tblctl.merger import shuffle, spark_shuffle
-from tblctl.merger import spark as spark_module
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.spark import SparkEngine, _cut
-from tblctl.merger.task import Slice, TaskFailure, TaskResult
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.engines.spark import engine as spark_module
+from tblctl.merger.engines.spark import shuffled
+from tblctl.merger.engines.spark.engine import SparkEngine, _cut
+from tblctl.merger.presort import decide
+from tblctl.merger.task.spec import Slice, TaskFailure, TaskResult
 from tblctl.tableformat.model.block import Block
 
 from .test_tables import make_table, rows, shape
@@ -26,7 +27,7 @@ from .toys import outcomes_of, result, task
 
 @pytest.fixture(autouse=True)
 def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffle, "_DECODINGS_ALONE", 0)
+    monkeypatch.setattr(decide, "_DECODINGS_ALONE", 0)
     monkeypatch.setattr(spark_module, "_DECODINGS_APART", 0)
 
 
@@ -50,7 +51,7 @@ def deal_six_tasks_to_two_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     shares: list[int] = []
 
     def two_workers(tasks: Any, _: int) -> Any:
-        found = shuffle.neighbours(tasks, 2)
+        found = decide.neighbours(tasks, 2)
         shares.extend(map(len, found))
         return found
 
@@ -135,7 +136,7 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
 
             from pyspark import TaskContext
 
-            from tblctl.merger.spark_task import run
+            from tblctl.merger.engines.spark.on_worker import run
 
             context = TaskContext.get()
             is_doomed = (context.attemptNumber(), context.partitionId()) == (0, 0)
@@ -195,7 +196,7 @@ def test_a_worker_that_dies_sorting_takes_only_its_group_with_it(
 
         return tblctl_sort
 
-    monkeypatch.setattr(spark_shuffle, "_sorter", dying)
+    monkeypatch.setattr(shuffled, "_sorter", dying)
     found = outcomes_of(spark.session, [task(0), unordered(1, 0, "b"), unordered(1, 1, "b")], result)
     assert isinstance(found[0, 0], TaskResult)
     assert ["Spark gave up the job" in str(found[1, number].error) for number in (0, 1)] == [True, True]
@@ -206,7 +207,7 @@ def test_a_sort_task_that_spark_repeats_leaves_no_row_twice(
 ) -> None:
     if spark.kind != "local-cluster[2,1,1024]":
         pytest.skip("a local master gives up at the first attempt that dies")
-    real = spark_shuffle._sorter
+    real = shuffled._sorter
     died = tmp_path / "died"
 
     def dying(io: bytes) -> Any:
@@ -226,7 +227,7 @@ def test_a_sort_task_that_spark_repeats_leaves_no_row_twice(
 
         return tblctl_sort
 
-    monkeypatch.setattr(spark_shuffle, "_sorter", dying)
+    monkeypatch.setattr(shuffled, "_sorter", dying)
     table = mixed_table(str(tmp_path / "table"))
     before = rows(table)
     outcome = table.recluster(policy="full", spark=spark.session)

@@ -273,7 +273,7 @@ def test_a_driver_that_dies_before_the_commit_leaves_the_table_as_it_was(java: N
     table = create(str(tmp_path))
     program = (
         "import os, signal, sys, tblctl\n"
-        "from tblctl.merger.spark_session import open_session\n"
+        "from tblctl.merger.engines.spark.session import open_session\n"
         "def last_words(batches):\n"
         "    import glob, time\n"
         "    from pyspark import TaskContext\n"

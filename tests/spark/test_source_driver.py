@@ -94,7 +94,7 @@ def test_a_condition_that_is_none_is_told_when_the_table_is_loaded(tmp_path: Pat
     table = make(tmp_path)
     with pytest.raises(InvalidPredicateError, match="nope"):
         source(table, where="nope > 1").schema()
-    monkeypatch.setitem(sys.modules, "tblctl.tableformat.predicate.sql", None)
+    monkeypatch.setitem(sys.modules, "tblctl.tableformat.predicate.sql.conditions", None)
     with pytest.raises(EngineError, match="sqlglot and pyiceberg"):
         source(table, where="id > 1").schema()
 

@@ -14,7 +14,7 @@ from pyspark.sql import datasource as spark
 
 import tblctl
 from tblctl.spark.filters import condition_of
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.predicate.rows import filter_table
 
 NAN = float("nan")

@@ -11,7 +11,7 @@ import pytest
 
 from tblctl.spark.types import cast_columns, returned_schema, spark_schema, spark_type
 from tblctl.tableformat.errors import InvalidDataError, UnsupportedTypeError
-from tblctl.tableformat.model.schema import Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.projection import Conformer
 
 DAY = datetime.date(2024, 2, 29)

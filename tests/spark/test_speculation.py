@@ -25,8 +25,8 @@ PROGRAM = """
 import sys
 
 from pyspark.sql import SparkSession
-from tblctl.merger.spark import SparkEngine
-from tblctl.recluster import Request, recluster
+from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.maintain.recluster import Request, recluster
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.storage import Storage
@@ -40,7 +40,7 @@ def slow_at_first(io, task):
     from pathlib import Path
 
     from pyspark import TaskContext
-    from tblctl.merger.spark_task import run
+    from tblctl.merger.engines.spark.on_worker import run
 
     result = run(io, task)
     attempt = TaskContext.get().attemptNumber()

@@ -11,9 +11,9 @@ import pytest
 from servers import S3Server
 
 import tblctl
-from tblctl.merger.engine import Engine
-from tblctl.merger.local import LocalEngine
-from tblctl.merger.spark import SparkEngine
+from tblctl.merger.engines.engine import Engine
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.engines.spark.engine import SparkEngine
 
 from .conftest import python
 
@@ -90,7 +90,7 @@ def test_a_session_that_was_stopped_is_an_error_that_changes_nothing(java: None,
     table = make_table(str(tmp_path / "table"))
     program = (
         "import sys, tblctl\n"
-        "from tblctl.merger.spark_session import open_session\n"
+        "from tblctl.merger.engines.spark.session import open_session\n"
         "with open_session(master='local[1]') as session:\n    pass\n"
         "try:\n    tblctl.open(sys.argv[1]).recluster(spark=session)\n"
         "except tblctl.errors.EngineError as error:\n    print(error)"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from tblctl.merger import spark, spark_shuffle, spark_workers
+from tblctl.merger.engines.spark import engine, shuffled, workers
 from tblctl.tableformat.errors import EngineError
 
 from .conftest import python
@@ -34,7 +34,7 @@ FIT = {
 
 def test_workers_like_the_driver_pass() -> None:
     minor = f"{pa.__version__.split('.')[0]}.99.0"
-    spark_workers.require_fit([FIT, FIT | {"host": "node2", "pyarrow": minor}], zip_name="tblctl-1.zip")
+    workers.require_fit([FIT, FIT | {"host": "node2", "pyarrow": minor}], zip_name="tblctl-1.zip")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_workers_like_the_driver_pass() -> None:
 )
 def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, str], expected: str) -> None:
     with pytest.raises(EngineError) as caught:
-        spark_workers.require_fit([FIT, FIT | {"host": "node2"} | differs], zip_name="tblctl-1.zip")
+        workers.require_fit([FIT, FIT | {"host": "node2"} | differs], zip_name="tblctl-1.zip")
     assert expected in str(caught.value)
     assert "node1" not in str(caught.value)
     for advice in ("PYSPARK_PYTHON", "spark.archives", f"pyarrow {pa.__version__.split('.')[0]}"):
@@ -60,8 +60,8 @@ def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, s
 
 BARE_WORKERS = """
 import sys
-from tblctl.merger.spark import SparkEngine
-from tblctl.merger.spark_session import open_session
+from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import EngineError
 
 with open_session(master="local[1]") as session:
@@ -93,9 +93,9 @@ def test_a_task_leaves_no_zip_to_be_read_again_before_the_next(tmp_path: Path, m
         archive.writestr("tblctl_two.py", "")
     monkeypatch.syspath_prepend(str(tmp_path / "modules.zip"))
     for mapper in (
-        spark._mapper(b"", None),
-        spark_shuffle._sorter(b""),
-        spark_shuffle._merger(b"", 1, None),
+        engine._mapper(b"", None),
+        shuffled._sorter(b""),
+        shuffled._merger(b"", 1, None),
     ):
         assert importlib.util.find_spec("tblctl_one")
         assert _zips()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from tblctl.merger.spark import SparkEngine, TaskFunction
-from tblctl.merger.task import MergeTask, TaskFailure, TaskResult
+from tblctl.merger.engines.spark.engine import SparkEngine, TaskFunction
+from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.options import TableOptions
@@ -48,7 +48,7 @@ def block_io(**more: Any) -> Any:
 
 def _make_result() -> TaskFunction:
     def result(io: Any, what: MergeTask, **more: Any) -> TaskResult:  # nested: reaches workers by value
-        from tblctl.merger.task import TaskResult
+        from tblctl.merger.task.spec import TaskResult
 
         figures = (
             dict(records=(), rows_copied=0, bytes_read=0, bytes_written=0, wall_seconds=0.0, cpu_seconds=0.0)

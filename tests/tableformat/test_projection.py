@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tblctl.tableformat.errors import InvalidDataError, SchemaMismatchError, UnknownColumnError
-from tblctl.tableformat.model.schema import Schema, parse_schema
-from tblctl.tableformat.model.types import type_from_text
+from tblctl.tableformat.model.schema.schema import Schema, parse_schema
+from tblctl.tableformat.model.schema.types import type_from_text
 from tblctl.tableformat.projection import Conformer, Projection, conform
 
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.tableformat.model.field_ids import field_id
-from tblctl.tableformat.model.schema import Schema
-from tblctl.tableformat.model.types import child_fields, is_any_binary, is_any_list, is_any_string
+from tblctl.tableformat.model.schema.field_ids import field_id
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import child_fields, is_any_binary, is_any_list, is_any_string
 from tblctl.tableformat.projection import Projection, conform
 
 from ..model.strategies import FLAT_TYPES, SCHEMAS

@@ -1,0 +1,1 @@
+"""Advise on cluster keys: which columns to cluster by, estimated from metadata."""

@@ -1,0 +1,311 @@
+"""Which columns a table could be clustered by: measured from its metadata, ranked, and explained.
+
+What is measured: how deep the blocks lie by each column now, with how many values they begin and end, how many nulls
+there are, and how many blocks each condition would read now. What is estimated, see `reorder.py`: how many it would
+read if the table were sorted by the column.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tblctl.advise.predicates import PredicateText, split_predicates
+from tblctl.advise.reorder import Reordered, Sampled, distinct_bounds, step_of
+from tblctl.maintain.view import View
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort, Term, term_to_text
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string, is_orderable, type_to_text
+from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.port import Version
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+_ANY_ID = 1
+_PAIRED = 3
+_PAIRED_OF_CONDITIONS = 5
+"""So many of the best columns are tried in pairs; with conditions, of those that they name."""
+
+_WORTH_A_TERM = 0.95
+"""A second term must bring the figure that ranks down to this share of what the first one alone has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicateReads:
+    """A condition, and in how many blocks statistics cannot rule it out now."""
+
+    text: str
+    blocks_read: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A cluster key that the table could have.
+
+    Attributes:
+        terms: its terms, as text.
+        average_depth, average_overlaps: of the blocks by this key now.
+        distinct_bounds: how many values of the first term blocks begin or end with.
+        null_share: of the rows, by the first term; from 0 to 1.
+        unknown_block_count: blocks without bounds of a term; they are in no figure.
+        blocks_read: estimated for each condition, in their order, if the table were clustered by it; empty without any.
+            Of a condition on other columns it is about the most: fewer are read if these run along with the key within
+            blocks, of which statistics tell nothing.
+        named_by: how many of the conditions test a column of the key.
+        why: its place in the ranking, in words.
+        caveats: what stands against it, or cannot be told from statistics.
+    """
+
+    terms: tuple[str, ...]
+    average_depth: float | None
+    average_overlaps: float | None
+    distinct_bounds: int
+    null_share: float
+    unknown_block_count: int
+    blocks_read: tuple[float, ...]
+    named_by: int
+    why: str
+    caveats: tuple[str, ...]
+
+    @property
+    def average_blocks_read(self) -> float | None:
+        """Over the conditions; None without any."""
+        return sum(self.blocks_read) / len(self.blocks_read) if self.blocks_read else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the candidate as JSON values."""
+        return {
+            **vars(self),
+            "terms": list(self.terms),
+            "blocks_read": list(self.blocks_read),
+            "average_blocks_read": self.average_blocks_read,
+            "caveats": list(self.caveats),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """Candidates for a cluster key, best first.
+
+    Attributes:
+        snapshot: the version that was looked at.
+        cluster_by: its cluster key now; empty without one.
+        total_block_count: its blocks.
+        predicates: the conditions, with what they read now.
+        candidates: ranked by blocks read, or without conditions by depth; then by depth and by distinct bounds.
+        rejected: (column, reason) of those that cannot be keys.
+        estimate_step: so many of the table's blocks stand behind one of an estimate; 1 up to a thousand blocks.
+    """
+
+    snapshot: int
+    cluster_by: tuple[str, ...]
+    total_block_count: int
+    predicates: tuple[PredicateReads, ...]
+    candidates: tuple[Candidate, ...]
+    rejected: tuple[tuple[str, str], ...]
+    estimate_step: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the suggestion as JSON values."""
+        return {
+            "snapshot": self.snapshot,
+            "cluster_by": list(self.cluster_by),
+            "total_block_count": self.total_block_count,
+            "predicates": [item.to_dict() for item in self.predicates],
+            "candidates": [item.to_dict() for item in self.candidates],
+            "rejected": [{"column": column, "reason": reason} for column, reason in self.rejected],
+            "estimate_step": self.estimate_step,
+        }
+
+
+def read_predicates(predicates: str | Sequence[str], schema: Schema) -> list[tuple[str, BooleanExpression]]:
+    """Return conditions as text and as expressions.
+
+    Args:
+        predicates: a text of several, see `split_predicates`; or one in each text.
+        schema: of the table.
+
+    Raises:
+        InvalidPredicateError: names line and column in the text.
+        InvalidOptionError: there is no condition.
+    """
+    from tblctl.tableformat.predicate.sql.conditions import parse_where
+
+    if isinstance(predicates, str):
+        texts = split_predicates(predicates)
+    else:
+        texts = tuple(PredicateText(text=text, padded=text) for text in predicates)
+    if not texts:
+        msg = "there is no condition; write one a line, such as: l_shipdate >= '1995-01-01'"
+        raise InvalidOptionError(msg)
+    return [(item.text, parse_where(item.padded, schema)) for item in texts]
+
+
+def suggest(
+    version: Version, conditions: Sequence[tuple[str, BooleanExpression]], cluster_by: tuple[str, ...]
+) -> Suggestion:
+    """Return the columns, and a few pairs of them, that the table could be clustered by.
+
+    Reads each segment once. About a second a column for a million blocks, for the depths.
+    """
+    leaves = [leaf for leaf in version.schema.leaves if is_orderable(leaf.type)]
+    look = _Look(version, leaves, conditions)
+    rejected = [
+        (leaf.name, f"{type_to_text(leaf.type)} has no order")
+        for leaf in version.schema.leaves
+        if not is_orderable(leaf.type)
+    ]
+    found: list[_Found] = []
+    for leaf in leaves if look.block_count else ():
+        problem = look.problem(leaf)
+        if problem is None:
+            found.append(((leaf,), look.candidate((leaf,))))
+        else:
+            rejected.append((leaf.name, problem))
+    found.sort(key=lambda item: _rank(item[1]))
+    for first, second in itertools.permutations(look.paired(found), 2):
+        pair = (*first[0], *second[0])
+        candidate = look.candidate(pair)
+        if _rank(candidate)[0] <= _WORTH_A_TERM * _rank(first[1])[0]:
+            found.append((pair, candidate))
+    found.sort(key=lambda item: _rank(item[1]))
+    return Suggestion(
+        snapshot=version.sequence,
+        cluster_by=cluster_by,
+        total_block_count=look.block_count,
+        predicates=look.predicates,
+        candidates=tuple(candidate for _, candidate in found),
+        rejected=tuple(rejected),
+        estimate_step=step_of(look.block_count),
+    )
+
+
+_Found = tuple[tuple[Leaf, ...], Candidate]
+
+
+def _rank(candidate: Candidate) -> tuple[float, float, int]:
+    """Return what is least for the best one."""
+    reads = candidate.average_blocks_read
+    depth = candidate.average_depth
+    known = math.inf if depth is None else depth
+    return (known if reads is None else round(reads, 2), known, -candidate.distinct_bounds)
+
+
+class _Look:
+    """The metadata of a version, and what follows for one key after the other."""
+
+    def __init__(
+        self, version: Version, leaves: Sequence[Leaf], conditions: Sequence[tuple[str, BooleanExpression]]
+    ) -> None:
+        self._version = version
+        self._statistics = version.statistics(leaves)
+        self._conditions = [expression for _, expression in conditions]
+        self._named = [_columns_of(condition, version.schema) for condition in self._conditions]
+        self.block_count = len(self._statistics.row_count)
+        self._sampled = Sampled.of(self._statistics)
+        reads = self._reads(self._statistics)
+        self.predicates = tuple(
+            PredicateReads(text=text, blocks_read=round(read))
+            for (text, _), read in zip(conditions, reads, strict=True)
+        )
+
+    def _reads(self, statistics: BlockStatistics, weight: float = 1.0) -> tuple[float, ...]:
+        """Return how many blocks each condition cannot be ruled out in."""
+        from tblctl.tableformat.predicate.match import match
+
+        outcomes = (
+            match(condition, statistics, self._version.schema).outcome for condition in self._conditions
+        )
+        return tuple(round(float(np.count_nonzero(found != NONE)) * weight, 2) for found in outcomes)
+
+    def problem(self, leaf: Leaf) -> str | None:
+        """Return why a column cannot be a key, or None."""
+        column = self._statistics.column(leaf)
+        count = distinct_bounds(column) if column is not None else 0
+        if column is None or not count:
+            rows = int(self._statistics.row_count.sum())
+            if column is not None and int(np.maximum(column.null_count, 0).sum()) == rows:
+                return "all its rows are null"
+            return "no block has bounds of it"
+        if count == 1:
+            return "all blocks hold one and the same value of it"
+        return None
+
+    def candidate(self, leaves: tuple[Leaf, ...]) -> Candidate:
+        """Return the figures of a key of these columns, ascending."""
+        sort = Sort(id=_ANY_ID, terms=tuple(Term(column_id=leaf.id) for leaf in leaves))
+        view = View.of(self._version, sort, clustered=False)
+        averages = view.averages
+        column = self._statistics.column(leaves[0])
+        assert column is not None
+        rows = int(self._statistics.row_count.sum())
+        after = Reordered(self._sampled, leaves) if self._conditions else None
+        found = Candidate(
+            terms=tuple(term_to_text(term, self._version.schema) for term in sort.terms),
+            average_depth=averages.depth,
+            average_overlaps=averages.overlaps,
+            distinct_bounds=distinct_bounds(column),
+            null_share=round(int(np.maximum(column.null_count, 0).sum()) / max(rows, 1), 4),
+            unknown_block_count=int(np.count_nonzero(view.blocks.unknown)),
+            blocks_read=self._reads(after, step_of(self.block_count)) if after is not None else (),
+            named_by=self._named_by(leaves),
+            why="",
+            caveats=(),
+        )
+        return replace(found, why=self._why(found), caveats=tuple(self._caveats(found, leaves)))
+
+    def paired(self, ranked: Sequence[_Found]) -> list[_Found]:
+        """Return the columns that are worth trying in pairs."""
+        if not self._conditions:
+            return list(ranked[:_PAIRED])
+        return [item for item in ranked if item[1].named_by][:_PAIRED_OF_CONDITIONS]
+
+    def _named_by(self, leaves: tuple[Leaf, ...]) -> int:
+        """Return how many conditions test any of the columns."""
+        return sum(bool({leaf.id for leaf in leaves} & named) for named in self._named)
+
+    def _why(self, found: Candidate) -> str:
+        now_deep = (
+            "to an unknown depth" if found.average_depth is None else f"{found.average_depth:,.1f} deep"
+        )
+        depth = f"blocks lie {now_deep} by it now"
+        reads = found.average_blocks_read
+        if reads is None:
+            return f"{depth}, and begin and end with {found.distinct_bounds:,} values"
+        now = sum(item.blocks_read for item in self.predicates) / len(self.predicates)
+        every = found.named_by == len(self._conditions)
+        return (
+            f"a condition reads {'about' if every else 'at most about'} {reads:,.1f} of {self.block_count:,} blocks, "
+            f"{now:,.1f} now; {found.named_by:,} of {len(self._conditions):,} name it; {depth}"
+        )
+
+    def _caveats(self, found: Candidate, leaves: tuple[Leaf, ...]) -> Iterable[str]:
+        first = leaves[0]
+        few = found.distinct_bounds < self.block_count
+        if few and (is_any_string(first.type) or is_any_binary(first.type)):
+            yield (
+                f"{self.block_count:,} blocks begin and end with only {found.distinct_bounds:,} values of it: how many "
+                "rows share one cannot be told from statistics"
+            )
+        if found.null_share:
+            yield f"{found.null_share:.0%} of its rows are null, and would lie together"
+        if found.unknown_block_count:
+            yield f"{found.unknown_block_count:,} blocks have no bounds of it, and are in no figure"
+
+
+def _columns_of(condition: BooleanExpression, schema: Schema) -> set[int]:
+    """Return the ids of the columns that a condition tests."""
+    from tblctl.tableformat.predicate.nodes import node_of, tests_of
+
+    return {test.leaf.id for test in tests_of(node_of(condition, schema))}

@@ -1,0 +1,173 @@
+"""The average figures of a table that is reclustered round after round, worked out from what a round changes.
+
+What a commit removes and adds goes into an interval index. That needs a number for every key, in key order, and a merge
+brings new keys between the old ones. So numbers lie as far apart as 62 bits allow: a new key is looked up among the
+known ones and numbered between its neighbours. Once a gap is used up, everything is measured and numbered anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.maintain.view import Averages, View, listed
+from tblctl.metrics.index import IntervalIndex
+from tblctl.metrics.intervals import Integers, known_mean
+from tblctl.tableformat.keys.order import key_places, key_ranks
+from tblctl.tableformat.model.record import BlockRecord
+
+_LAST_NUMBER = 2**62
+
+_INDEXED_BLOCKS = 50_000
+"""Tables of fewer blocks are measured again in the time that an index takes for an edit, some 20 ms."""
+
+_INDEXED_SHARE = 50
+"""Where a round changes more than one in so many blocks, measuring again costs no more than the index."""
+
+
+class Followed:
+    """A table in a round, and in the next.
+
+    Args:
+        several: many commits may come. Making the index costs as much as measuring three times, an edit a twentieth.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
+        self._sequence: int | None = None  # of the version that the rest is about
+        self._view: View | None = None
+        self._figures = Averages(depth=0.0, overlaps=0.0)
+        self._blocks: NumberedBlocks | None = None
+        self._kept = _Change()  # by the commits of this round
+        self._asked: _Change | None = None  # by one that may come
+        self._commits = 0  # of this round
+
+    def begin(self, sequence: int, view: View) -> Averages:
+        """Return the figures of the version with which a round begins."""
+        if sequence != self._sequence:
+            self._blocks, self._figures = None, view.averages
+        self._sequence, self._view = sequence, view
+        self._kept, self._asked, self._commits = _Change(), None, 0
+        return self._figures
+
+    def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Averages:
+        """Return the figures once `added` takes the place of `removed`, after all that was `keep`t.
+
+        Asked again before that, what was asked did not happen.
+        """
+        assert self._view is not None, "a round has begun"
+        change = _Change(removed=removed, added=tuple(added))
+        every = self._kept.then(change)
+        blocks = len(self._view.listing.level)
+        if self._asked is not None or len(change) * _INDEXED_SHARE > blocks:
+            self._blocks = None
+        elif self._blocks is None and self._several and blocks >= _INDEXED_BLOCKS:
+            self._blocks, change = NumberedBlocks(self._view), every
+        if self._blocks is not None and not self._blocks.replace(change.removed, change.added):
+            self._blocks = None
+        if self._blocks is not None:
+            self._figures = self._blocks.averages()
+        else:
+            self._figures = self._view.replaced(every.removed, every.added).averages
+        self._asked = every
+        return self._figures
+
+    def keep(self) -> None:
+        """Note that what was asked last was committed; what is asked next comes after it."""
+        assert self._asked is not None, "something was asked"
+        bounds = tuple(replace(record, columns={}) for record in self._asked.added)
+        self._kept, self._asked = replace(self._asked, added=bounds), None
+        self._commits += 1
+
+    def end(self, committed: int | None) -> None:
+        """End the round with the sequence of what it committed last; None for nothing."""
+        assert self._sequence is not None, "a round has begun"
+        alone = committed == self._sequence + self._commits  # nobody else committed in between
+        self._sequence = committed if alone and self._asked is None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """Blocks that leave a table, and those that join it."""
+
+    removed: frozenset[str] = frozenset()
+    added: tuple[BlockRecord, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.added)
+
+    def then(self, later: _Change) -> _Change:
+        """Return both as one; the later one removes nothing that this one added."""
+        return _Change(removed=self.removed | later.removed, added=self.added + later.added)
+
+
+class NumberedBlocks:
+    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come."""
+
+    def __init__(self, view: View) -> None:
+        self._sort, self._like = view.sort, view.listing
+        measured = np.flatnonzero(view.is_measured)
+        self._paths = view.listing.paths.take(pa.array(measured))
+        self._added: dict[str, int] = {}  # numbers of blocks that came later, by path
+        low, high = view.blocks.low[measured], view.blocks.high[measured]
+        distinct, first, places = np.unique(
+            np.concatenate((low, high)), return_index=True, return_inverse=True
+        )
+        ends = [bounds.take(measured) for bounds in (view.listing.low, view.listing.high)]
+        self._keys = pa.concat_tables(ends).combine_chunks().take(first)
+        self._numbers = np.arange(1, distinct.size + 1) * (_LAST_NUMBER // (distinct.size + 1))
+        ranks = self._numbers[places]
+        self._index = IntervalIndex(ranks[: low.size], ranks[low.size :])
+
+    def averages(self) -> Averages:
+        """Return the average figures of the blocks."""
+        index, blocks = self._index, len(self._like.level)
+        return Averages(
+            depth=known_mean(index.depth_sum, len(index), blocks),
+            overlaps=known_mean(index.overlap_sum, len(index), blocks),
+        )
+
+    def replace(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> bool:
+        """Put `added`, which are in the order of the key, in the place of `removed`.
+
+        Returns false, and changes nothing, if between two neighbouring keys there are no numbers left.
+        """
+        fresh = listed(added, self._like)
+        ranks = np.concatenate(key_ranks(fresh.low, fresh.high, self._sort))
+        _, first, places = np.unique(ranks, return_index=True, return_inverse=True)
+        keys = pa.concat_tables([fresh.low, fresh.high]).take(first)
+        numbers = self._number(keys)
+        if numbers is None:
+            return False
+        later = [self._added.pop(path) for path in removed & self._added.keys()]
+        is_removed = pc.is_in(self._paths, pa.array(list(removed), self._paths.type))
+        gone = np.flatnonzero(is_removed.to_numpy(zero_copy_only=False))
+        ends = numbers[places]
+        blocks = self._index.replace(
+            np.concatenate((gone, np.array(later, np.int64))), ends[: len(added)], ends[len(added) :]
+        )
+        self._added.update(zip(fresh.paths.to_pylist(), blocks.tolist(), strict=True))
+        return True
+
+    def _number(self, keys: pa.Table) -> Integers | None:
+        """Return the numbers of distinct keys in key order, new ones where they have none; None without room."""
+        places, known = key_places(keys, self._keys, self._sort)
+        number: Integers = np.append(self._numbers, _LAST_NUMBER)[places]
+        before = np.append(0, self._numbers)[places[~known]]
+        _, begins, gap, count = np.unique(
+            places[~known], return_index=True, return_inverse=True, return_counts=True
+        )
+        step = (number[~known] - before) // (count[gap] + 1)
+        if (step == 0).any():
+            return None
+        number[~known] = before + step * (np.arange(gap.size) - begins[gap] + 1)
+        every = np.concatenate((self._numbers, number[~known]))
+        order = np.argsort(every, kind="stable")
+        self._numbers = every[order]
+        fresh = keys.filter(pa.array(~known))
+        self._keys = pa.concat_tables([self._keys, fresh]).combine_chunks().take(order)
+        return number

@@ -1,0 +1,116 @@
+"""How well a table is clustered: from a version's metadata to figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tblctl.maintain.view import View
+from tblctl.metrics.information import ClusteringInfo
+from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.port import Version
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+ConditionFor: TypeAlias = "Callable[[Schema], BooleanExpression | None]"
+"""Returns a condition for a version's columns, None for all blocks: one that is made for a version fits no other."""
+
+_ANY_ID = 1
+"""Of a sort that is made up for measuring: by column statistics alone, whose keys no block has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredVersion:
+    """A version of a table and how well it is clustered."""
+
+    snapshot: int
+    info: ClusteringInfo
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values, with the snapshot's number."""
+        return {"snapshot": self.snapshot, **self.info.to_dict()}
+
+
+def table_info(
+    version: Version,
+    columns: str | Sequence[str] | None,
+    condition: BooleanExpression | None,
+    *,
+    worst: int,
+) -> ClusteringInfo:
+    """Return the figures of the blocks that may hold rows satisfying the condition.
+
+    Args:
+        version: what to measure.
+        columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
+        condition: None for all blocks.
+        worst: how many of the deepest ranges to tell at most.
+
+    Raises:
+        InvalidKeyError: no `columns`, and the table has no cluster key.
+        InvalidOptionError: `worst` is negative.
+    """
+    if worst < 0:
+        msg = f"worst is {worst}, expected at least 0"
+        raise InvalidOptionError(msg)
+    sort = sort_to_measure(version, columns)
+    return View.of(version, sort, condition, clustered=columns is None).info(worst)
+
+
+def measure_versions(
+    versions: Sequence[Version], columns: str | Sequence[str] | None, condition: ConditionFor
+) -> tuple[MeasuredVersion, ...]:
+    """Return the figures of versions of one table, all by the key of the last one; the rest as in `table_info`.
+
+    Raises:
+        InvalidKeyError: as `shared_sort`.
+    """
+    sort = shared_sort(versions, columns)
+    return tuple(
+        MeasuredVersion(
+            snapshot=version.sequence,
+            info=View.of(version, sort, condition(version.schema), clustered=columns is None).info(),
+        )
+        for version in versions
+    )
+
+
+def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None) -> Sort:
+    """Return what versions of one table are all measured by: the sort of the last one, or for `columns` theirs.
+
+    Raises:
+        InvalidKeyError: as `sort_to_measure`; or a version lacks a column of it.
+    """
+    last = versions[-1]
+    sort = sort_to_measure(last, columns)
+    for version in versions:
+        missing = [term.column_id for term in sort.terms if version.schema.leaf_by_id(term.column_id) is None]
+        names = [leaf.name for leaf in map(last.schema.leaf_by_id, missing) if leaf]
+        if names:
+            msg = (
+                f"snapshot {version.sequence} of {version.location} has no column {', '.join(names)} to measure by; "
+                f"name columns that snapshots {version.sequence} and {last.sequence} both have (`--columns a,b`)"
+            )
+            raise InvalidKeyError(msg)
+    return sort
+
+
+def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> Sort:
+    """Return the sort that `columns` make up, or for None the version's own.
+
+    Raises:
+        InvalidKeyError: no `columns`, and the table has no cluster key.
+    """
+    if columns is not None:
+        return Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
+    if version.sort is None:
+        msg = (
+            f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or give it one: "
+            "`tblctl alter LOC --cluster-by ...`"
+        )
+        raise InvalidKeyError(msg)
+    return version.sort

@@ -1,0 +1,202 @@
+"""A version of a table as what metrics and policies take: arrays of numbers, one entry a block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
+from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
+from tblctl.metrics.worst import DeepRange, deepest_hills
+from tblctl.selector.candidates import Candidates, Mask
+from tblctl.tableformat.keys.order import key_ranks
+from tblctl.tableformat.model.block import CONSTANT_LEVEL
+from tblctl.tableformat.model.cluster_key import Sort, term_to_text
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.values import python_value, value_for_people
+from tblctl.tableformat.port import Listing, Version
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averages:
+    """Average depth and overlaps of all blocks of a table, as `ClusteringInfo` has them: None where unknown."""
+
+    depth: float | None
+    overlaps: float | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """Blocks with their bounds by `sort`.
+
+    Attributes:
+        schema: that `sort` is of.
+        sort: one of the table's, or made up.
+        listing: the blocks.
+        clustered: whether blocks that are not in the order of `sort` count as unclustered; otherwise none does.
+    """
+
+    schema: Schema
+    sort: Sort
+    listing: Listing
+    clustered: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        version: Version,
+        sort: Sort,
+        condition: BooleanExpression | None = None,
+        *,
+        clustered: bool = True,
+    ) -> View:
+        """Return all blocks of a version; those that `condition` leaves are `listing.matched`."""
+        listing = version.listing(sort, condition, clustered=clustered)
+        return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
+
+    @cached_property
+    def blocks(self) -> Candidates:
+        """The blocks as policies see them."""
+        listing = self.listing
+        low, high = key_ranks(listing.low, listing.high, self.sort)
+        unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
+        # Where bounds were shortened, the level of a constant block still tells.
+        marked = (listing.level == CONSTANT_LEVEL) & self.clustered
+        return Candidates(
+            paths=listing.paths,
+            low=low,
+            high=high,
+            level=listing.level,
+            row_count=listing.row_count,
+            size_bytes=listing.size_bytes,
+            decoded_bytes=listing.decoded_bytes,
+            same_key_rows=listing.same_key_rows,
+            constant=(((low == high) & listing.exact) | marked) & ~unclustered,
+            unclustered=unclustered,
+            unknown=~listing.known,
+        )
+
+    def info(self, worst: int = 0) -> ClusteringInfo:
+        """Return the figures of the blocks that the condition leaves, with at most `worst` of their deepest ranges."""
+        blocks = self.blocks
+        arrays = BlockArrays(
+            low=blocks.low,
+            high=blocks.high,
+            level=blocks.level,
+            row_count=blocks.row_count,
+            size_bytes=blocks.size_bytes,
+            constant=blocks.constant,
+            unclustered=blocks.unclustered,
+            unknown=blocks.unknown,
+        )
+        terms = [term_to_text(term, self.schema) for term in self.sort.terms]
+        matched = self.listing.matched
+        found = clustering_info(terms, arrays if matched is None else arrays.pick(matched))
+        return replace(found, worst=self._worst(worst)) if worst else found
+
+    def _worst(self, limit: int) -> tuple[DeepRange, ...]:
+        """Return the deepest ranges of the blocks that the condition leaves."""
+        blocks, matched = self.blocks, self.listing.matched
+        measured = ~(blocks.unclustered | blocks.unknown)
+        numbers = np.flatnonzero(measured if matched is None else measured & matched)
+        low, high = blocks.low[numbers], blocks.high[numbers]
+        return tuple(
+            DeepRange(
+                min=self._key(numbers, low, high, hill.low),
+                max=self._key(numbers, low, high, hill.high),
+                depth=hill.depth,
+                blocks=int(np.count_nonzero(hill.blocks)),
+                rows=int(blocks.row_count[numbers][hill.blocks].sum()),
+                bytes=int(blocks.size_bytes[numbers][hill.blocks].sum()),
+            )
+            for hill in deepest_hills(low, high, limit)
+        )
+
+    def _key(self, numbers: Integers, low: Integers, high: Integers, rank: int) -> tuple[Any, ...]:
+        """Return the key of a rank at which one of the blocks `numbers` begins or ends, as people read it."""
+        begins = np.flatnonzero(low == rank)
+        side, at = (self.listing.low, begins) if begins.size else (self.listing.high, high == rank)
+        row = int(numbers[at][0])
+        return tuple(value_for_people(python_value(column[row])) for column in side.columns)
+
+    @cached_property
+    def is_measured(self) -> np.ndarray:
+        """Which blocks have known bounds and are in order: averages are over those."""
+        return ~(self.blocks.unclustered | self.blocks.unknown)
+
+    @cached_property
+    def averages(self) -> Averages:
+        """The average figures of all blocks, whatever the condition leaves."""
+        low, high = self.blocks.low[self.is_measured], self.blocks.high[self.is_measured]
+        overlap, depth = overlaps_and_depths(low, high)
+        return Averages(
+            depth=known_mean(int(depth.sum()), depth.size, self.is_measured.size),
+            overlaps=known_mean(int(overlap.sum()), overlap.size, self.is_measured.size),
+        )
+
+    def named(self, paths: Collection[str]) -> Mask:
+        """Return which of the blocks are among `paths`."""
+        found: Mask = pc.is_in(self.listing.paths, pa.array(list(paths), self.listing.paths.type)).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+    def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> View:
+        """Return all blocks as they are once `added`, which are in the order of `sort`, take the place of `removed`."""
+        listing = self.listing
+        kept = np.flatnonzero(~self.named(removed))
+        fresh = listed(added, listing)
+        columns = {
+            name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
+            for name in (
+                *("own", "known", "exact", "level"),
+                *("row_count", "size_bytes", "decoded_bytes", "same_key_rows"),
+            )
+        }
+        tables = {
+            name: pa.concat_tables([getattr(listing, name).take(kept), getattr(fresh, name)])
+            for name in ("low", "high")
+        }
+        paths = pa.concat_arrays([listing.paths.take(kept), fresh.paths])
+        return replace(self, listing=Listing(paths=paths, matched=None, **columns, **tables))
+
+
+def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
+    """Return blocks that were just written, in the types of `like`."""
+    every = np.ones(len(records), dtype=bool)
+
+    def figures(name: str) -> np.ndarray:
+        found = [getattr(record, name) for record in records]
+        return np.array([-1 if figure is None else figure for figure in found], dtype=np.int64)
+
+    def bounds(name: str, table: pa.Table) -> pa.Table:
+        columns = [
+            pa.array([getattr(record, name)[place].cast(item.type) for record in records], item.type)
+            for place, item in enumerate(table.schema)
+        ]
+        return pa.table(columns, schema=table.schema)
+
+    return Listing(
+        paths=pa.array([record.path for record in records], like.paths.type),
+        low=bounds("key_min", like.low),
+        high=bounds("key_max", like.high),
+        own=every,
+        known=every,
+        exact=np.array([record.key_exact for record in records], dtype=bool),
+        level=figures("level"),
+        row_count=figures("row_count"),
+        size_bytes=figures("size_bytes"),
+        decoded_bytes=figures("decoded_bytes"),
+        same_key_rows=figures("same_key_rows"),
+        matched=None,
+    )

@@ -1,0 +1,396 @@
+"""Draw a `tblctl.pictures.picture.Picture` with matplotlib, as SVG or PNG.
+
+The same picture is the same bytes: ids are hashed with a fixed salt, and no date is written. Colours are those of Okabe
+and Ito, which people with any colour vision tell apart, on light and on dark.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from tblctl.metrics.layout import LAST_LEVEL, Band, density
+from tblctl.pictures.picture import Panel, Picture, tick_ranks
+
+WIDTH_INCHES = 9.6
+HEIGHT_INCHES = 7.0
+IMAGE_ROWS = 240
+"""A density has so many rows over the whole height at most."""
+
+LEVEL_COLORS = ("#d55e00", "#e69f00", "#56b4e9", "#0072b2", "#009e73", "#cc79a7", "#b8a500", "#7f6fc4")
+CONSTANT_COLOR = "#8a939c"
+VERSION_COLORS = ("#8a939c", "#0072b2")  # where two are compared
+INGESTED_COLOR, REWRITTEN_COLOR = "#56b4e9", "#d55e00"
+
+_SHADES = 15  # of a density, so that its image stays small
+_FAINTEST = 0.3
+_BAR_SHARE = 0.8  # of the room for a bar
+_THICKEST_BAR = 0.12  # of the height
+_FONT_SIZE = 8.0
+_CHARACTER_INCHES = 0.6 * _FONT_SIZE / 72  # DejaVu Sans, on average
+_KEY_ROOM = 1.6  # of the longest key: the outermost two stand within the axis
+_MOST_KEYS = 7
+_TITLE_LENGTH = 64  # characters
+_MANY_BUCKETS = 12
+_SETTINGS: Any = {  # (matplotlib types the names of its settings one by one)
+    "svg.hashsalt": "tblctl",
+    "svg.fonttype": "none",  # text stays text
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "font.size": _FONT_SIZE,
+    "text.parse_math": False,  # a key may hold dollars
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+}
+_SETTINGS_LOCK = threading.Lock()  # matplotlib's settings are the process's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    """Colours of all that is no data; `background` None is see-through."""
+
+    ink: str
+    faint: str
+    background: str | None
+
+
+ANY_THEME = Theme(ink="#7a838d", faint="#8c959f", background=None)
+"""Reads on light and on dark backgrounds."""
+
+PAPER = Theme(ink="#1f2328", faint="#8c959f", background="#ffffff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Area:
+    """Where the axes of a panel's blocks lie in the drawing, as shares of its size from the top left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def draw_svg(picture: Picture, theme: Theme = ANY_THEME) -> tuple[bytes, tuple[Area, ...]]:
+    """Return the SVG, and where it shows the blocks of each panel."""
+    with _settings():
+        figure, axes = _figure(picture, theme)
+        areas = tuple(_area(item) for item in axes)
+        output = io.BytesIO()
+        figure.savefig(output, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return output.getvalue(), areas
+
+
+def draw_png(picture: Picture, theme: Theme = PAPER) -> bytes:
+    """Return the PNG, 1,440 pixels wide."""
+    with _settings():
+        figure, _ = _figure(picture, theme)
+        output = io.BytesIO()
+        figure.savefig(output, format="png", metadata={"Software": None})
+    return output.getvalue()
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Draw with settings of our own, whatever the program or its user has set."""
+    with _SETTINGS_LOCK, mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        # The viewer of an SVG has its own fonts; in a PNG a box stands for what DejaVu Sans lacks.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+        yield
+
+
+def _area(axes: Axes) -> Area:
+    box = axes.get_position()
+    return Area(left=box.x0, top=1 - box.y1, right=box.x1, bottom=1 - box.y0)
+
+
+def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
+    """Return the whole drawing, and the axes that show the blocks of each panel."""
+    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=150)
+    figure.patch.set(visible=theme.background is not None, facecolor=theme.background or "none")
+    sides = {"left": 0.075, "right": 0.925, "wspace": 0.24}
+    shares = figure.add_gridspec(
+        2, len(picture.panels), top=0.87, bottom=0.392, height_ratios=(1, 3), hspace=0.08, **sides
+    )
+    below = figure.add_gridspec(2, 2, top=0.248, bottom=0.075, hspace=0.25, **sides)
+    wide = len(picture.panels) == 1
+    figure.text(
+        0.075,
+        0.935 if wide else 0.957,
+        _shorten(f"{picture.name} by {picture.terms}", _TITLE_LENGTH),
+        size=13,
+        weight="bold",
+        color=theme.ink,
+    )
+    deepest = max(panel.info.depth.max or 0 for panel in picture.panels)
+    areas = []
+    for number, panel in enumerate(picture.panels):
+        depth_axes, block_axes = (figure.add_subplot(shares[row, number]) for row in (0, 1))
+        _draw_depths(depth_axes, picture, panel, deepest)
+        depth_axes.set_title(headline(panel, wide=wide), loc="left", size=_FONT_SIZE + 0.5, color=theme.ink)
+        _draw_blocks(block_axes, picture, panel)
+        areas.append(block_axes)
+    _draw_histogram(figure.add_subplot(below[:, 0]), picture.panels, theme)
+    _draw_history(figure.add_subplot(below[0, 1]), figure.add_subplot(below[1, 1]), picture, theme)
+    areas[0].set_ylabel("blocks, by level")
+    for axes in figure.axes:
+        _tint(axes, theme)
+    return figure, areas
+
+
+def headline(panel: Panel, *, wide: bool) -> str:
+    """Return what is said of a version above its blocks, in one line or two."""
+    found = panel.info
+    noun = "block" if found.total_block_count == 1 else "blocks"
+    depth, most = found.average_depth, found.depth.max
+    known = depth is not None and most is not None
+    return f"snapshot {panel.sequence}: {found.total_block_count:,} {noun}{', ' if wide else chr(10)}" + (
+        f"depth {depth:,.2f} on average and {most:,} at most" if known else "depth unknown"
+    )
+
+
+def captions(picture: Picture, panel: Panel) -> list[str]:
+    """Return the lines below a panel: what its axis is, and which blocks are missing."""
+    found = panel.info
+    apart = [
+        f"{count:,} {word}"
+        for count, word in (
+            (found.unclustered_block_count, "unclustered"),
+            (found.unknown_block_count, "of unknown range"),
+        )
+        if count
+    ]
+    return [
+        f"{picture.terms}, in key order",
+        *([f"only blocks that may hold rows with {picture.where}"] if picture.where is not None else []),
+        *([f"not drawn: {', '.join(apart)}"] if apart else []),
+    ]
+
+
+def level_name(level: int) -> str:
+    """Return how a band is called."""
+    if level < 0:
+        return "constant"
+    return f"level {level}" + ("+" if level == LAST_LEVEL else "")
+
+
+def level_color(level: int) -> str:
+    """Return the colour of a band."""
+    return CONSTANT_COLOR if level < 0 else LEVEL_COLORS[level]
+
+
+def _draw_depths(axes: Axes, picture: Picture, panel: Panel, deepest: int) -> None:
+    """Draw the depth over the key axis, the levels' shares stacked."""
+    columns = picture.axis.columns
+    edges = np.linspace(0, max(1, picture.axis.rank_count), columns + 1)
+    upper = np.cumsum([band.depths for band in panel.bands], axis=0)
+    # From the top down, each over the one before: a path then has one long side only.
+    for band, depths in zip(panel.bands[::-1], upper[::-1], strict=True):
+        axes.stairs(depths, edges, fill=True, color=level_color(band.level), linewidth=0)
+    axes.set(xlim=(edges[0], edges[-1]), ylabel="depth")
+    _count_up(axes, most=deepest, whole=True)
+    axes.tick_params(axis="x", bottom=False, labelbottom=False)
+
+
+def _draw_blocks(axes: Axes, picture: Picture, panel: Panel) -> None:
+    """Draw the blocks over the key axis: each as a bar, or how many there are as a shade."""
+    width = max(1, picture.axis.rank_count)
+    axes.spines["left"].set_visible(False)
+    for band in panel.bands:
+        color = level_color(band.level)
+        if panel.has_bars:
+            axes.add_patch(PathPatch(_bars(panel, band), facecolor=color, linewidth=0))
+        else:
+            image = _image(panel, band, color, rank_count=width, columns=picture.axis.columns)
+            axes.imshow(
+                image,
+                extent=(0, width, band.bottom, band.top),
+                aspect="auto",
+                origin="lower",
+                interpolation="none",
+            )
+        axes.annotate(
+            level_name(band.level),
+            (width, (band.bottom + band.top) / 2),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            color=color,
+            weight="bold",
+            annotation_clip=False,
+        )
+    inches = WIDTH_INCHES * axes.get_position().width
+    lines = [_shorten(line, int(inches / _CHARACTER_INCHES)) for line in captions(picture, panel)]
+    axes.set(xlim=(0, width), ylim=(0, 1), yticks=[], xlabel="\n".join(lines))
+    _mark_keys(axes, picture, inches=inches)
+
+
+def bar_heights(band: Band) -> Iterator[tuple[int, float, float]]:
+    """Yield each block's number, bottom and top."""
+    pitch = (band.top - band.bottom) / len(band.members)
+    half = min(_BAR_SHARE * pitch, _THICKEST_BAR) / 2
+    for place, block in enumerate(band.members.tolist()):
+        middle = band.bottom + (place + 0.5) * pitch
+        yield block, middle - half, middle + half
+
+
+def _bars(panel: Panel, band: Band) -> Path:
+    low, high = panel.low.tolist(), panel.high.tolist()
+    corners = [
+        ((low[block], bottom), (high[block] + 1, bottom), (high[block] + 1, top), (low[block], top), (0, 0))
+        for block, bottom, top in bar_heights(band)
+    ]
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(corners)
+    return Path(np.array(corners, dtype=float).reshape(-1, 2), codes)
+
+
+def _image(panel: Panel, band: Band, color: str, *, rank_count: int, columns: int) -> np.ndarray:
+    """Return the band as RGBA bytes: the more of a row's blocks are at a key, the more solid."""
+    rows = max(1, min(len(band.members), round(IMAGE_ROWS * (band.top - band.bottom))))
+    low, high = panel.low[band.members], panel.high[band.members]
+    counts = density(low, high, np.ones_like(low), rank_count=rank_count, rows=rows, columns=columns)
+    blocks_of_row = np.bincount(np.arange(low.size) * rows // low.size, minlength=rows)[:, None]
+    share = np.sqrt(counts / blocks_of_row)
+    shade = np.round((_FAINTEST + (1 - _FAINTEST) * share) * _SHADES) / _SHADES
+    image = np.empty((*counts.shape, 4), dtype=np.uint8)
+    image[..., :3] = np.round(np.array(to_rgb(color)) * 255)
+    image[..., 3] = np.where(counts > 0, np.round(shade * 255), 0)
+    return image
+
+
+def _mark_keys(axes: Axes, picture: Picture, *, inches: float) -> None:
+    """Label ranks with their keys, as many as there is room for, and at least both ends, which are marked outermost."""
+    axis = picture.axis
+    longest = max((len(axis.text(rank)) for rank in tick_ranks(axis, _MOST_KEYS)), default=1)
+    under_one = math.ceil(_KEY_ROOM * longest * _CHARACTER_INCHES * axis.rank_count / inches) or 1
+    ranks = tick_ranks(axis, max(2, min(_MOST_KEYS, 1 + (axis.rank_count - 1) // under_one)))
+    length = int(inches / (1.1 * max(1, len(ranks)) * _CHARACTER_INCHES))
+    places = [rank + 0.5 for rank in ranks]
+    if len(ranks) > 1:
+        places[0], places[-1] = 0.0, float(axis.rank_count)
+    labels = axes.set_xticks(places, [_shorten(axis.text(rank), length) for rank in ranks])
+    if len(labels) > 1:
+        labels[0].label1.set_horizontalalignment("left")
+        labels[-1].label1.set_horizontalalignment("right")
+
+
+def _shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _draw_histogram(axes: Axes, panels: Sequence[Panel], theme: Theme) -> None:
+    """Draw how many blocks there are of each depth, for each version."""
+    found = [dict(panel.info.block_depth_histogram) for panel in panels]
+    buckets = sorted({label for item in found for label in item}, key=int)
+    width = _BAR_SHARE / len(panels)
+    for number, (panel, counts) in enumerate(zip(panels, found, strict=True)):
+        heights = [counts.get(label, 0) for label in buckets]
+        places = [place + (number - (len(panels) - 1) / 2) * width for place in range(len(buckets))]
+        color = VERSION_COLORS[1] if len(panels) == 1 else VERSION_COLORS[number]
+        bars = axes.bar(places, heights, width, color=color, label=f"snapshot {panel.sequence}")
+        if len(buckets) * len(panels) <= _MANY_BUCKETS:
+            shown = [f"{height:,}" if height else "" for height in heights]
+            axes.bar_label(bars, shown, padding=1, color=theme.ink)
+    step = max(1, math.ceil(len(buckets) / _MANY_BUCKETS))
+    axes.set_xticks(range(0, len(buckets), step), [_bucket(label) for label in buckets[::step]])
+    axes.set(xlabel="depth of a block (above 16: up to)", ylabel="blocks")
+    axes.set_xlim(-0.6, max(3, len(buckets)) - 0.4)
+    _count_up(axes, most=max((count for item in found for count in item.values()), default=0), whole=True)
+    axes.set_title("Depth histogram", loc="left", size=_FONT_SIZE + 1, weight="bold", color=theme.ink)
+    if len(panels) > 1:
+        _legend(axes, theme)
+
+
+def _bucket(label: str) -> str:
+    """Return the largest depth in a bucket of the histogram; from 1,024 on they are powers of two."""
+    depth = int(label)
+    step = (depth.bit_length() - 1) // 10
+    return f"{depth >> 10 * step}{('', 'Ki', 'Mi', 'Gi')[step]}"
+
+
+def _draw_history(depths: Axes, written: Axes, picture: Picture, theme: Theme) -> None:
+    """Draw the average depth, and the bytes written, snapshot by snapshot."""
+    history = picture.history
+    at, known = zip(*history.depths, strict=True) if history.depths else ((), ())
+    depths.plot(at, known, color=VERSION_COLORS[1], marker="o", markersize=3, linewidth=1.2)
+    _count_up(depths, most=max(known, default=0))
+    depths.set(ylabel="depth")
+    depths.tick_params(axis="x", labelbottom=False)
+    depths.set_title("History", loc="left", size=_FONT_SIZE + 1, weight="bold", color=theme.ink)
+    most_bytes = max((*history.ingested, *history.rewritten), default=0)
+    unit, unit_bytes = _unit(most_bytes)
+    for name, sizes, color in (
+        ("bytes ingested", history.ingested, INGESTED_COLOR),
+        ("bytes rewritten", history.rewritten, REWRITTEN_COLOR),
+    ):
+        heights = [size / unit_bytes for size in sizes]
+        depths.plot([], [], color=color, linewidth=4, label=name)
+        written.bar(history.sequences, heights, 0.9, color=color)
+    _count_up(written, most=most_bytes / unit_bytes)
+    written.set(ylabel=unit, xlabel="snapshot")
+    _legend(depths, theme)
+    ends = (history.sequences[0] - 0.6, history.sequences[-1] + 0.6) if history.sequences else (0, 1)
+    for axes in (depths, written):
+        axes.set_xlim(*ends)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+
+
+def _unit(size_bytes: int) -> tuple[str, int]:
+    names = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+    step = min(len(names) - 1, max(0, size_bytes.bit_length() - 1) // 10)
+    return names[step], 1 << 10 * step
+
+
+def _count_up(axes: Axes, *, most: float, whole: bool = False) -> None:
+    """Scale an axis from 0, with room for a label above the highest; with ticks at whole numbers only if `whole`."""
+    axes.set_ylim(0, 1.2 * most or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=whole))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
+
+
+def _count(value: float) -> str:
+    """Return a number in few characters: 12,000 as 12k, 1,500,000 as 1.5M."""
+    for name, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:g}{name}"
+    return f"{value:g}"
+
+
+def _legend(axes: Axes, theme: Theme) -> None:
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=2,
+        frameon=False,
+        borderaxespad=0.2,
+        labelcolor=theme.ink,
+        handlelength=1,
+        handleheight=0.7,
+    )
+
+
+def _tint(axes: Axes, theme: Theme) -> None:
+    """Colour all that is no data."""
+    axes.patch.set_visible(False)
+    axes.tick_params(color=theme.faint, labelcolor=theme.ink, length=3, width=0.6)
+    for spine in axes.spines.values():
+        spine.set_edgecolor(theme.faint)
+    for text in (axes.xaxis.label, axes.yaxis.label):
+        text.set_color(theme.ink)

@@ -1,0 +1,55 @@
+"""Pictures as files: which format a name asks for, and what may be in the way."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from tblctl.pictures.picture import Picture
+from tblctl.tableformat.errors import InvalidOptionError
+
+FORMATS = ("svg", "png", "html")
+
+
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """Return the format that a file's name asks for.
+
+    Raises:
+        InvalidOptionError: it asks for no known one, its folder is missing, or matplotlib is not installed.
+    """
+    file = Path(path)
+    extension = file.suffix.removeprefix(".").lower()
+    if extension not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        msg = f"picture {os.fspath(path)!r}: expected a file's name that ends with one of {known}"
+        raise InvalidOptionError(msg)
+    if not file.parent.is_dir():
+        msg = f"picture {os.fspath(path)!r} cannot be written: there is no folder {os.fspath(file.parent)!r}"
+        raise InvalidOptionError(msg)
+    if find_spec("matplotlib") is None:
+        msg = "pictures are drawn with matplotlib, which is not installed: pip install 'tblctl[pictures]'"
+        raise InvalidOptionError(msg)
+    return extension
+
+
+def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
+    """Draw the picture in the format that the file's name asks for; replaces a file that is there.
+
+    Raises:
+        InvalidOptionError: as `picture_format`, or the file cannot be written.
+    """
+    kind = picture_format(path)
+    if kind == "html":
+        from tblctl.pictures.page import picture_page
+
+        content = picture_page(picture)
+    else:
+        from tblctl.pictures.drawing import draw_png, draw_svg
+
+        content = draw_png(picture) if kind == "png" else draw_svg(picture)[0]
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        msg = f"picture {os.fspath(path)!r} cannot be written: {error.strerror or error}"
+        raise InvalidOptionError(msg) from error

@@ -1,0 +1,254 @@
+"""A table as a picture: from versions' metadata to the values that `tblctl.pictures.drawing` draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.maintain.measure import ConditionFor, shared_sort
+from tblctl.maintain.view import View
+from tblctl.metrics.information import ClusteringInfo
+from tblctl.metrics.intervals import Integers
+from tblctl.metrics.layout import Band, first_ranks, lay_out
+from tblctl.pictures.depths import DepthPoint, depth_history
+from tblctl.tableformat.keys.order import key_ranks
+from tblctl.tableformat.model.values import python_value, value_for_people
+from tblctl.tableformat.port import Version
+
+if TYPE_CHECKING:
+    from tblctl.results import SnapshotInfo
+
+MOST_BARS = 250
+"""A version of more blocks is drawn as a density."""
+
+MOST_COLUMNS = 400
+"""Into so many parts are the key axes of all panels divided at most."""
+
+SNAPSHOTS_SHOWN = 100
+"""The history goes back so far: each is an object to read, and metadata to measure."""
+
+_INGESTING = ("append", "overwrite")
+_KEY_LENGTH = 40  # characters of a key; each may be 4 bytes, and the file must stay small
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Panel:
+    """The blocks of one version that are measured, on the picture's key axis.
+
+    Attributes:
+        sequence: the version.
+        info: its figures.
+        low, high: ranks on the axis.
+        bands: where they lie.
+        paths, row_count: of the blocks.
+    """
+
+    sequence: int
+    info: ClusteringInfo
+    low: Integers
+    high: Integers
+    bands: tuple[Band, ...]
+    paths: pa.Array
+    row_count: Integers
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether each block is drawn as a bar of its own."""
+        return len(self.paths) <= MOST_BARS
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeyAxis:
+    """The keys that blocks begin and end with, in order; their numbers are the ranks.
+
+    Attributes:
+        rank_count: how many there are.
+        columns: into how many parts it is divided, at least 1.
+        keys: a row for each rank, a column for each term.
+    """
+
+    rank_count: int
+    columns: int
+    keys: pa.Table
+
+    def text(self, rank: int) -> str:
+        """Return a key as people read it."""
+        values = (value_for_people(python_value(column[rank])) for column in self.keys.columns)
+        whole = ", ".join("null" if value is None else str(value) for value in values)
+        return printable(whole if len(whole) <= _KEY_LENGTH else whole[: _KEY_LENGTH - 1] + "…")
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What was written by each of the last snapshots, oldest first, and the average depths that are known.
+
+    Attributes:
+        sequences: their numbers.
+        ingested: bytes that each added by append or overwrite.
+        rewritten: bytes that each wrote to change blocks that were there.
+        depths: (sequence, average depth by the cluster key then), ascending.
+    """
+
+    sequences: tuple[int, ...]
+    ingested: tuple[int, ...]
+    rewritten: tuple[int, ...]
+    depths: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Picture:
+    """All that a picture shows.
+
+    Attributes:
+        name: the table's, without its folder.
+        location: the table.
+        where: the condition that the blocks may satisfy; None for all blocks.
+        axis: the keys of all panels.
+        panels: one, or two versions to compare.
+        history: up to the last of them.
+    """
+
+    name: str
+    location: str
+    where: str | None
+    axis: KeyAxis
+    panels: tuple[Panel, ...]
+    history: History
+
+    @cached_property
+    def terms(self) -> str:
+        """What ranges are measured by."""
+        return printable(", ".join(self.panels[-1].info.cluster_by_keys))
+
+
+def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]) -> History:
+    """Return what happened in `snapshots`, newest first, with the depths after each."""
+    shown = snapshots[::-1]
+    known = {point.snapshot: point.average_depth for point in depths}
+    return History(
+        sequences=tuple(item.sequence for item in shown),
+        ingested=tuple(item.bytes_added * (item.operation in _INGESTING) for item in shown),
+        rewritten=tuple(item.bytes_added * (item.operation not in _INGESTING) for item in shown),
+        depths=tuple((at, depth) for at, depth in sorted(known.items()) if depth is not None),
+    )
+
+
+def history_up_to(
+    last: int, snapshots: Sequence[SnapshotInfo], version_of: Callable[[int], Version]
+) -> History:
+    """Return what happened up to snapshot `last`, of `snapshots`, newest first; see `depth_history`."""
+    past = [item for item in snapshots if item.sequence <= last]
+    return make_history(past, depth_history(past, version_of))
+
+
+def make_picture(
+    versions: Sequence[Version],
+    columns: str | Sequence[str] | None,
+    condition: ConditionFor,
+    history: History,
+    *,
+    where: str | None,
+) -> Picture:
+    """Return the picture of one version, or of two to compare. All are measured by the key of the last one.
+
+    Args:
+        versions: of one table.
+        columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
+        condition: only blocks that may hold rows satisfying it.
+        history: up to the last version.
+        where: the condition as people read it.
+
+    Raises:
+        InvalidKeyError: no `columns`, and the last version has no cluster key; or another lacks a column of it.
+    """
+    sort = shared_sort(versions, columns)
+    views = [
+        View.of(version, sort, condition(version.schema), clustered=columns is None) for version in versions
+    ]
+    kept = [_measured(view) for view in views]
+    axis, ranks = _shared_axis(views, kept)
+    panels = tuple(
+        _panel(version, view, chosen, places, axis)
+        for version, view, chosen, places in zip(versions, views, kept, ranks, strict=True)
+    )
+    location = versions[-1].location
+    return Picture(
+        name=printable(location.rstrip("/").rsplit("/", 1)[-1]),
+        location=printable(location),
+        where=None if where is None else printable(where),
+        axis=axis,
+        panels=panels,
+        history=history,
+    )
+
+
+def printable(text: str) -> str:
+    """Escape what no XML or terminal takes, such as control characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _measured(view: View) -> Integers:
+    """Return the numbers of the blocks that have a place on the axis."""
+    blocks = view.blocks
+    known = ~(blocks.unclustered | blocks.unknown)
+    matched = view.listing.matched
+    return np.flatnonzero(known if matched is None else known & matched)
+
+
+def _shared_axis(
+    views: Sequence[View], kept: Sequence[Integers]
+) -> tuple[KeyAxis, list[tuple[Integers, Integers]]]:
+    """Return the axis of the keys of all views, and the ranks of each view's blocks on it."""
+    listings = [view.listing for view in views]
+    low, high = (
+        pa.concat_tables(
+            [getattr(listing, side).take(chosen) for listing, chosen in zip(listings, kept, strict=True)],
+            promote_options="permissive",  # a column may have been widened in between
+        )
+        for side in ("low", "high")
+    )
+    low_ranks, high_ranks = key_ranks(low, high, views[-1].sort)
+    _, representatives = np.unique(np.concatenate((low_ranks, high_ranks)), return_index=True)
+    keys = pa.concat_tables([low, high]).take(representatives)
+    cuts = np.cumsum([len(chosen) for chosen in kept])[:-1]
+    ranks = zip(np.split(low_ranks, cuts), np.split(high_ranks, cuts), strict=True)
+    rank_count = len(representatives)
+    columns = max(1, min(rank_count, MOST_COLUMNS // len(views)))
+    return KeyAxis(rank_count=rank_count, columns=columns, keys=keys), list(ranks)
+
+
+def _panel(
+    version: Version, view: View, chosen: Integers, ranks: tuple[Integers, Integers], axis: KeyAxis
+) -> Panel:
+    low, high = ranks
+    blocks = view.blocks
+    bands = lay_out(low, high, blocks.level[chosen], rank_count=max(1, axis.rank_count), columns=axis.columns)
+    return Panel(
+        sequence=version.sequence,
+        info=view.info(),
+        low=low,
+        high=high,
+        bands=bands,
+        paths=blocks.paths.take(pa.array(chosen)),
+        row_count=blocks.row_count[chosen],
+    )
+
+
+def tick_ranks(axis: KeyAxis, count: int) -> list[int]:
+    """Return at most `count` ranks, evenly spread, with both ends; none of an axis without keys."""
+    places = np.linspace(0, axis.rank_count - 1, count) if axis.rank_count else ()
+    return sorted({round(place) for place in places})
+
+
+def column_keys(axis: KeyAxis, columns: int) -> list[tuple[str, str]]:
+    """Return the first and the last key of each of `columns` parts of the axis."""
+    begins = first_ranks(axis.rank_count, columns).tolist()
+    return [(axis.text(begin), axis.text(end - 1)) for begin, end in itertools.pairwise(begins)]

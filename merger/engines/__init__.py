@@ -1,0 +1,1 @@
+"""The engines that run merge tasks: in this process, or on Spark."""

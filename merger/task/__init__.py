@@ -1,0 +1,1 @@
+"""One merge task: rows of some blocks in, whole blocks out. The same code in every engine."""

@@ -1,0 +1,1 @@
+"""Schemas: named, typed columns with ids; their types, JSON and changes."""

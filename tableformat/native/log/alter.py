@@ -1,0 +1,242 @@
+"""Changes of what a table is, not of its rows: schema, cluster key, options, tags, rollback. They write no data.
+
+Each function takes the head and returns the next snapshot's content, so it is asked again after every lost race.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tblctl.tableformat.errors import (
+    InvalidKeyError,
+    InvalidOptionError,
+    InvalidSchemaError,
+    SnapshotNotFoundError,
+)
+from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text, widening_problem
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import statistic_type
+from tblctl.tableformat.model.snapshot import (
+    ROLLBACK,
+    ColumnBounds,
+    SegmentRef,
+    Snapshot,
+    Summary,
+    iso_timestamp,
+)
+from tblctl.tableformat.model.values import value_to_json, values_from_json
+from tblctl.tableformat.native.log.names import SNAPSHOTS
+from tblctl.tableformat.parquet.damage import damaged
+
+_TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
+
+
+def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Mapping[str, Any]) -> Snapshot:
+    """Return the head with `change` applied to its schema.
+
+    Raises:
+        InvalidKeyError: the cluster key needs a column as it is.
+    """
+    # Ids are never used twice, although a rollback may bring back a schema that had given out fewer.
+    last_id = max(schema.last_column_id for schema in head.schemas.values())
+    old = dataclasses.replace(head.schema, last_column_id=last_id)
+    new = change(old)
+    _check_key(head, old, new)
+    schema_id = max(head.schemas) + 1
+    changed = dataclasses.replace(
+        head,
+        schemas={**head.schemas, schema_id: new},
+        schema_id=schema_id,
+        segments=tuple(_with_bounds_of(segment, old, new) for segment in head.segments),
+    )
+    return summarised(changed, "alter", detail)
+
+
+def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
+    """Refuse to drop columns of the key, or to widen them where blocks would leave its order.
+
+    Otherwise blocks stay in the order of the key under its id, and their keys are widened when read, as statistics are.
+    """
+    for term in head.sort.terms if head.sort else ():
+        before, after = old.leaf_by_id(term.column_id), new.leaf_by_id(term.column_id)
+        if before is None or (after is not None and after.type == before.type):
+            continue
+        what, why = "dropped", "needs it"
+        if after is not None:
+            problem = widening_problem(term, before, after)
+            if problem is None:
+                continue
+            what, why = f"changed to {after.type}", f"needs it as it is: {problem}"
+        msg = (
+            f"column {before.name} cannot be {what}: the cluster key ({key_text(head)}) {why}. Change the key first: "
+            "`tblctl alter LOC --cluster-by ...` or `--drop-cluster-by`"
+        )
+        raise InvalidKeyError(msg, column=before.name)
+
+
+def _with_bounds_of(segment: SegmentRef, old: Schema, new: Schema) -> SegmentRef:
+    """Return the segment with its bounds in the new types, without those of dropped columns."""
+    bounds = {}
+    for column_id, value in segment.bounds.items():
+        before, after = old.leaf_by_id(column_id), new.leaf_by_id(column_id)
+        if before is not None and after is not None:
+            bounds[column_id] = _recoded(value, before, after)
+    return dataclasses.replace(segment, bounds=bounds)
+
+
+def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
+    kind = statistic_type(after.type)
+    if kind == statistic_type(before.type):
+        return bounds
+    try:
+        values: pa.Array = values_from_json([bounds.min, bounds.max], statistic_type(before.type))
+    except ValueError as error:
+        raise damaged(f"{SNAPSHOTS} (the newest there): bounds of {before.name}", error) from error
+    try:
+        values = values.cast(kind)
+    except pa.ArrowInvalid as error:
+        msg = f"column {before.name} cannot be widened to {after.type}: it has values beyond it ({error})"
+        raise InvalidSchemaError(msg, column=before.name) from error
+    return ColumnBounds(
+        min=value_to_json(values[0]), max=value_to_json(values[1]), null_count=bounds.null_count
+    )
+
+
+def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
+    """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
+
+    Not where it comes back and a column of it was ever widened: nothing was checked while it was not the current one,
+    and a bucket of a date is another than that of the same moment.
+    """
+    parsed = parse_terms(terms, head.schema)
+    if not parsed:
+        msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
+        raise InvalidKeyError(msg)
+    same = [
+        sort
+        for sort in head.sorts.values()
+        if sort.kind == "linear"
+        and sort.terms == parsed
+        and (sort.id == head.cluster_key_id or not _was_widened(head, sort))
+    ]
+    sort = same[0] if same else Sort(id=max(head.sorts, default=0) + 1, terms=parsed)
+    changed = dataclasses.replace(head, sorts={**head.sorts, sort.id: sort}, cluster_key_id=sort.id)
+    return summarised(changed, "alter", {"cluster_by": [term_to_text(term, head.schema) for term in parsed]})
+
+
+def _was_widened(head: Snapshot, sort: Sort) -> bool:
+    return any(
+        len({leaf.type for schema in head.schemas.values() if (leaf := schema.leaf_by_id(term.column_id))})
+        > 1
+        for term in sort.terms
+    )
+
+
+def drop_key(head: Snapshot) -> Snapshot:
+    """Return the head without a cluster key."""
+    if head.cluster_key_id is None:
+        msg = "the table has no cluster key to drop"
+        raise InvalidKeyError(msg)
+    return summarised(dataclasses.replace(head, cluster_key_id=None), "alter", {"cluster_by": []})
+
+
+def set_options(head: Snapshot, values: Mapping[str, Any]) -> Snapshot:
+    """Return the head with some options changed."""
+    changed = dataclasses.replace(head, options=head.options.updated(values))
+    return summarised(changed, "alter", {"options": {key: str(value) for key, value in values.items()}})
+
+
+def set_tag(head: Snapshot, name: str, sequence: int) -> Snapshot:
+    """Return the head with the tag `name` on the snapshot `sequence`, which must be retained."""
+    if not _TAG.fullmatch(name):
+        msg = f"tag {name!r:.140}: expected a letter or _, then up to 127 letters, digits, '_', '.' or '-'"
+        raise InvalidOptionError(msg)
+    _check_retained(head, sequence)
+    return summarised(
+        dataclasses.replace(head, tags={**head.tags, name: sequence}),
+        "tag",
+        {"tag": name, "sequence": sequence},
+    )
+
+
+def delete_tag(head: Snapshot, name: str) -> Snapshot:
+    """Return the head without the tag `name`."""
+    if name not in head.tags:
+        known = ", ".join(sorted(head.tags)) or "none"
+        msg = f"there is no tag {name!r:.140}; tags: {known}"
+        raise SnapshotNotFoundError(msg)
+    rest = {tag: sequence for tag, sequence in head.tags.items() if tag != name}
+    return summarised(dataclasses.replace(head, tags=rest), "untag", {"tag": name})
+
+
+def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
+    """Return a snapshot with the rows, schema, cluster key and options of `target`, an older one."""
+    _check_retained(head, target.sequence)
+    restored = dataclasses.replace(
+        head,
+        segments=target.segments,
+        schema_id=target.schema_id,
+        cluster_key_id=target.cluster_key_id,
+        options=target.options,
+    )
+    before, after = _paths(head), _paths(target)
+    return summarised(
+        restored,
+        ROLLBACK,
+        {
+            "to": target.sequence,
+            "segments_removed": len(before - after),
+            "segments_added": len(after - before),
+        },
+    )
+
+
+def reset_clock(head: Snapshot, now_us: int) -> Snapshot:
+    """Return the head as a reset of the clock: its timestamp may be less than that of the snapshot before.
+
+    Its horizon too, but not less than now: whatever a gc deletes it has listed before it committed the higher one.
+    """
+    changed = dataclasses.replace(
+        head,
+        horizon_us=min(head.horizon_us, now_us),
+        clock_resets=(*head.clock_resets, head.sequence + 1),
+    )
+    return summarised(changed, "alter", {"clock_reset_from": iso_timestamp(head.timestamp_ms)})
+
+
+def _paths(snapshot: Snapshot) -> set[str]:
+    return {segment.path for segment in snapshot.segments}
+
+
+def _check_retained(head: Snapshot, sequence: int) -> None:
+    if not head.is_retained(sequence):
+        msg = f"snapshot {sequence} expired and is no longer readable; `tblctl history` shows which are"
+        raise SnapshotNotFoundError(msg, sequence=sequence)
+
+
+def summarised(snapshot: Snapshot, operation: str, detail: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot with a summary for an operation that writes no rows."""
+    summary = Summary(
+        operation=operation,
+        rows=snapshot.row_count,
+        blocks=snapshot.block_count,
+        data_bytes=snapshot.data_bytes,
+        detail=dict(detail),
+    )
+    return dataclasses.replace(snapshot, summary=summary)
+
+
+def key_terms(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the current cluster key's terms as text; empty without one."""
+    terms: Sequence[Term] = snapshot.sort.terms if snapshot.sort else ()
+    return tuple(term_to_text(term, snapshot.schema) for term in terms)
+
+
+def key_text(snapshot: Snapshot) -> str:
+    """Return the current cluster key in one line."""
+    return ", ".join(key_terms(snapshot))

@@ -1,0 +1,1 @@
+"""Rows and metadata out of a native table."""

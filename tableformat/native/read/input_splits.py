@@ -1,0 +1,102 @@
+"""A scan in shares: blocks that processes elsewhere read, each its own, with what was decided here once."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.statistics import SOME
+from tblctl.tableformat.native.read.scan import Selection, blame_expiry, condition_columns, rows_satisfying
+from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
+from tblctl.tableformat.predicate.nodes import Node
+from tblctl.tableformat.storage import Storage
+
+_WINDOW_BYTES = 32 << 20
+"""Decoded bytes of the row groups that are read at once: on S3, in one go of requests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Blocks to read, each with whether its rows have to be filtered."""
+
+    blocks: tuple[tuple[BlockAddress, bool], ...]
+
+
+def cut_shares(selection: Selection, *, least: int, most_bytes: int) -> list[Share]:
+    """Return the chosen blocks in shares of about equal decoded bytes, at most `most_bytes` where blocks allow.
+
+    At least `least` shares, if there are as many blocks; none without blocks. The largest block goes first, each to
+    the share that has least: no share exceeds the mean by more than a block. O(n log n).
+    """
+    addresses = selection.addresses()
+    sizes = selection.metadata.values("decoded_bytes").take(pa.array(selection.rows)).to_pylist()
+    filtered = (selection.outcome == SOME).tolist()
+    count = min(len(addresses), max(least, math.ceil(sum(sizes) / most_bytes)))
+    shares: list[list[tuple[BlockAddress, bool]]] = [[] for _ in range(count)]
+    loads = [(0, number) for number in range(count)]
+    for place in sorted(range(len(addresses)), key=lambda place: -sizes[place]):
+        load, number = loads[0]
+        shares[number].append((addresses[place], filtered[place]))
+        heapq.heapreplace(loads, (load + sizes[place], number))
+    return [Share(blocks=tuple(blocks)) for blocks in shares]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareReader:
+    """Reads shares of one snapshot. Pickles into tasks, secrets included: never show or log that.
+
+    Attributes:
+        columns: names of top-level columns or nested fields `a.b`.
+        condition: the rows wanted, resolved, so that tasks need no PyIceberg; None for all.
+    """
+
+    storage: Storage
+    sequence: int
+    schema: Schema
+    columns: tuple[str, ...]
+    condition: Node | None
+
+    def tables(self, share: Share) -> Iterator[pa.Table]:
+        """Yield the rows wanted, in read types. Some 32 MiB of a block are held at a time, as many are on their way."""
+        try:
+            for address, filtered in share.blocks:
+                yield from self._rows(address, self.condition if filtered else None)
+        except CorruptTableError as error:
+            blame_expiry(self.storage, self.sequence, error)
+            raise
+
+    def _rows(self, address: BlockAddress, condition: Node | None) -> Iterator[pa.Table]:
+        names = [*self.columns]
+        names += [name for name in condition_columns(condition, self.schema) if name not in names]
+        with BlockFile(self.storage, address) as file:
+            projection = file.projection(self.schema, names)
+            windows = list(_windows(file, file.row_groups(condition, self.schema)))
+            for groups, following in zip(windows, [*windows[1:], []], strict=False):  # there may be none
+                for needed in (groups, following):
+                    if needed:
+                        file.will_need(needed, projection)
+                rows = file.read(groups, projection, use_threads=False)
+                if condition is not None:
+                    rows = rows.filter(rows_satisfying(rows, condition, self.schema))
+                yield rows.select(list(self.columns))
+
+
+def _windows(file: BlockFile, groups: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the row groups to read at once."""
+    window: list[int] = []
+    used = 0
+    for group in groups:
+        size = file.metadata.row_group(group).total_byte_size
+        if window and used + size > _WINDOW_BYTES:
+            yield window
+            window, used = [], 0
+        window.append(group)
+        used += size
+    if window:
+        yield window

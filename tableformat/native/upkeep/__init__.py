@@ -1,0 +1,1 @@
+"""Upkeep of a native table: collect garbage, check every invariant."""

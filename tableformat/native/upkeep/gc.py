@@ -1,0 +1,296 @@
+"""Remove what no retained snapshot names.
+
+gc may run beside any writer. What is written and not yet named looks like garbage, so gc and writers agree on a
+horizon, a time of the storage's clock: the time of a probe that gc has just written, minus the grace period.
+
+1. gc looks for what it could remove; where there is nothing it commits nothing.
+2. It commits a fence: a snapshot with the new horizon, and with `retained_from` from which on snapshots stay. Every
+   later commit carries both on, and neither ever decreases.
+3. It reads what is named, from a head at or after the fence. Only then it deletes what is unnamed there and was written
+   before the horizon, and shrinks expired snapshots to tombstones.
+
+A writer compares everything that it wrote with the horizon of the head that it commits on (`log/commit.py`), and the
+fence takes a sequence as every commit does. So a writer comes either before the fence, and gc sees what it named; or after
+it, and names nothing that gc may delete. A rollback or a tag that races with gc likewise comes first, and gc sees it,
+or is asked again on the new head and refused.
+
+The storage's own times decide all ages. The age of a snapshot counts from when its successor appeared. A snapshot that
+only a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it
+fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
+from tblctl.tableformat.native.log.alter import summarised
+from tblctl.tableformat.native.log.clock import check_clock, microseconds, write_probe
+from tblctl.tableformat.native.log.commit import Draft, after_gc, dropped, publish, reload_head
+from tblctl.tableformat.native.log.head import is_object_of, load_version
+from tblctl.tableformat.native.log.names import (
+    DATA,
+    METADATA,
+    RECORDS,
+    SEGMENTS,
+    is_leftover,
+    record_of,
+    snapshot_path,
+)
+from tblctl.tableformat.native.log.segment_file import read_segment
+from tblctl.tableformat.native.log.snapshot_file import check_writable, encode_tombstone
+from tblctl.tableformat.storage import ObjectInfo, Storage
+
+RECORD_SECONDS = 90 * 86400.0
+"""The record of a recluster is kept so long after its commit, even if the snapshot expires before."""
+
+_DELETE_BATCH = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """What gc removed, or would remove: expired sequences, and objects, oldest first."""
+
+    sequences: tuple[int, ...]
+    objects: tuple[ObjectInfo, ...]
+
+
+def collect(
+    storage: Storage, env: Environment, head: Snapshot, *, keep: int, older_than_seconds: float, dry_run: bool
+) -> Garbage:
+    """Expire snapshots beyond the newest `keep`, and delete what nothing names any more.
+
+    A snapshot stays while it is the head, tagged, one of the newest `keep` that changed the table, or was the head
+    less than `older_than_seconds` ago. A dry run writes nothing, not even a probe: it goes by this machine's clock.
+
+    Raises:
+        CorruptTableError: a retained snapshot, or a segment of one, cannot be read; nothing was changed.
+        ClockError: this machine's clock is far from the storage's; nothing was changed.
+    """
+    check_writable(head)
+    now_seconds = env.now() if dry_run else _storage_seconds(storage, env, older_than_seconds)
+    horizon_us = _horizon_us(now_seconds, older_than_seconds, 0 if dry_run else storage.time_step_seconds)
+    retained_from = _retained_from(storage, head, keep, horizon_us)
+    # What exists is listed before what is named is read: an object published in between is then found named.
+    old = _old_objects(storage, horizon_us)
+    named = _Named(storage)
+    # All that will stay is read before anything is changed: a damaged table is left as it is.
+    trial = _add_retained(storage, named, dataclasses.replace(head, retained_from=retained_from))
+    expired = _expired(storage, trial, named)
+    young_us = microseconds(now_seconds - RECORD_SECONDS)
+    objects = _unnamed(old, named, young_us)
+    if dry_run or not (expired or objects):
+        return _garbage(expired, objects)
+
+    def fence(newest: Snapshot) -> Draft | None:
+        return _fence(newest, keep, retained_from, horizon_us)
+
+    published = publish(storage, env, fence, head, clock_is_checked=True)
+    # Named is what a head at or after the fence names. From then on nobody names anything older than the horizon.
+    head = _add_retained(storage, named, reload_head(storage, published.snapshot if published else head))
+    expired = [version for version in expired if not head.is_retained(version.sequence)]
+    in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
+    objects = _unnamed(objects, named, young_us)
+    for start in range(0, len(objects), _DELETE_BATCH):
+        storage.delete([item.name for item in objects[start : start + _DELETE_BATCH]])
+    return _garbage(expired, objects)
+
+
+def _add_retained(storage: Storage, named: _Named, head: Snapshot) -> Snapshot:
+    """Add what `head` retains, or a newer one where another gc removed some of it meanwhile; return that head.
+
+    Raises:
+        CorruptTableError: something that the newest head retains cannot be read.
+    """
+    while True:
+        try:
+            named.add_retained(head)
+        except CorruptTableError:
+            newer = after_gc(storage, head)
+            head = dataclasses.replace(newer, retained_from=max(newer.retained_from, head.retained_from))
+        else:
+            return head
+
+
+def _garbage(expired: list[Tombstone], objects: list[ObjectInfo]) -> Garbage:
+    return Garbage(sequences=tuple(version.sequence for version in expired), objects=tuple(objects))
+
+
+def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: float) -> float:
+    """Return the storage's time: later than that of everything written so far, if that is to count as old."""
+    if older_than_seconds < storage.time_step_seconds:
+        env.sleep(storage.time_step_seconds)
+    written, modified_seconds = write_probe(storage, env)
+    check_clock(storage, written, modified_seconds)
+    return modified_seconds
+
+
+def _horizon_us(now_seconds: float, older_than_seconds: float, step_seconds: float) -> int:
+    """Return the horizon in whole steps of the storage's clock, so that it does not matter how finely a time is shown.
+
+    A time that was rounded down to a step is before such a horizon exactly if the time itself is.
+    """
+    horizon_us = max(0, microseconds(now_seconds) - microseconds(older_than_seconds))
+    return horizon_us - horizon_us % max(1, microseconds(step_seconds))
+
+
+def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> Draft | None:
+    """Return the commit that says what may go; None if the head says so."""
+    if retained_from <= head.retained_from and horizon_us <= head.horizon_us:
+        return None
+    snapshot = dataclasses.replace(
+        head,
+        retained_from=max(retained_from, head.retained_from),
+        horizon_us=max(horizon_us, head.horizon_us),
+    )
+    detail = {"keep": keep, "retained_from": snapshot.retained_from}
+    return Draft(snapshot=summarised(snapshot, "gc", detail))
+
+
+def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon_us: int) -> int:
+    """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those younger than allowed.
+
+    O(snapshots retained) requests.
+    """
+    kept = 0
+    replaced_us: int | None = None  # when the head stopped being this version
+    lowest = head.sequence
+    for version, appeared_us in _backwards(storage, head):
+        young = replaced_us is None or replaced_us >= horizon_us
+        if kept >= keep and not young:
+            break
+        lowest = version.sequence
+        kept += version.summary.operation != "gc"
+        replaced_us = appeared_us
+    return lowest
+
+
+def _backwards(storage: Storage, head: Snapshot) -> Iterator[tuple[Tombstone, int]]:
+    """Yield every retained version, newest first, and when it appeared; tagged older ones do not count."""
+    for newest in range(head.sequence, head.retained_from - 1, -IO_THREADS):
+        batch = range(newest, max(newest - IO_THREADS, head.retained_from - 1), -1)
+        versions = in_parallel(
+            lambda sequence: head if sequence == head.sequence else load_version(storage, sequence),
+            batch,
+            threads=IO_THREADS,
+        )
+        times = storage.modified([snapshot_path(sequence) for sequence in batch])
+        for version, time in zip(versions, times, strict=True):
+            if time is None:
+                name = snapshot_path(version.sequence)
+                msg = f"{storage.url}: {name} is gone, although snapshot {head.sequence} retains it"
+                raise CorruptTableError(msg, name=name)
+            tombstone = version if isinstance(version, Tombstone) else version.tombstone()
+            yield tombstone, microseconds(time)
+
+
+def _expired(storage: Storage, head: Snapshot, named: _Named) -> list[Tombstone]:
+    """Return what will stay of the snapshots that may go and are still whole, oldest first; note their records.
+
+    Reads every version that is not retained, O(commits ever): only its object tells whether it is a tombstone by now.
+    """
+
+    def tombstone(sequence: int) -> Tombstone | None:
+        version = load_version(storage, sequence)
+        named.add_expired(version)
+        return version.tombstone() if isinstance(version, Snapshot) else None
+
+    candidates = [sequence for sequence in range(1, head.sequence) if not head.is_retained(sequence)]
+    found = in_parallel(tombstone, candidates, threads=IO_THREADS)
+    return [version for version in found if version is not None]
+
+
+def _bury(storage: Storage, version: Tombstone) -> None:
+    """Put the tombstone in the place of its snapshot, whose name is never free again.
+
+    Raises:
+        TableNotFoundError: the table was dropped, and perhaps another one has a snapshot of this name.
+    """
+    name = snapshot_path(version.sequence)
+    if not is_object_of(storage.try_read(name), version):
+        raise dropped(storage)
+    storage.write(name, encode_tombstone(version))
+
+
+class _Named:
+    """Collects what retained snapshots name, and the records of expired ones; each object is read once.
+
+    Attributes:
+        names: named by retained snapshots.
+        old_records: named by expired ones.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._sequences: set[int] = set()
+        self._segments: set[str] = set()
+        self.names: set[str] = set()
+        self.old_records: set[str] = set()
+
+    def add_retained(self, head: Snapshot) -> None:
+        """Add what `head`, and the snapshots that it retains, name.
+
+        Raises:
+            CorruptTableError: one of them, or a segment, cannot be read.
+        """
+        self._add(head)
+        self._sequences.add(head.sequence)
+        retained = [
+            sequence
+            for sequence in range(1, head.sequence)
+            if sequence not in self._sequences and head.is_retained(sequence)
+        ]
+        for start in range(0, len(retained), IO_THREADS):  # few whole snapshots are held at a time
+            batch = retained[start : start + IO_THREADS]
+            for version in in_parallel(
+                lambda sequence: load_version(self._storage, sequence), batch, threads=IO_THREADS
+            ):
+                if isinstance(version, Snapshot):
+                    self._add(version)
+        self._sequences.update(retained)
+
+    def add_expired(self, version: Snapshot | Tombstone) -> None:
+        """Add the record of a version that is not retained."""
+        record = record_of(version.summary.detail)
+        if record is not None:
+            self.old_records.add(record)
+
+    def _add(self, version: Snapshot) -> None:
+        record = record_of(version.summary.detail)
+        if record is not None:
+            self.names.add(record)
+        fresh = [segment for segment in version.segments if segment.path not in self._segments]
+        tables = in_parallel(
+            lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
+        )
+        self._segments.update(segment.path for segment in fresh)
+        self.names.update(segment.path for segment in fresh)
+        for table in tables:
+            self.names.update(table["path"].to_pylist())
+
+
+def _unnamed(old: list[ObjectInfo], named: _Named, young_us: int) -> list[ObjectInfo]:
+    """Return what is to be deleted of `old`, oldest first; records of expired snapshots only if they are old enough."""
+    found = [
+        item
+        for item in old
+        if item.name not in named.names
+        and not (item.name in named.old_records and microseconds(item.modified_seconds) > young_us)
+    ]
+    return sorted(found, key=lambda item: (item.modified_seconds, item.name))
+
+
+def _old_objects(storage: Storage, horizon_us: int) -> list[ObjectInfo]:
+    """Return the blocks, segments, records and leftovers of killed writers that were written before the horizon."""
+    found = [item for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)]
+    found += [
+        item
+        for item in storage.list(METADATA)
+        if is_leftover(item.name) and not item.name.startswith((SEGMENTS, RECORDS))
+    ]
+    return [item for item in found if microseconds(item.modified_seconds) < horizon_us]

@@ -1,0 +1,176 @@
+"""Rows in, blocks out: sort what fits the memory budget, cut it into blocks, write them on every processor.
+
+Of a budget of B bytes, half holds the rows that are sorted together; the other half holds first their keys and order,
+and then the blocks under way, each at most 1.5 times its decoded size (its sorted rows, and its file being built).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.keys.order import is_sorted, key_table, sort_indices
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cut import cut_rows, most_rows
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.native.log.names import block_path
+from tblctl.tableformat.native.write.sorted_run import Run
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window
+from tblctl.tableformat.parquet.dictionaries import (
+    decoded_bytes,
+    with_own_dictionaries,
+)
+from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.projection import Conformer
+from tblctl.tableformat.storage import Storage
+
+LOG = logging.getLogger("tblctl")
+
+_WORKING_SHARE = 1.5
+
+
+class BlockWriter:
+    """Writes rows as blocks of one table; remembers what it wrote, so that a failed write can be cleaned up."""
+
+    def __init__(self, storage: Storage, env: Environment, layout: Layout) -> None:
+        self._storage = storage
+        self._env = env
+        self._layout = layout
+        self.paths: list[str] = []
+
+    def write_stream(
+        self, tables: Iterable[pa.Table], *, memory_bytes: int, progress: Progress | None = None
+    ) -> list[BlockRecord]:
+        """Write all rows of `tables` (read types, the schema's columns), in runs of half the memory budget."""
+        records: list[BlockRecord] = []
+        waiting: list[pa.Table] = []
+        waiting_bytes = row_count = 0
+        limit = max(memory_bytes // 2, 1)
+        for part in _slices(tables, limit / 32):
+            table = with_own_dictionaries(part, share=1)
+            waiting.append(table)
+            waiting_bytes += self._held_bytes(table)
+            row_count += table.num_rows
+            if waiting_bytes >= limit:
+                records += self._write_run(waiting, memory_bytes)
+                waiting_bytes = 0
+                if progress:
+                    progress(row_count, None, "rows")
+        records += self._write_run(waiting, memory_bytes)
+        if progress:
+            progress(row_count, row_count, "rows")
+        return records
+
+    def _held_bytes(self, table: pa.Table) -> int:
+        """Return what rows count towards half the budget: their size, or half of what sorting them takes if more."""
+        layout = self._layout
+        if layout.sort is None or layout.options.sort_scope != "append":
+            return int(table.nbytes)
+        return max(int(table.nbytes), Run.sorting_bytes(table, layout.sort, layout.schema) // 2)
+
+    def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
+        """Write what `waiting` holds as one run, and empty it."""
+        if not waiting:
+            return []
+        sort, options = self._layout.sort, self._layout.options
+        whole = sort is not None and options.sort_scope == "append"
+        run = Run.sorted(waiting, sort, self._layout.schema) if sort and whole else Run.arrived(waiting)
+        run_id = self._env.new_run_id() if whole else None
+        row_bytes = max(run.nbytes / run.row_count, 1)
+        block_rows = most_rows(options, row_bytes)
+
+        def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
+            rows = run.rows(*cut)
+            return (
+                self.write_ordered(rows, sort=sort, level=0, run_id=run_id)
+                if whole
+                else self.write_rows(rows)
+            )
+
+        share = _WORKING_SHARE * min(options.block_bytes, row_bytes * block_rows, memory_bytes / 2)
+        threads = max(1, min(cpu_threads(), int(memory_bytes / 2 / share)))
+        written = in_parallel(write_piece, _ranges(cut_rows(run.row_count, block_rows)), threads=threads)
+        return [record for records in written for record in records]
+
+    def write_rows(self, rows: pa.Table) -> list[BlockRecord]:
+        """Write rows in any order as a run of their own: one block, or more where one would be too large."""
+        sort = self._layout.sort
+        if sort is None:
+            return self.write_ordered(rows, sort=None, level=0, run_id=None)
+        keys = key_table(rows, sort, self._layout.schema)
+        if not is_sorted(keys, sort):
+            rows = rows.take(sort_indices(keys, sort))
+        return self.write_ordered(rows, sort=sort, level=0, run_id=self._env.new_run_id())
+
+    def write_ordered(
+        self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
+    ) -> list[BlockRecord]:
+        """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
+        if (
+            rows.num_rows > 1
+            and decoded_bytes(rows, self._layout.schema.written) > self._layout.options.block_bytes
+        ):
+            half = rows.num_rows // 2
+            parts = rows.slice(0, half), rows.slice(half)
+            return [
+                record
+                for part in parts
+                for record in self.write_ordered(part, sort=sort, level=level, run_id=run_id)
+            ]
+        return [self.write_block(rows, sort=sort, level=level, run_id=run_id)]
+
+    def write_block(
+        self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
+    ) -> BlockRecord:
+        """Write one block of rows that are in the order of `sort`, and return its row for a segment.
+
+        `level` holds unless the block is constant and full; -1 is kept only while it is.
+        """
+        file = BlockEncoder(self._layout, sort)
+        groups = cut_rows(rows.num_rows, self._layout.options.row_group_rows)
+        file.add(Window.of(rows, groups, self._layout, sort))
+        path = block_path(self._env.new_id())
+        self.paths.append(path)
+        return file.store(self._storage, path, level=level, run_id=run_id)
+
+    def discard(self) -> None:
+        """Delete what was written, as far as possible. Only if it is certain that nothing of it was published."""
+        discard(self._storage, self.paths)
+
+
+def discard(storage: Storage, paths: Sequence[str]) -> None:
+    """Delete blocks, as far as possible. Only if it is certain that none of them was published."""
+    try:
+        storage.delete(paths)
+    except TblctlError as error:
+        LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
+
+
+def conformed(tables: Iterable[pa.Table], conformer: Conformer) -> Iterator[pa.Table]:
+    """Yield incoming rows as the table's; several tables are cast at once."""
+    rest = iter(tables)
+    while group := list(itertools.islice(rest, 2 * cpu_threads())):
+        yield from in_parallel(conformer.apply, group, threads=cpu_threads())
+
+
+def _slices(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
+    """Yield the rows of `tables` in tables of about `most_bytes` at most; none without rows."""
+    for table in tables:
+        rows = max(1, math.ceil(table.num_rows / max(1, math.ceil(table.nbytes / most_bytes))))
+        for start in range(0, table.num_rows, rows):
+            yield table.slice(start, rows)
+
+
+def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    ranges, start = [], 0
+    for size in sizes:
+        ranges.append((start, size))
+        start += size
+    return ranges

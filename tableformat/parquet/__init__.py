@@ -1,0 +1,1 @@
+"""Parquet files of any table format: footers, encodings, statistics, reading and writing blocks."""

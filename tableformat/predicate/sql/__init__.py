@@ -1,0 +1,1 @@
+"""Conditions as SQL text: read into trees of tests."""
