@@ -305,7 +305,8 @@ class TestTransforms:
 def test_pyiceberg_is_only_imported_where_values_are_transformed():
     code = (
         "import sys, pyarrow as pa\n"
-        "from tblctl.tableformat.model import cluster_key, options, schema\n"
+        "from tblctl.tableformat.model import cluster_key, options\n"
+        "from tblctl.tableformat.model.schema import schema\n"
         "s = schema.Schema.create(schema.parse_schema('a: int64'))\n"
         "terms = cluster_key.parse_terms('a, bucket(4, a)', s)\n"
         "cluster_key.transform_array(terms[0], pa.array([1]), pa.int64())\n"

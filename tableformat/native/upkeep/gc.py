@@ -10,9 +10,9 @@ horizon, a time of the storage's clock: the time of a probe that gc has just wri
    before the horizon, and shrinks expired snapshots to tombstones.
 
 A writer compares everything that it wrote with the horizon of the head that it commits on (`log/commit.py`), and the
-fence takes a sequence as every commit does. So a writer comes either before the fence, and gc sees what it named; or after
-it, and names nothing that gc may delete. A rollback or a tag that races with gc likewise comes first, and gc sees it,
-or is asked again on the new head and refused.
+fence takes a sequence as every commit does. So a writer comes either before the fence, and gc sees what it named; or
+after it, and names nothing that gc may delete. A rollback or a tag that races with gc likewise comes first, and gc
+sees it, or is asked again on the new head and refused.
 
 The storage's own times decide all ages. The age of a snapshot counts from when its successor appeared. A snapshot that
 only a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it
