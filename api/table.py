@@ -457,7 +457,7 @@ class Table:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: lists every problem.
         """
-        from tblctl.maintain.recluster import Request, make_plan
+        from tblctl.maintain.request import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         return make_plan(self._port_version(), request)
@@ -504,7 +504,9 @@ class Table:
             InvalidOptionError: arguments that contradict each other; a plan of another table.
             ConflictError: with `on_conflict="fail"`.
         """
-        from tblctl.maintain.recluster import Request, engines, recluster
+        from tblctl.maintain.choose_engine import engines
+        from tblctl.maintain.recluster import recluster
+        from tblctl.maintain.request import Request
 
         if plan is not None and (policy is not None or where is not None or options is not None or final):
             msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"

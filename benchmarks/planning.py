@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.common import Report, main, scratch
 from benchmarks.metadata import build
 from benchmarks.metrics import MILLION, processor_seconds
-from tblctl.maintain.recluster import Request, plan_view
+from tblctl.maintain.request import Request, plan_view
 from tblctl.maintain.view import View
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.formats import port_of

@@ -24,7 +24,7 @@ import pyarrow as pa
 import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
-from tblctl.maintain.recluster import Request, make_plan
+from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.round.cuts import KEY_SHARE, ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
 from tblctl.selector.options import DEFAULT_GROUP_BYTES, SelectOptions

@@ -10,154 +10,34 @@ rest of the table from being merged. A single round that came to nothing for tha
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import functools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tblctl.maintain.averages import Followed
-from tblctl.maintain.view import Averages, View
+from tblctl.maintain.request import Request, plan_view, view_of
+from tblctl.maintain.view import Averages
 from tblctl.merger.engines.engine import Engine
-from tblctl.merger.engines.local import LocalEngine
-from tblctl.merger.round.commit_every import AT_END, CommitEvery
-from tblctl.merger.round.conflicts import OnConflict
+from tblctl.merger.round.commit_every import AT_END
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.results import Outcome
-from tblctl.selector.advice import advised
-from tblctl.selector.candidates import Context
-from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Plan
-from tblctl.selector.registry import DEFAULT_POLICY, policy_named
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
-    EngineError,
-    InvalidKeyError,
     InvalidOptionError,
 )
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import TablePort, Version
-from tblctl.tableformat.progress import Progress
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
 
 LOG = logging.getLogger("tblctl")
-
-Condition = Callable[[Schema], "BooleanExpression | None"]
 
 _MOST_FRUITLESS = 10
 """Rounds in a row that may commit nothing, because groups failed or other writers were faster, before giving up."""
 
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 10.0
-
-LOCAL_BYTES = 64 * 2**30
-"""`auto` merges up to so many decoded bytes in this process (about six minutes on two processors), above it with Spark
-where that can be started."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a caller asks for, before any table was looked at.
-
-    Attributes:
-        policy: its name.
-        condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
-        options: for the policy and the merge.
-        final: round after round, until there is nothing to do.
-        on_conflict: what a conflict does.
-        commit_every: when a round commits before its end.
-    """
-
-    policy: str
-    condition: Condition
-    options: SelectOptions
-    final: bool = False
-    on_conflict: OnConflict = OnConflict.SALVAGE
-    commit_every: CommitEvery = AT_END
-    progress: Progress | None = None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        policy: str | None,
-        condition: Condition,
-        options: Mapping[str, Any] | SelectOptions | None,
-        final: bool = False,
-        on_conflict: str = OnConflict.SALVAGE,
-        commit_every: int | str | datetime.timedelta | None = None,
-        progress: Progress | None = None,
-    ) -> Request:
-        """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
-
-        Raises:
-            InvalidOptionError: a name or value that is none.
-        """
-        policy_named(DEFAULT_POLICY if policy is None else policy)
-        given: Any = options
-        if given is not None and not isinstance(given, Mapping | SelectOptions):
-            msg = (
-                f"options is {options!r:.80}, expected a mapping such as {{'threshold': 4}} or SelectOptions"
-            )
-            raise InvalidOptionError(msg)
-        given = progress
-        if given is not None and not callable(given):
-            msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
-            raise InvalidOptionError(msg)
-        found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
-        if final and found.include_unclustered is None:
-            found = dataclasses.replace(found, include_unclustered=True)
-        return cls(
-            policy=policy or DEFAULT_POLICY,
-            condition=condition,
-            options=found,
-            final=final,
-            on_conflict=OnConflict.named(on_conflict),
-            commit_every=CommitEvery.of(commit_every),
-            progress=progress,
-        )
-
-
-def make_plan(version: Version, request: Request) -> Plan:
-    """Return what the policy decides for a version.
-
-    Raises:
-        InvalidKeyError: the table has no cluster key.
-        InvalidPredicateError, UnknownColumnError: of the condition.
-    """
-    return plan_view(version, _view(version, request.condition), request)
-
-
-def _view(version: Version, condition: Condition) -> View:
-    if version.sort is None:
-        msg = (
-            f"{version.location} has no cluster key to recluster by; give it one: `tblctl alter LOC --cluster-by a,b` "
-            "or `table.set_cluster_key(...)`"
-        )
-        raise InvalidKeyError(msg)
-    return View.of(version, version.sort, condition(version.schema))
-
-
-def plan_view(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
-    """Return what the policy decides for all blocks of a version but those that `failed`, given by their paths."""
-    context = Context(
-        table_id=version.table_id,
-        snapshot=version.sequence,
-        sort_id=view.sort.id,
-        blocks=view.blocks,
-        options=request.options,
-        table_options=version.options,
-        restricted=view.listing.matched,
-        failed=view.named(failed) if failed else None,
-    )
-    return advised(context, policy_named(request.policy)(context))
 
 
 def recluster(
@@ -259,7 +139,7 @@ class _Loop:
         version = self.port.newest()
         if given:
             require_own_plan(given, version)
-        view = _view(version, self.request.condition)
+        view = view_of(version, self.request.condition)
         before = self.after = self.followed.begin(version.sequence, view)
         self.before = self.before or before
         plan = given or plan_view(version, view, self.request, self.failed)
@@ -340,60 +220,3 @@ def _depths(before: Averages, after: Averages) -> dict[str, float | None]:
         "overlaps_before": before.overlaps,
         "overlaps_after": after.overlaps,
     }
-
-
-@contextmanager
-def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan], Engine]]:
-    """Give what names the engine for a plan of the table at `location`; what is opened for it is stopped at the end.
-
-    `session` is one, or what opens one: it is asked when the first plan is to be carried out.
-
-    Raises:
-        InvalidOptionError: an unknown name, a session for the engine that needs none, what would open one without
-            having been entered, or a table that Spark cannot see.
-        EngineError: Spark was asked for, and cannot be started here.
-    """
-    if name not in ("auto", "local", "spark"):
-        msg = f"engine is {name!r}, expected 'auto', 'local' or 'spark'"
-        raise InvalidOptionError(msg)
-    if name == "local" and session is not None:
-        msg = "engine='local' runs without Spark, yet a session was given; leave one of them out"
-        raise InvalidOptionError(msg)
-    if isinstance(session, AbstractContextManager) and not hasattr(session, "createDataFrame"):
-        msg = (
-            f"spark is a {type(session).__name__} that gives a session when it is entered, not a session: write "
-            "`with tblctl.spark_session(...) as spark:` and pass that, or pass a function that returns it, "
-            "`spark=lambda: tblctl.spark_session(...)`"
-        )
-        raise InvalidOptionError(msg)
-    in_memory = location.startswith("memory:")
-    if in_memory and (name == "spark" or session is not None):
-        msg = f"{location} is in the memory of this process, where Spark's workers cannot see it: use engine='local'"
-        raise InvalidOptionError(msg)
-    asked = name == "spark" or session is not None
-    with ExitStack() as opened:
-
-        @functools.cache  # a session is opened once, or found missing once
-        def spark() -> Engine:
-            return _spark(session, opened, instead=None if asked else LocalEngine())
-
-        def engine(plan: Plan) -> Engine:
-            large = sum(group.decoded_bytes for group in plan.groups) > LOCAL_BYTES
-            wanted = asked or (name == "auto" and large and not in_memory)
-            return spark() if wanted else LocalEngine()
-
-        yield engine
-
-
-def _spark(session: Any, opened: ExitStack, *, instead: Engine | None) -> Engine:
-    from tblctl.merger.engines.spark.engine import SparkEngine
-    from tblctl.merger.engines.spark.session import open_session
-
-    try:
-        if session is None or callable(session):
-            session = opened.enter_context((session or open_session)())
-        return SparkEngine(session)
-    except EngineError:
-        if instead is None:
-            raise
-        return instead

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tblctl
-from tblctl.maintain.recluster import Request, make_plan
+from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.round.cuts import Output, split_group
 from tblctl.merger.task.spec import MergeTask, whole_slices
 from tblctl.tableformat.environment import SYSTEM

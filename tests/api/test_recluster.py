@@ -16,7 +16,7 @@ from servers import Location
 
 import tblctl
 from tblctl import errors
-from tblctl.maintain.recluster import engines
+from tblctl.maintain.choose_engine import engines
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.tableformat.storage import Storage
 
@@ -402,7 +402,7 @@ def test_a_session_is_opened_for_what_is_large_or_asked_for_and_stopped_again(
     opened: list[str] = []
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     if engine == "auto":
-        monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", 0)
+        monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", 0)
     assert overlapping.recluster(engine=engine, final=True).engine == "spark"
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
 
@@ -413,7 +413,7 @@ def test_auto_chooses_for_every_round_and_opens_one_session(
     opened: list[str] = []
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     large, small = overlapping.plan(), overlapping.plan(options={"max_groups": 1})
-    monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", small.groups[0].decoded_bytes)
+    monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", small.groups[0].decoded_bytes)
     with engines("auto", None, overlapping.location) as engine:
         assert [engine(plan).name for plan in (small, large, small, large)] == ["local", "spark"] * 2
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
@@ -426,7 +426,7 @@ def test_without_java_auto_merges_here_and_spark_says_what_to_install(
         raise errors.EngineError("Java is missing: install a JRE")
 
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", refuse)
-    monkeypatch.setattr("tblctl.maintain.recluster.LOCAL_BYTES", 0)
+    monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", 0)
     with pytest.raises(errors.EngineError, match="install"):
         overlapping.recluster(engine="spark")
     assert overlapping.recluster().engine == "local"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import tblctl
-from tblctl.maintain.recluster import Request, make_plan
+from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.task.spec import MergeTask, TaskFailure

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tblctl.maintain.recluster import Request, recluster
+from tblctl.maintain.recluster import recluster
+from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.results import Outcome
 

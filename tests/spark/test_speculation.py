@@ -26,7 +26,8 @@ import sys
 
 from pyspark.sql import SparkSession
 from tblctl.merger.engines.spark.engine import SparkEngine
-from tblctl.maintain.recluster import Request, recluster
+from tblctl.maintain.request import Request
+from tblctl.maintain.recluster import recluster
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.storage import Storage
