@@ -65,9 +65,8 @@ def merge_round(
     """Carry out the plan on the newest version of its table. Whatever is raised, what was committed by then stays.
 
     Args:
-        port: the table.
+        port, plan: the table, and what to merge.
         version: its newest version. The plan may be of an older one: groups that are no longer whole conflict.
-        plan: what to merge.
         engine: what runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
@@ -98,23 +97,12 @@ def merge_round(
     )
     find_blocks(version, runs.values())
     publisher.refuse_conflicts()
-    merging = _Round(
-        version,
-        io,
-        runs=runs,
-        engine=engine,
-        publisher=publisher,
-        commit_every=commit_every,
-        progress=progress,
-    )
+    merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
     with _leaving_nothing(io, runs.values()):
         merging.merge(_cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
         publisher.publish()
-    return RoundOutcome(
-        version=publisher.newest,
-        commits=publisher.commits,
-        groups=tuple(run.outcome() for run in runs.values()),
-    )
+    groups = tuple(run.outcome() for run in runs.values())
+    return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -138,16 +126,16 @@ class _Round:
         self,
         version: Version,
         io: BlockIO,
-        *,
         runs: Mapping[int, GroupRun],
         engine: Engine,
+        *,
         publisher: Publisher[Any],
-        commit_every: CommitEvery,
+        due: CommitEvery,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
-        self._publisher, self._commit_every = publisher, commit_every
+        self._publisher, self._due = publisher, due
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
             (run for run in runs.values() if run.is_open), key=lambda run: -run.group.decoded_bytes
@@ -166,7 +154,7 @@ class _Round:
             self._engine.run(self._io, tasks, self._report, title=title, advance=self._progress.rows_merged)
         for run in self._open:
             if run.is_open:
-                run.require_complete(self._version.sort)
+                run.require_complete()
 
     def _tasks(self, cut: Cutter) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
@@ -182,7 +170,7 @@ class _Round:
     def _report(self, item: TaskResult | TaskFailure) -> None:
         """Take what became of a task; commit if a commit is due."""
         run = self._runs[item.group]
-        run.report(item, self._version.sort)
+        run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
             raise item.error  # then no group is trusted
         if run.all_reported:
@@ -192,20 +180,22 @@ class _Round:
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
         merged = len(self._publisher.merged)
-        if self._commit_every.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
+        if self._due.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
             self._publisher.publish()
 
 
 def find_blocks(version: Version, runs: Iterable[GroupRun]) -> None:
-    """Give every group its blocks as the version has them; groups that are no longer as planned conflict.
+    """Give every group its sort, and its blocks as the version has them; groups that are no longer as planned conflict.
+
+    A group whose sort is live, but not the current one, is as planned.
 
     Raises:
         InvalidDataError: a group's rows are not those of its blocks: someone changed the plan.
     """
-    sort = version.sort
     waiting = []
     for run in runs:
-        if sort is None or run.group.sort_id != sort.id:
+        run.sort = version.sorts.get(run.group.sort_id)
+        if run.sort is None:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
         else:
             waiting.append(run)
@@ -249,7 +239,7 @@ def _cutter(
             most=[_most_blocks(run.group, version.options) for run in runs],
             parallelism=engine.parallelism,
         )
-        outputs = [_output(version, run.group, port.env.new_run_id(), memory_bytes) for run in runs]
+        outputs = [_output(run, port.env.new_run_id(), memory_bytes) for run in runs]
         return ahead(
             lambda item: _cut_group(version, io, *item),
             zip(runs, outputs, counts, strict=True),
@@ -259,16 +249,15 @@ def _cutter(
     return cut
 
 
-def _output(version: Version, group: Group, run_id: str, memory_bytes: int) -> Output:
-    sort = version.sort
-    if sort is None:
-        raise InternalError("a group of a table without a cluster key was not dropped")
+def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
+    if run.sort is None:
+        raise InternalError(f"group {run.number} has no sort, and was not dropped")
     return Output(
-        sort=sort,
-        level=group.output_level,
+        sort=run.sort,
+        level=run.group.output_level,
         run_id=run_id,
         memory_bytes=memory_bytes,
-        same_key_rows=group.same_key_rows,
+        same_key_rows=run.group.same_key_rows,
     )
 
 
