@@ -7,7 +7,6 @@ Blocks of groups that are not committed are deleted, but never while a commit ma
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from tblctl.merger.round.conflicts import OnConflict, salvage
 from tblctl.merger.round.cuts import Output, split_group
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
-from tblctl.merger.round.publish import Observer, Publisher, left_the_table
+from tblctl.merger.round.publish import Observer, Publisher, discard, left_the_table
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult, whole_slices
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
@@ -65,8 +64,9 @@ def merge_round(
     """Carry out the plan on the newest version of its table. Whatever is raised, what was committed by then stays.
 
     Args:
-        port, plan: the table, and what to merge.
+        port: the table.
         version: its newest version. The plan may be of an older one: groups that are no longer whole conflict.
+        plan: what to merge.
         engine: what runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
@@ -85,15 +85,9 @@ def merge_round(
     require_own_plan(plan, version)
     runs = {group.number: GroupRun(group, round_number=number) for group in plan.groups}
     io = port.block_io(version)
+    choice = OnConflict.named(on_conflict)
     publisher = Publisher(
-        port,
-        version,
-        plan,
-        engine=engine.name,
-        runs=runs,
-        on_conflict=OnConflict.named(on_conflict),
-        discard=functools.partial(_discard, io),
-        observer=observer,
+        port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
     find_blocks(version, runs.values())
     publisher.refuse_conflicts()
@@ -176,7 +170,7 @@ class _Round:
         if run.all_reported:
             self._progress.group_ended()
             if run.state is State.FAILED:
-                _discard(self._io, [run])
+                discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
         merged = len(self._publisher.merged)
@@ -281,14 +275,8 @@ def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _discard(io, runs)
+        discard(io, runs)
         raise
-
-
-def _discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
-    paths = [path for run in runs for path in run.deletable]
-    if paths:
-        io.discard(paths)
 
 
 def _most_blocks(group: Group, options: TableOptions) -> int:
