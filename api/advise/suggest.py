@@ -311,7 +311,7 @@ class _Look:
         if found.null_share:
             yield f"{found.null_share:.0%} of its rows are null, and would lie together"
         if found.unknown_block_count:
-            yield f"{found.unknown_block_count:,} blocks have no bounds of it, and are in no figure"
+            yield f"{found.unknown_block_count:,} blocks have no bounds of it: no figure counts them"
 
 
 def _columns_of(condition: BooleanExpression, schema: Schema) -> set[int]:
