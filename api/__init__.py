@@ -6,7 +6,7 @@
     table.append("part-0.parquet")
     table.scan(where="l_shipdate >= '1995-01-01'").to_arrow()
 
-Names are imported when first used: `import tblctl` itself takes milliseconds.
+Names are imported at first use, so `import tblctl` takes milliseconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {  # module, or module:name where it has another name there
+_HOMES = {  # module, or module:name if the name differs there
     "errors": "tblctl.errors",
     "GroupOutcome": "tblctl.merger.round.group_run",
     "spark_session": "tblctl.merger.engines.spark.session:open_session",
@@ -94,7 +94,7 @@ _HOMES = {  # module, or module:name where it has another name there
 }
 _MODULES = {"errors", "spark"}
 
-__all__ = [  # noqa: RUF022 (in the order in which people meet them)
+__all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "create",
     "open",
     "exists",

@@ -1,4 +1,4 @@
-"""Conditions as callers give them, SQL or an expression of PyIceberg's, for the versions that they are about."""
+"""Resolve a caller's condition, SQL text or a PyIceberg expression, against one version's schema."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from tblctl.tableformat.model.schema.schema import Schema
 
 
 def resolved(where: Any, schema: Schema) -> Any:
-    """Return a condition for one version, resolved once and not for each block: a long list takes half a second.
+    """Return a condition resolved against `schema`; None for None.
 
-    Another version needs its own, also of the same text: a column may have another type there.
+    Resolve a condition once a version, not once a block: a long IN list takes half a second. Do not use the result for
+    another version, where a column may have another type.
 
     Raises:
-        InvalidPredicateError: it is none for the schema.
+        InvalidPredicateError: the condition does not fit the schema.
     """
     if where is None:
         return None

@@ -1,4 +1,4 @@
-"""Every error that tblctl raises; see `tblctl.tableformat.errors`, their owner."""
+"""Every error that tblctl raises. They are defined in `tblctl.tableformat.errors`."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ class WriteOutcome:
 
     Attributes:
         operation: append, delete, update, overwrite, alter, tag, untag, rollback.
-        snapshot: the sequence committed; None if there was nothing to commit (`note` says why).
-        rows_added, rows_removed: rows copied unchanged do not count; an updated row is removed and added.
+        snapshot: the sequence that was committed; None if there was nothing to commit (`note` says why).
+        rows_added, rows_removed: an updated row counts in both; rows that were copied unchanged count in none.
         blocks_added, blocks_removed, bytes_added: what was written and replaced.
-        seconds: the whole call.
-        attempts: how many times the snapshot was put forward until no other writer was faster.
+        seconds: time of the whole call.
+        attempts: how often the commit was tried. Each try but the last lost a race against another writer.
         note: a sentence for people, or None.
-        recluster: what the round after it did, where one was asked for and did not fail.
+        recluster: outcome of the recluster round after the change; None if none was asked for, or if it failed.
     """
 
     operation: str
@@ -55,24 +55,24 @@ class Outcome:
     """What a recluster did.
 
     Attributes:
-        rounds: plans that were carried out. Without `final` more than one only where those before the last committed
-            nothing because groups failed.
-        commits: one a round at most, unless `commit_every` asked for more.
+        rounds: plans that were carried out. Without `final` it is more than one only if groups failed and the rounds
+            before the last committed nothing.
+        commits: at most one a round, unless `commit_every` asked for more.
         committed_groups: groups that were merged and committed.
-        conflicted_groups: those dropped because a block left the table, or the key was altered.
-        failed_groups: those that could not be merged; `groups` says why.
-        blocks_in, blocks_out, rows, bytes_read, bytes_written: of the committed groups.
-        depth_before, overlaps_before: the table's averages, as `ClusteringInfo` has them, at the start; None where no
-            block was in the order of the key.
-        depth_after, overlaps_after: those at the end; what others changed during the last round left out.
-        seconds: the whole call.
-        snapshot: the last sequence committed; None if nothing was.
-        policy: what chose the groups.
-        engine: what merged those of the last round: local or spark; None if there was nothing to merge.
-        note: why nothing was done, or what was left undone; else empty.
+        conflicted_groups: groups that were dropped because a block had left the table, or the key was altered.
+        failed_groups: groups that could not be merged; `groups` says why.
+        blocks_in, blocks_out, rows, bytes_read, bytes_written: totals of the committed groups.
+        depth_before, overlaps_before: the table's averages at the start, as in `ClusteringInfo`; None if no block was
+            in the order of the key.
+        depth_after, overlaps_after: the averages at the end, without what others changed during the last round.
+        seconds: time of the whole call.
+        snapshot: the last sequence that was committed; None if none was.
+        policy: the policy that chose the groups.
+        engine: what merged the groups of the last round: local or spark; None if there was nothing to merge.
+        note: why nothing was done, or what was left undone; empty otherwise.
         groups: every group of every round, in order.
-        rejected: if it ended because there was nothing (more) to do: what was left out, and why.
-        advice: then, for a table whose blocks overlap: selections that would part them.
+        rejected: if the recluster ended because nothing (more) was to do: what was left out, and why.
+        advice: in that case, if blocks overlap: other selections that would reduce the overlap.
     """
 
     rounds: int
@@ -112,13 +112,13 @@ class SnapshotInfo:
         sequence: its number.
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
-        rows, blocks, bytes: of the whole table then.
+        rows, blocks, bytes: size of the whole table at that version.
         rows_added, rows_removed, blocks_added, blocks_removed, bytes_added: what the commit changed.
-        readable: false once gc expired it: `as_of` it fails.
-        tags: names that it bears now.
-        cluster_by: the cluster key's terms; None for an expired snapshot, which keeps its summary only.
-        options: how data was written; None for an expired snapshot.
-        detail: what the operation had to say.
+        readable: false once gc has expired the snapshot. `as_of` such a snapshot fails.
+        tags: the tags that name it now.
+        cluster_by: the cluster key's terms; None for an expired snapshot, of which only the summary is kept.
+        options: the table's options; None for an expired snapshot.
+        detail: what the operation recorded beside the figures.
     """
 
     sequence: int
@@ -140,7 +140,7 @@ class SnapshotInfo:
 
     @classmethod
     def of(cls, version: Snapshot | Tombstone, head: Snapshot) -> SnapshotInfo:
-        """Return what to tell of `version`, as of `head`."""
+        """Return the facts about `version`, with the tags and expiry that `head` knows."""
         summary = version.summary
         whole = isinstance(version, Snapshot)
         return cls(
@@ -173,15 +173,15 @@ class BlockInfo:
 
     Attributes:
         path: the object's name under the table's root.
-        rows: rows in it.
-        bytes: the file's size.
+        rows: number of rows.
+        bytes: size of the file.
         level: how many times its rows were clustered; -1 for constant and full.
-        run: the run it belongs to; None if it was written without a cluster key.
-        min, max: the keys of its first and last row by the current cluster key, one value a term; where the block is
-            in another order, what column statistics say of them (None where they say nothing).
-        uncompressed_bytes: before compression, as its Parquet footer states.
-        decoded_bytes: in memory.
-        cluster_key_id: the definition of the key that its rows are in the order of; None for no order.
+        run: the run that it belongs to; None if it was written without a cluster key.
+        min, max: the current cluster key of its first and last row, one value a term. If the block is in another order,
+            bounds from column statistics, or None without these.
+        uncompressed_bytes: size before compression, as its Parquet footer states.
+        decoded_bytes: size in memory.
+        cluster_key_id: id of the cluster key that its rows are sorted by; None for no order.
     """
 
     path: str
@@ -197,7 +197,7 @@ class BlockInfo:
 
     @classmethod
     def of(cls, block: Block, bounds: tuple[tuple[Any, ...], tuple[Any, ...]]) -> BlockInfo:
-        """Return what to tell of `block`, whose keys are within `bounds`."""
+        """Return the facts about `block`, whose keys lie within `bounds`."""
         return cls(
             path=block.path,
             rows=block.row_count,
@@ -212,7 +212,7 @@ class BlockInfo:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the block as JSON values; dates, times, decimals and binary as text."""
+        """Return the block as JSON values. Dates, times, decimals and binary become text."""
         return _plain(self)
 
 
@@ -223,12 +223,14 @@ class ScanExplanation:
     Attributes:
         snapshot: the version.
         where: the condition as given.
-        columns: those returned; None for all.
-        blocks_total, blocks_pruned, blocks_read: pruned by their statistics; with a limit some are neither.
-        blocks_whole: of those read, the ones that statistics prove to match whole.
-        bytes_total: the size of all blocks.
-        bytes_to_read: compressed bytes of the columns needed, in the blocks read; skipped row groups not taken off.
-        segments_total, segments_pruned: pruned by the snapshot's summaries, so not even their metadata is read.
+        columns: the columns returned; None for all.
+        blocks_total, blocks_pruned, blocks_read: statistics prune blocks. With a limit some are neither pruned nor
+            read.
+        blocks_whole: blocks to read in which statistics prove that every row matches.
+        bytes_total: size of all blocks.
+        bytes_to_read: compressed bytes of the needed columns in the blocks to read. Row groups that may be skipped are
+            included.
+        segments_total, segments_pruned: the snapshot's summaries prune segments, whose metadata is then not read.
         rows_total: rows of the table.
     """
 
@@ -252,7 +254,7 @@ class ScanExplanation:
 
 @dataclass(frozen=True, kw_only=True)
 class GcOutcome:
-    """What gc removed, or with `dry_run` would remove: expired snapshots and objects, oldest first."""
+    """What gc removed (with `dry_run`: would remove): expired snapshots and objects, oldest first."""
 
     dry_run: bool
     snapshots_expired: tuple[int, ...]
@@ -266,7 +268,7 @@ class GcOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """What a check looked at and found; each problem names its object. `rows` are the newest snapshot's."""
+    """What a check looked at, and the problems it found; each names its object. `rows` counts the newest snapshot."""
 
     ok: bool
     deep: bool
@@ -289,7 +291,7 @@ def _plain(value: Any) -> dict[str, Any]:
 def write_outcome(
     operation: str, env: Environment, started: float, published: Published | None, nothing: str
 ) -> WriteOutcome:
-    """Return what a write did, given what it published: None for nothing, for the reason `nothing`."""
+    """Return the outcome of a write. If `published` is None, `nothing` is the reason why nothing was committed."""
     summary = published.snapshot.summary if published else None
     return WriteOutcome(
         operation=operation,

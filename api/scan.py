@@ -1,4 +1,4 @@
-"""A scan of one version of a table: what to read, in the form the caller likes."""
+"""A scan of one version of a table, with results as Arrow, pandas or Polars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scan:
 
     @property
     def snapshot(self) -> int:
-        """The sequence of the version that is read, whatever is committed meanwhile."""
+        """The sequence of the version that is read. Later commits do not change it."""
         return self._scanner.snapshot.sequence
 
     @property
@@ -34,9 +34,9 @@ class Scan:
         return self._scanner.schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream, read in step with its consumer: at most some 256 MiB of blocks at a time.
+        """Return the rows as a stream. Reading keeps pace with the consumer, about 256 MiB of blocks at a time.
 
-        No thread is left between two batches.
+        No thread runs between two batches.
         """
         batches = (batch for table in self._scanner.tables() for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(self.schema, batches)

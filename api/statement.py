@@ -1,8 +1,8 @@
-"""The statement with which SQL engines ask for a recluster (RFC "recluster table"), read and carried out.
+"""Parse and execute the SQL statement that asks for a recluster (RFC "recluster table").
 
     {ALTER | OPTIMIZE} TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition] [;]
 
-OPTIMIZE is FINAL, as the RFC's first form had it.
+OPTIMIZE implies FINAL, as in the RFC's first form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _LOCATION = re.compile(r"[\w./:~@%+=-]+")
-"""What a location may consist of to need no quotes."""
+"""A location that needs no quotes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Statement:
     """One statement.
 
     Attributes:
-        parts: of the table's name, without quotes: the identifiers of its path, or one location.
-        is_location: the name is a string literal, or has slashes and no quotes: a location whatever names mean.
-        if_exists: no table of that name is no error.
-        final: until the table is well clustered, not one round only.
+        parts: the parts of the table's name, without quotes: the identifiers of its path, or one location.
+        is_location: the name is a location: a string literal, or text with slashes and without quotes.
+        if_exists: a missing table is no error.
+        final: whether to run rounds until the table is well clustered, not only one.
         where: the condition's text, verbatim; None for all blocks.
-        where_position: its 0-based offset in the statement; None without one.
+        where_position: 0-based offset of the condition in the statement; None without one.
     """
 
     parts: tuple[str, ...]
@@ -49,20 +49,20 @@ class Statement:
 
     @property
     def name(self) -> str:
-        """The path as text; a part that holds a dot or a quote is quoted, so that no two paths are the same text."""
+        """The path as text. Parts with a dot or a quote are quoted, so that different paths differ as text."""
         return ".".join(_quoted(part) if "." in part or '"' in part else part for part in self.parts)
 
     @property
     def location(self) -> str:
-        """Where the table is if the name is its location."""
+        """The table's location, if the name is one."""
         return ".".join(self.parts)
 
 
 def parse_statement(text: str) -> Statement:
-    """Return what a statement says. The condition is not read: only the table knows its columns.
+    """Parse a statement. The condition stays text, since only the table knows its columns.
 
     Raises:
-        InvalidStatementError: it is no such statement; `details["position"]` is the 0-based offset of what is wrong.
+        InvalidStatementError: the text is no such statement. `details["position"]` is the 0-based offset of the error.
     """
     reader = SqlText(text=text, noun="statement", error=InvalidStatementError)
     words = _Words(reader=reader, tokens=reader.tokens())
@@ -98,18 +98,18 @@ def execute(
 
     Args:
         text: the statement.
-        resolve: returns the location of a name such as `lake.lineitem` (see `Statement.name`), None where there is no
-            such table. Without it the name is the location. One in single quotes, or with slashes, always is.
-        storage_options: what the fsspec filesystem takes.
-        options: as of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every,
-            progress.
+        resolve: returns the location of a table's name such as `lake.lineitem` (see `Statement.name`), or None if there
+            is no such table. Without `resolve` the name is the location. A name in single quotes, or with slashes,
+            always is a location.
+        storage_options: options of the fsspec filesystem.
+        options: those of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every, progress.
 
     Returns:
-        What was done; None if the statement says IF EXISTS and there is no table.
+        The outcome; None if the statement says IF EXISTS and there is no table.
 
     Raises:
         InvalidStatementError: see `parse_statement`.
-        InvalidPredicateError: of the condition; `details["position"]` counts from the statement's start.
+        InvalidPredicateError: the condition is wrong. `details["position"]` counts from the statement's start.
         TableNotFoundError: there is no table of that name.
     """
     from tblctl.tables import open as open_table
@@ -135,7 +135,7 @@ def _location(statement: Statement, resolve: Resolve | None) -> str:
         return statement.location
     try:
         location = resolve(statement.name)
-    except LookupError:  # a mapping's own method may be what resolves
+    except LookupError:  # `resolve` may be the `__getitem__` of a mapping
         location = None
     if location is None:
         raise TableNotFoundError(f"there is no table named {statement.name}")
@@ -149,14 +149,14 @@ def _quoted(part: str) -> str:
 
 @dataclass(kw_only=True)
 class _Words:
-    """The tokens of a statement, taken from the left."""
+    """The tokens of a statement, consumed from the left."""
 
     reader: SqlText
     tokens: list[Token]
     taken: int = field(default=0)
 
     def take(self, *words: str) -> bool:
-        """Take these words if they are next, in any case; else nothing."""
+        """Take these words if they come next, in upper or lower case; return whether they do."""
         following = self.tokens[self.taken : self.taken + len(words)]
         if [self._word(token).upper() for token in following] != list(words):
             return False
@@ -164,18 +164,18 @@ class _Words:
         return True
 
     def need(self, word: str, *, or_else: str | None = None) -> None:
-        """Take a word that must be next."""
+        """Take a word that must come next."""
         if not self.take(word):
             self._refuse(or_else or word)
 
     @property
     def apart(self) -> bool:
-        """Whether there is a blank, or the end, before the next token."""
+        """Whether the next token follows a blank, or there is none."""
         following = self.tokens[self.taken : self.taken + 1]
         return not following or following[0].start > self.tokens[self.taken - 1].end + 1
 
     def name(self) -> tuple[tuple[str, ...], bool]:
-        """Take the parts of the table's name; also tell whether it is a location."""
+        """Take the table's name; return its parts, and whether it is a location."""
         if location := self._bare_location():
             return (location,), True
         if self._next_is(TokenType.STRING) and self.tokens[self.taken].text:
@@ -188,7 +188,7 @@ class _Words:
         return tuple(parts), False
 
     def condition(self) -> tuple[str | None, int | None]:
-        """Take what is left: nothing, or WHERE and a condition. Return its text and offset."""
+        """Take the rest: nothing, or WHERE and a condition. Return the condition's text and offset."""
         if self.taken == len(self.tokens):
             return None, None
         if not self.take("WHERE"):
@@ -200,7 +200,7 @@ class _Words:
         return self.reader.text[start : self.tokens[-1].end + 1], start
 
     def _bare_location(self) -> str:
-        """Take tokens that nothing parts, if they make up a location without quotes, which has slashes; "" if not."""
+        """Take adjacent tokens that form an unquoted location, which has slashes. Return "" if they do not."""
         end = self.taken
         while end < len(self.tokens) and not self._is_quoted(self.tokens[end]):
             if end > self.taken and self.tokens[end].start != self.tokens[end - 1].end + 1:
@@ -232,7 +232,7 @@ class _Words:
         return self.taken < len(self.tokens) and self.tokens[self.taken].token_type is kind
 
     def _word(self, token: Token) -> str:
-        """Return a token as it is written: keywords are names too, quoted ones are no keywords."""
+        """Return a token as written, with its quotes. So a keyword can be a name, and quoted text is no keyword."""
         return self.reader.text[token.start : token.end + 1]
 
     def _refuse(self, expected: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Storage options written as text, by the command line and by Spark: what fsspec takes of them. Pure."""
+"""Parse storage options that the command line or Spark gives as text into those of fsspec. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tblctl.tableformat.errors import InvalidOptionError
 
 
 def read_storage_options(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Return what fsspec takes.
+    """Return the options for fsspec.
 
-    `a.b` nests, `true` and `false` are booleans, and what starts with `{` or `[` is JSON. Everything else stays
-    text: a secret may well be made of digits only.
+    `a.b` nests, `true` and `false` are booleans, and text that starts with `{` or `[` is JSON. Everything else stays
+    text, since a secret may consist of digits only.
 
     Raises:
-        InvalidOptionError: a key nests into another's value, or a value is not JSON. It shows no value.
+        InvalidOptionError: a key nests into another's value, or a value is not JSON. The message shows no value.
     """
     options: dict[str, Any] = {}
     for key, text in pairs.items():

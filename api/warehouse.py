@@ -1,4 +1,4 @@
-"""Many tables at once: find them below a folder, and tell which are clustered worst."""
+"""Find all tables below a folder, and rank tables by how badly they are clustered."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tblctl.metrics.information import ClusteringInfo
 
 _TABLES_AT_ONCE = 4
-"""Each may hold the metadata of a million blocks."""
+"""How many tables are measured at once. Each may hold the metadata of a million blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyedTable:
-    """What a survey tells of one table.
+    """One table of a survey.
 
     Attributes:
-        location: as it was given or found.
-        rows, blocks, bytes: of the whole table; 0 with an error.
-        info: its figures; None without a cluster key, or with an error.
-        error: why nothing is known; None if something is.
+        location: as given or found.
+        rows, blocks, bytes: size of the whole table; 0 after an error.
+        info: its figures; None without a cluster key, or after an error.
+        error: why the table could not be measured; None if it was.
     """
 
     location: str
@@ -57,12 +57,12 @@ class SurveyedTable:
 def find_tables(
     location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return the locations of all tables at or below a folder, by name; tables do not lie within tables.
+    """Return the locations of all tables at or below a folder, sorted. Tables inside of tables are not found.
 
-    One listing for every folder that is not part of a table, two for every table; what lies in `data` is not listed.
+    Costs one listing for each folder outside of tables, and two for each table. The objects in `data` are not listed.
 
     Raises:
-        TableNotFoundError: there is none.
+        TableNotFoundError: there is no table.
     """
     storage = Storage(location, storage_options)
     root = os.fspath(location)
@@ -96,16 +96,19 @@ def survey(
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
-    Those whose depth is unknown (no block is in the order of the key), or known of less than half of their blocks (more
-    than half are not in that order), come first, then the deepest on average, then those without a cluster key, then
-    those that failed.
+    The order is:
+
+    1. tables in which no block, or less than half of the blocks, is in the order of the key
+    2. the others, the deepest on average first
+    3. tables without a cluster key
+    4. tables that could not be measured
 
     Args:
-        locations: of the tables; each is measured once.
-        columns: as for `Table.info`, of each.
-        where: as for `Table.info`, of each.
-        worst: as for `Table.info`, of each.
-        storage_options: what the fsspec filesystem takes.
+        locations: locations of the tables; each is measured once.
+        columns: as for `Table.info`.
+        where: as for `Table.info`.
+        worst: as for `Table.info`.
+        storage_options: options of the fsspec filesystem.
     """
 
     def look(location: str) -> SurveyedTable:
@@ -117,7 +120,7 @@ def survey(
             )
         except TblctlError as error:
             return SurveyedTable(location=shown_url(location), error=str(error))
-        except Exception as error:  # noqa: BLE001 (one table must not end the look at hundreds)
+        except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
             return SurveyedTable(location=shown_url(location), error=problem)
         return SurveyedTable(

@@ -1,7 +1,6 @@
-"""Measurements against plain pyarrow and against the limits that the project has set itself; see `common.py`."""
+"""Benchmarks against plain pyarrow, other engines and the project's own limits; see `common.py`."""
 
 import os
 
-# As in the command (cli/main.py), and before Arrow is loaded, for whatever of it a benchmark has: pyarrow's own
-# reading and writing, which ours is compared with, gains as much.
+# As in the command (cli/main.py), set before Arrow is loaded. The baselines of pyarrow gain as much from it.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")

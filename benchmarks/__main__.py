@@ -1,4 +1,4 @@
-"""`python -m benchmarks [SUBJECT ..]`: every subject, each in a process of its own, so that none warms up the next."""
+"""`python -m benchmarks [SUBJECT ..]` runs subjects, each in its own process, so that none warms up the next."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Append of TPC-H lineitem against a plain pyarrow sort and write of the same blocks on two processes.
 
-The baseline: two processes, started beforehand, each with half of the blocks; for every block it slices (or reads) the
-rows, sorts them by the key, and writes a Parquet file with the same codec and row groups, integers for decimals, and
-pyarrow's defaults for the rest, so with a dictionary tried for every column. It keeps no statistics, flushes nothing to
-disk and commits nothing. It sorts each block alone, as `sort_scope=block` does; the default also sorts across blocks,
-which is why its limit is lower.
+The baseline is two processes, started beforehand, each with half of the blocks. For each block a process slices (or
+reads) the rows, sorts them by the key, and writes a Parquet file with the same codec and row groups, and integers for
+decimals. Everything else is pyarrow's default, so it tries a dictionary for every column. The baseline keeps no
+statistics, flushes nothing to disk and commits nothing. It sorts each block alone, as `sort_scope=block` does. Our
+default also sorts across blocks, so its limit is lower.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _with_strings(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
 
 @contextmanager
 def baseline(path: Path, source: str, block_rows: int) -> Iterator[object]:
-    """Start the processes, give a function that makes a case of them, and end them."""
+    """Start the processes, yield a function that makes a case of them, and end them."""
     context = multiprocessing.get_context("spawn")
     total = pq.read_metadata(path).num_rows
     blocks = -(-total // block_rows)
@@ -126,7 +126,7 @@ def _round(ends: list[Connection], folder: Path) -> float:
 
 
 def _serve(end: Connection, path: str, source: str, part: tuple[int, int], block_rows: int) -> None:
-    """Write the blocks of the rows from the first to the second number in `part`, into each folder asked for."""
+    """Write the rows in the range `part` as blocks, into each folder that is requested."""
     start, stop = part
     rows = in_memory(Path(path)).slice(start, stop - start) if source == "memory" else None
     end.send("ready")

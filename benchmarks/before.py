@@ -1,10 +1,10 @@
-"""This code against that of another commit: append, scan, merge and metadata, side by side.
+"""Compare this code with that of another commit, side by side: append, scan, merge and metadata.
 
     python -m benchmarks.before --commit HEAD~1
 
-Both run in this environment, each case in processes of its own, in turn. Each works on a table that its own code
-made. What counts is measured inside the process: the work, without imports and without making the table ready. The
-ratio of processor seconds is the one to trust where other work runs beside; both are medians over the pairs.
+Both run in this environment, each case in its own processes, in turn. Each works on a table that its own code made.
+Times are measured inside the process: the work, without imports and preparation. The ratios are medians over the pairs.
+If other work runs on the machine, trust the ratio of processor seconds.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ run(lambda: tblctl.open(spare + "/t").append(few), 20)
 
 
 class Code:
-    """One commit's package, and the tables that it made."""
+    """The package of one commit, and the tables that it made."""
 
     def __init__(self, tree: Path, folder: Path, arguments: tuple[str, ...]) -> None:
         self.place = folder / "tables"
@@ -139,7 +139,7 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what both measured; who goes first changes from round to round."""
+    """Return what both measured. The order alternates from round to round."""
     if number % 2:
         later = before.run(case)
         return now.run(case), later

@@ -1,11 +1,11 @@
-"""What all benchmarks share: runs in pairs, medians, ratios, and results as text.
+"""Shared by all benchmarks: runs in pairs, medians, ratios, and results as text.
 
-A subject is a module with `measure(report, tiny)`. It times ours and a baseline in turn (A B A B ..) in one run and
-quotes the median of the ratios, pair by pair: other work on the machine and its changing clock hit both sides alike.
-Absolute times only hold for the machine in the result's second line.
+A subject is a module with `measure(report, tiny)`. It times ours and a baseline in turn (A B A B ..) in one run, and
+reports the median of the ratios of the pairs. So other work on the machine and its changing clock rate affect both
+sides alike. Absolute times hold only for the machine in the result's second line.
 
     python -m benchmarks.append            the whole subject; writes benchmarks/results/append.txt
-    python -m benchmarks.append --tiny     seconds, small data, writes nothing: tests run it so that it cannot rot
+    python -m benchmarks.append --tiny     takes seconds, with small data, and writes nothing; tests run it
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 DATA = ROOT / "build" / "benchmarks"  # not in version control
 
 Timed = Callable[[], float]
-"""Does the work once and returns its seconds; what it prepares and cleans up is not counted."""
+"""Does the work once and returns its seconds, without preparation and clean-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +43,22 @@ class Pairs:
 
     @property
     def speed(self) -> float:
-        """How fast ours is as a share of the baseline's speed: the median over the pairs."""
+        """Our speed as a share of the baseline's: the median over the pairs."""
         return statistics.median(b / a for a, b in zip(self.ours, self.baseline, strict=True))
 
     @property
     def cost(self) -> float:
-        """How long ours takes as a multiple of the baseline: the median over the pairs."""
+        """Our time as a multiple of the baseline's: the median over the pairs."""
         return statistics.median(a / b for a, b in zip(self.ours, self.baseline, strict=True))
 
     @property
     def excess_seconds(self) -> float:
-        """How much longer ours takes: the median over the pairs."""
+        """How many seconds longer ours takes: the median over the pairs."""
         return statistics.median(a - b for a, b in zip(self.ours, self.baseline, strict=True))
 
 
 def in_turn(cases: Sequence[Timed], *, runs: int) -> list[tuple[float, ...]]:
-    """Return the seconds of `runs` rounds in which every case has its turn, after one round that is not counted."""
+    """Return the seconds of each case in `runs` rounds, after one round that does not count."""
     rounds: list[list[float]] = []
     for _ in range(runs + 1):
         rounds.append([])
@@ -69,7 +69,7 @@ def in_turn(cases: Sequence[Timed], *, runs: int) -> list[tuple[float, ...]]:
 
 
 def timed(work: Callable[[], object]) -> Timed:
-    """Make a case of a function: its whole run counts, not the freeing of what it returns."""
+    """Make a case of a function: its whole run counts, but not the freeing of its result."""
 
     def run() -> float:
         started = time.perf_counter()
@@ -82,9 +82,9 @@ def timed(work: Callable[[], object]) -> Timed:
 
 
 class Command:
-    """A case that is a command, as a whole process; its output is read and thrown away.
+    """A case that runs a command as a process. Its output is read and discarded.
 
-    `cpu_seconds` has the processor time of every run: that holds on a busy machine too.
+    `cpu_seconds` is the processor time of every run, which is reliable on a busy machine too.
     """
 
     def __init__(self, *words: str) -> None:
@@ -131,7 +131,7 @@ class Report:
     def figure(
         self, name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None
     ) -> None:
-        """Write a figure and, where it has a limit, whether it keeps it."""
+        """Write a figure, and if it has a limit, whether it is within it."""
         verdict = ""
         for word, limit, kept in (
             ("at least", least, least is None or value >= least),
@@ -150,7 +150,7 @@ class Report:
 
 
 def machine() -> str:
-    """Describe the machine and the libraries, without any name of the machine."""
+    """Describe the machine and the libraries, without the machine's name."""
     import pyarrow
 
     import tblctl
@@ -173,20 +173,20 @@ def _processor() -> str:
 
 
 def resident_mib(name: str, process: str = "self") -> float:
-    """Return what the kernel says of a process: VmRSS for now, VmHWM for the peak (Linux)."""
+    """Return a process's memory as the kernel reports it: VmRSS is the current size, VmHWM the peak (Linux)."""
     lines = Path("/proc", process, "status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a folder that is gone afterwards, on the disk of the system's temporary files."""
+    """Yield a temporary folder, and delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="tblctl-bench-") as folder:
         yield Path(folder)
 
 
 def lineitem(scale: str) -> Path:
-    """Return TPC-H lineitem at a scale factor as one Parquet file; made by tpchgen-cli when first asked for."""
+    """Return TPC-H lineitem at a scale factor as one Parquet file. tpchgen-cli makes it at first use."""
     path = DATA / f"tpch-{scale}" / "lineitem.parquet"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,9 +207,9 @@ def main(
     measure: Callable[..., None],
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None,
 ) -> None:
-    """Measure a subject as the command line asks: `measure(report, tiny, **options of the subject)`.
+    """Measure a subject with the options of the command line: `measure(report, tiny, **options of the subject)`.
 
-    The result is written down only if it is that of the whole subject, without any option.
+    The result is written to a file only if the whole subject was measured, without options.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{subject}")
     parser.add_argument("--tiny", action="store_true", help="small data, seconds, nothing written")

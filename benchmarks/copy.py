@@ -1,10 +1,10 @@
-"""What a merge need not decode: row groups that are copied, blocks that pass through unwritten; and profiles.
+"""Row groups that a merge copies undecoded, blocks that it does not rewrite, and write profiles.
 
-TPC-H lineitem as it arrives by time: sorted by the key and cut into full blocks, but for the rows around each cut,
-which go to either side; and once more with one such cut, the others where a key ends. The floor is decode + encode of
-the same files on two processes; ours is timed from plan to commit, verification and the flush to disk included. All
-have their turns in every round; ratios are of one round, then the median of them. What was written is checked after
-every run.
+The data is TPC-H lineitem as it arrives by time: sorted by the key and cut into full blocks, but with the rows around
+each cut on either side at random. In a second table only one cut is like this, and the others are where a key ends. The
+floor is decode + encode of the same files on two processes. Ours is timed from plan to commit, verification and the
+flush to disk included. All cases run in every round. Ratios are those of one round, and the result is their median. The
+output of every run is checked.
 
     python -m benchmarks.copy --rounds 3 --blocks 20
     python -m benchmarks.copy --scale 10 --blocks 100 --rounds 1      60 million rows; takes 16 GB of memory
@@ -98,7 +98,7 @@ def compare(report: Report, part: str, cases: Mapping[str, Timed], rounds: int) 
 
 
 def compare_passing(report: Report, folder: Path, rounds: int, job: Job) -> None:
-    """Sort everything where all blocks but two overlap nothing."""
+    """Sort a table in which only two blocks overlap."""
     check = Check(job)
     passing, all_merged = (Local(job, place(folder, name)) for name in ("passing", "all merged"))
     passing.merged_blocks = 2
@@ -123,7 +123,7 @@ def compare_passing(report: Report, folder: Path, rounds: int, job: Job) -> None
 
 
 def compare_profiles(report: Report, job: Job, folder: Path, rounds: int) -> None:
-    """Write what the profiles of `write.profile` cost an append and a scan, on one block."""
+    """Write what the settings of `write.profile` cost an append and a scan, on one block."""
     report.begin("profiles: one block")
     profiles: dict[str, dict[str, str]] = {
         "as by default": {},
@@ -153,7 +153,7 @@ def place(folder: Path, name: str) -> Path:
 
 
 def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int, *, cuts: Sequence[int]) -> Job:
-    """Cut lineitem into blocks by the key: rows around some of the cuts go to either side by chance."""
+    """Cut lineitem into blocks by the key. Rows around some of the cuts go to either side at random."""
     folder.mkdir()
     source = lineitem(scale)
     schema = pq.read_schema(source)
@@ -183,7 +183,7 @@ def make_job(folder: Path, scale: str, blocks: int, row_group_rows: int, *, cuts
 
 
 def block_numbers(keys: np.ndarray, size: int, blocks: int, cuts: Sequence[int]) -> np.ndarray:
-    """Return the block of each row. Near one of `cuts` that is left to chance; elsewhere a key's rows stay together."""
+    """Return the block of each row. It is random near one of `cuts`; elsewhere all rows of a key share a block."""
     place = np.arange(keys.size) / size
     chance = np.random.default_rng(7).uniform(-SHARE / 2, SHARE / 2, keys.size)
     near = np.isin(np.round(place), cuts) & (np.abs(place - np.round(place)) <= SHARE / 2)
@@ -210,7 +210,7 @@ def checked(
 
 
 def share_copied(local: Local) -> float:
-    """Return how many of all rows the last run copied."""
+    """Return the share of rows that the last run copied."""
     (group,) = local.outcome.groups
     return group.rows_copied / group.rows
 

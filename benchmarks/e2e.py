@@ -1,13 +1,14 @@
 """A table's life from end to end: create, 60 appends, and one `recluster(final=True)`.
 
-Batches come in the order of the file (l_orderkey), so that each spans nearly all keys, or, to be as adverse or as kind
-as possible, with the key ascending, descending, or at random. Depths are of closed intervals, as `info` has them:
-neighbours that share a date make 2.
+Batches arrive in the order of the file (l_orderkey), so that each spans nearly all keys; or with the key ascending,
+descending or random, as the best and worst cases. Depths are those of `info`, of closed intervals: two neighbours that
+share a date have depth 2.
 
-Then the depth that plans predict, against what is measured once they are carried out, for keys of several kinds.
+The second part compares the depth that plans predict with the depth measured after the merge, for keys of several
+kinds.
 
     python -m benchmarks.e2e --scale 0.1 --orders sorted,reversed
-    python -m benchmarks.e2e --orders ""              only what is predicted
+    python -m benchmarks.e2e --orders ""              only the predictions
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ def read(path: Path) -> pa.Table:
 
 
 def batches(rows: pa.Table, count: int) -> list[pa.Table]:
-    """Cut rows into so many batches."""
+    """Cut rows into batches of equal size."""
     size = math.ceil(rows.num_rows / count)
     return [rows.slice(start, size).combine_chunks() for start in range(0, rows.num_rows, size)]
 
 
 def one_life(report: Report, place: Path, parts: Sequence[pa.Table], block_rows: int) -> None:
-    """Create, append, recluster, and write what it took and what it gained."""
+    """Create, append and recluster; write the costs and the gains."""
     started = time.perf_counter()
     table = tblctl.create(place, parts[0].schema, cluster_by=KEY, options={"block_rows": block_rows})
     for part in parts:
@@ -128,7 +129,7 @@ def require_same_rows(table: tblctl.Table, parts: Sequence[pa.Table]) -> None:
     """Stop a run that lost or changed rows.
 
     Raises:
-        AssertionError: the table does not hold what was appended.
+        AssertionError: the table does not hold the appended rows.
     """
     order = [("l_orderkey", "ascending"), ("l_linenumber", "ascending")]
     rows = table.scan().to_arrow().sort_by(order)
@@ -164,7 +165,7 @@ def _zipf(chance: np.random.Generator, rows: int) -> Integers:
 
 
 def _late(chance: np.random.Generator, rows: int) -> Integers:
-    """Milliseconds of events, one every ten, that arrive about a minute late, some much later."""
+    """Timestamps in milliseconds of events, one every 10 ms, that arrive about a minute late, some much later."""
     return np.arange(rows) * 10 - chance.exponential(60_000, rows).astype(np.int64)
 
 
@@ -179,7 +180,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], Integers]] = {
 def compare_predictions(report: Report, scale: str, appends: int) -> None:
     """Write for each kind of key the range that the first plan predicts of the average depth, and what came of it.
 
-    As many rows in blocks as large as `make demo` has them at this scale.
+    Rows and block sizes are those of `make demo` at this scale.
     """
     demo = read(lineitem(scale))
     block_rows = round(200_000 * float(scale))

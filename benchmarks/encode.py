@@ -1,7 +1,7 @@
-"""What each choice of encoding costs and gains: lineitem sorted by l_shipdate, encoded and decoded in memory.
+"""Costs and gains of each choice of encoding, for lineitem sorted by l_shipdate, in memory.
 
-Every case differs from ours in one thing, and all have their turns in every round. Ratios are of processor seconds in
-one round, then the median of them; they are the case's to ours, so above 1 the case is slower or larger than ours.
+Every case differs from ours in one setting, and all cases run in every round. A ratio compares the processor seconds
+of a case with ours in one round; the result is the median. Above 1 the case is slower or larger than ours.
 
     python -m benchmarks.encode --rounds 7
 """
@@ -30,7 +30,7 @@ GROUP_ROWS = (65_536, 131_072)
 
 
 class Case(NamedTuple):
-    """What is encoded, with which arguments of pyarrow's, and which columns are read as dictionaries."""
+    """The data of a case, the arguments for pyarrow, and the columns that are read as dictionaries."""
 
     rows: pa.Table
     writer: dict[str, Any]
@@ -126,7 +126,7 @@ def without(writer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def as_bytes(writer: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """Return the arguments for decimals as bytes, which cannot be written as differences."""
+    """Return the arguments for decimals as bytes, which have no encoding as differences."""
     named = {
         name: encoding
         for name, encoding in writer["column_encoding"].items()
@@ -152,7 +152,7 @@ def encoded(rows: pa.Table, writer: dict[str, Any]) -> pa.Buffer:
 
 
 def compare_threads(report: Report, case: Case, rounds: int) -> None:
-    """Write what two threads gain on one block, half of its columns each, where nothing else runs."""
+    """Write the gain of two threads on one block, with half of its columns each, on an idle machine."""
     columns = case.rows.column_names
     halves = [columns[::2], columns[1::2]]
 

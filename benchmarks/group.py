@@ -1,12 +1,11 @@
-"""One group of all blocks of lineitem, sorted and not: merged in this process, and on a cluster of executors of 1 GiB.
+"""Merge lineitem as one group, from sorted and unsorted blocks, in this process and on executors of 1 GiB.
 
     python -m benchmarks.group --scale 10     60 million rows; takes a disk of 30 GB
     python -m benchmarks.group --memory 512 --no-cluster
 
-A fresh process merges, verifies and commits. Its peak is the kernel's (`VmHWM`), above what it had before the merge: in
-this process that of two tasks at once with two processors, on a cluster that of the driver. There Spark's Python
-workers are looked at as well, twice a second: the peak of each as a whole, the libraries that it has loaded included.
-These are drawn too, `group.svg`.
+A fresh process merges, verifies and commits. Its peak memory is the kernel's (`VmHWM`), less what it had before the
+merge. In this process two processors run two tasks at once. On a cluster the figure is that of the driver; the memory
+of Spark's Python workers, loaded libraries included, is sampled twice a second, and drawn in `group.svg`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ BLOCK_ROWS = 100_000
 
 
 class Merged(NamedTuple):
-    """What a merge took."""
+    """Time and memory of a merge."""
 
     seconds: float
     peak_mib: float
@@ -78,7 +77,7 @@ def measure(report: Report, tiny: bool, *, scale: str, memory: str, no_cluster: 
 def measure_merge(
     report: Report, table: tblctl.Table, master: str | None, budget_mib: int, order: str
 ) -> Merged:
-    """Merge all blocks, and roll that back."""
+    """Merge all blocks, and roll the table back."""
     rows, blocks, before = table.snapshot.rows, table.snapshot.blocks, table.snapshot.sequence
     where = master or "in this process"
     report.begin(f"{rows:,} rows in {blocks} blocks, {order}, {where}, {budget_mib} MiB a task")
@@ -131,7 +130,7 @@ def _merge(end: Connection, location: str, master: str | None, budget_mib: int) 
 
 @contextmanager
 def watched_workers() -> Iterator[dict[int, float]]:
-    """Give the peak of every Python worker of Spark's on this machine by its process, in MiB, seen twice a second."""
+    """Yield the peak memory of each Spark Python worker on this machine in MiB, sampled twice a second."""
     peaks: dict[int, float] = {}
     ended = threading.Event()
 

@@ -1,11 +1,12 @@
-"""The interval index at 10^4 to 10^6 blocks: how long an edit takes, and how long measuring the table again would.
+"""The interval index at 10^4 to 10^6 blocks: the time of an edit, against measuring the whole table again.
 
-An edit takes out 100 blocks and puts in 100. `near`: all in one hundredth of the ranks, and what comes is a sorted run
-over all of it, as a merge leaves it; `apart`: anywhere, a hundred regions. The blocks are those of the subject
-`metrics`: `arrivals`, each over about 14 others, ranks dense or with gaps for keys to come.
+An edit removes 100 blocks and adds 100. In `near` all lie in one hundredth of the ranks, and the added blocks are a
+sorted run over this range, as after a merge. In `apart` they lie anywhere, in a hundred regions. The blocks are those
+of the subject `metrics`: `arrivals`, where each block overlaps about 14 others, with dense ranks or with gaps for later
+keys.
 
-Measuring again is `overlaps_and_depths` where ranks are at hand, and with `key_ranks` before it where keys are new,
-as they are after a merge. Processor time, the median of 5 edits; queries: the mean of 1000.
+Measuring again means `overlaps_and_depths` if ranks are known, and `key_ranks` first if keys are new, as after a merge.
+Times are processor time: the median of 5 edits, the mean of 1000 queries.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def measure_again(report: Report, size: int, low: Integers, high: Integers) -> dict[str, float]:
-    """Return the seconds of measuring all blocks, by what one begins with."""
+    """Return the seconds of measuring all blocks, from ranks and from keys."""
     keys = make_keys("int64", size)
     works: dict[str, Callable[[], object]] = {
         "from ranks": partial(overlaps_and_depths, low, high),
@@ -67,7 +68,7 @@ def measure_again(report: Report, size: int, low: Integers, high: Integers) -> d
 def median_edit_seconds(
     found: IntervalIndex, place: str, low: Integers, high: Integers, left: npt.NDArray[np.bool_]
 ) -> float:
-    """Edit at different places; `left` tells which of the first blocks are still there."""
+    """Edit at different places. `left` marks the first blocks that are still there."""
     rng = np.random.default_rng(2)
     span = int(high.max())
     seconds = []

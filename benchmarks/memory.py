@@ -1,8 +1,9 @@
-"""Peak memory of a merge task against its budget, for inputs of all shapes, of one size and ten times that (on Linux).
+"""Peak memory of a merge task against its budget, for inputs of many shapes and two sizes (on Linux).
 
-A fresh process opens the table, runs a small merge so that all code is loaded, notes its resident memory, and runs the
-tasks that all blocks come to as one group, one after the other. Peaks are the kernel's (`VmHWM`), so they also have
-what the allocator keeps after use, which is most of what is over a small budget: compare what Arrow asked it for.
+A fresh process opens the table, and runs a small merge so that all code is loaded. It records its resident memory. Then
+it runs the tasks of a group of all blocks, one after the other. Peaks are the kernel's (`VmHWM`). So they include
+memory that the allocator keeps after use, which is most of the excess over a small budget. Compare them with Arrow's
+own allocations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tblctl.merger.task.merge import run_task
 
 KEY = "l_shipdate"
 BUDGETS_MIB = (64, 128, 256, 512, 1024)
-CONSTANT_MIB = 192  # a task may take so much more than its budget, whatever the size of budget and input
+CONSTANT_MIB = 192  # how much a task may exceed its budget, whatever the size of budget and input
 SHAPE_BUDGETS_MIB = (256, 512, 1024)
 SHAPE_BYTES = 3 << 29
 THREADS = {"one thread": 1, "two threads, as in every engine": 2}
@@ -58,7 +59,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def measure_shapes(report: Report, folder: Path, small: tblctl.Table, *, tiny: bool) -> None:
-    """Write the peaks of tables unlike lineitem, and of lineitem in another order; draw them."""
+    """Write and draw the peaks of tables unlike lineitem, and of lineitem in another order."""
     tables = {
         "lineitem, not sorted": make_table(
             folder / "not sorted", lineitem("0.01" if tiny else "1"), 100_000, key=None
@@ -98,7 +99,7 @@ Points = dict[str, list[tuple[int, float]]]
 
 
 def draw(points: Points, path: Path, *, what: str, more_mib: int) -> None:
-    """Write the peaks over the budgets as a picture, with what they may be: so much more than the budget."""
+    """Draw the peaks over the budgets, with the line that they may not exceed."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -127,7 +128,7 @@ def make_table(place: Path, source: Path, block_rows: int, *, key: str | None = 
 
 
 class Peak(NamedTuple):
-    """The most that one of so many tasks took: of the process, above what it had, and of Arrow's allocations."""
+    """The largest increase of the process's memory by one of several tasks, and of Arrow's allocations."""
 
     tasks: int
     peak_mib: float

@@ -1,14 +1,14 @@
-"""Merge of 61 sorted blocks of TPC-H lineitem: ours against the floor and against every engine that does the same.
+"""Merge of 61 sorted blocks of TPC-H lineitem: ours against the floor and against other engines.
 
-The floor is decode + encode of the same files on two processes. Contenders have their turns in every round, each in a
-warm process of its own (ours on Spark shares its session with Spark's own way). Each runs twice in a turn, and the
-second run counts: others ran for minutes, in which the system forgot files, and Spark ended its idle workers. Ratios
-are of one round, then the median of them. What is timed: ours from plan to commit, verification and the flush to disk
-included; the others from their statement to its end. Everything that they wrote in a run that counts is checked.
+The floor is decode + encode of the same files on two processes. All contenders run in every round, each in its own warm
+process (ours on Spark shares its session with Spark's own way). Each runs twice in a turn, and the second run counts:
+while others run for minutes, the system drops files from its cache, and Spark ends idle workers. Ratios are those of
+one round, and the result is their median. Ours is timed from plan to commit, verification and the flush to disk
+included; the others from the start of their statement to its end. The output of every run that counts is checked.
 
     python -m benchmarks.merge --contenders floor,local --rounds 5
     python -m benchmarks.merge --unsorted             blocks that are not sorted by the key, so ours sorts them first
-    python -m benchmarks.merge --row-groups           only what the size of row groups costs and gains
+    python -m benchmarks.merge --row-groups           only the costs and gains of the size of row groups
     python -m benchmarks.merge --profile              where our time goes
 """
 
@@ -32,7 +32,7 @@ from benchmarks.merging.tasks import rows_decoded
 
 
 class Entry(NamedTuple):
-    """A contender: what it is called, the process that it is in, and `module:class` in `benchmarks.merging`."""
+    """A contender: its name, its process, and `module:class` in `benchmarks.merging`."""
 
     title: str
     place: str
@@ -154,7 +154,7 @@ def measure(
 
 
 def make_job(folder: Path, scale: str, *, is_sorted: bool) -> Job:
-    """Cut the input into blocks of 100,000 rows: 61 at scale 1, in proportion above, and as many smaller ones below."""
+    """Cut the input into blocks of 100,000 rows: 61 at scale 1, more above. Below, 61 smaller ones."""
     factor = min(1.0, float(scale))
     row_group_rows = max(20, round(20_000 * factor))
     files = cut_input(
@@ -197,7 +197,7 @@ def compare(report: Report, job: Job, folder: Path, chosen: Sequence[str], round
 
 
 def draw(seconds: Seconds, path: Path) -> None:
-    """Draw the medians as bars, the fastest on top; ours stand out, the floor does less than all others."""
+    """Draw the medians as bars, the fastest on top. Ours and the floor have their own colours."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -218,9 +218,9 @@ def draw(seconds: Seconds, path: Path) -> None:
 
 
 def in_rounds(report: Report, ready: dict[str, Host], check: Check, rounds: int) -> Seconds:
-    """Return the seconds of every contender in every round, of the second of two runs.
+    """Return the seconds of every contender in every round: those of the second of two runs.
 
-    A peer that once did not do the job is left out, and why is written. What is ours must do it.
+    A peer that fails once is left out, and the reason is written. Ours must not fail.
     """
     report.begin("seconds of every round: a run after those of others, and the next, which counts")
     found: Seconds = {name: [] for name in ready}
@@ -245,7 +245,7 @@ def in_rounds(report: Report, ready: dict[str, Host], check: Check, rounds: int)
 
 
 def profile_local(report: Report, job: Job, folder: Path) -> None:
-    """Write where the time of ours goes in one run, after one to warm up."""
+    """Write where our time goes in one run, after a warm-up run."""
     place = folder / "profile"
     place.mkdir()
     local = Local(job, place)
@@ -259,7 +259,7 @@ def profile_local(report: Report, job: Job, folder: Path) -> None:
 
 
 def compare_row_groups(report: Report, job: Job, folder: Path, rounds: int) -> None:
-    """Write what the number of rows in a row group costs a merge and gains a scan."""
+    """Write what the size of row groups costs a merge and gains a scan."""
     sizes = {rows: max(2, rows * job.row_group_rows // ROW_GROUP_ROWS[0]) for rows in ROW_GROUP_ROWS}
     merges = {}
     for rows, scaled in sizes.items():
@@ -282,7 +282,7 @@ def compare_row_groups(report: Report, job: Job, folder: Path, rounds: int) -> N
 
 
 def fresh(local: Local) -> Timed:
-    """Make a case of a merge: the copy beforehand does not count."""
+    """Make a case of a merge. The copy of the table beforehand does not count."""
 
     def run() -> float:
         local.reset()

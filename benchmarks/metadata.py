@@ -1,8 +1,8 @@
-"""A table of a million blocks of which only the metadata exists: opening, pruning, committing, listing.
+"""Open, prune, commit to and list a table of a million blocks, of which only the metadata exists.
 
-Its segments are made directly, not by a million writes: 16 columns like lineitem, 10,000 blocks a segment. In the
-layout `scattered`, the harder one, every segment's blocks are spread over all dates, so that no segment can be skipped;
-in `sorted` each segment has its own range of dates, as after a recluster.
+Its segments are made directly, not by a million writes. They have 16 columns like lineitem's, and 10,000 blocks each.
+In the layout `scattered`, the harder one, the blocks of each segment are spread over all dates, so no segment can be
+skipped. In `sorted` each segment has its own range of dates, as after a recluster.
 
 Pruning and listing are measured in fresh processes, imports included, with the peak of their resident memory.
 """
@@ -48,7 +48,7 @@ WHERES = (
     "l_shipdate = DATE '1995-03-15' and l_orderkey between 1000 and 2000",
 )
 
-# Not getrusage for the memory: on Linux the peak of the process that started this one counts there as well.
+# Not getrusage for the memory: on Linux it includes the peak of the parent process.
 PRUNE = """
 import time
 started = time.perf_counter()
@@ -60,7 +60,7 @@ peak_kib = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read(
 measured = {"seconds": seconds, "cpu_seconds": time.process_time(), "peak_bytes": peak_kib * 1024}
 print(json.dumps(explained.to_dict() | measured))
 """
-"""What a fresh process does: the imports of tblctl and all that it needs are counted."""
+"""The program of a fresh process. Its imports count."""
 
 
 def measure(report: Report, tiny: bool) -> None:
@@ -180,7 +180,7 @@ def segment_rows(
     scattered: bool,
     days: float = 2,
 ) -> pa.Table:
-    """Return the rows of one segment: blocks like those of lineitem sorted by date, each over up to so many days."""
+    """Return the rows of one segment: blocks like those of lineitem sorted by date, each over a few days."""
     first = (
         rng.uniform(0, DAYS, size)
         if scattered

@@ -1,18 +1,20 @@
 """Overlap, depth and clustering information of 10^4 to 10^7 blocks: processor time and memory.
 
-Processor time, not wall time: the work is on one thread, and other work on the machine does not count then. Memory is
-what the work allocates at its peak, beyond its input (tracemalloc, which numpy reports to, and what Arrow takes), in a
-run of its own.
+Time is processor time, since the work runs on one thread and other work on the machine does not count then. Memory is
+the peak of what the work allocates beyond its input (by tracemalloc, which sees numpy, and Arrow's own count). It is
+measured in a separate run.
 
-From ranks: `arrivals`, ranks spread evenly, each block over about 14 others (keys that follow time); `random`, both
-ends anywhere (a table nobody clustered); `sparse`, as arrivals with gaps between ranks, so that they are sorted first.
-Levels: nine, blocks spread evenly over them.
+Inputs of ranks, with blocks spread evenly over nine levels:
 
-From keys: the same arrivals, their ends as key columns in no order, as `info` has them once metadata is read: the
-figures of `clustering_info` and the ranks before them.
+- `arrivals`: ranks spread evenly, each block overlaps about 14 others (keys that follow time).
+- `random`: both ends anywhere (a table that was never clustered).
+- `sparse`: as arrivals, with gaps between ranks, so that ranks must be sorted first.
 
-The picture beside the text has `clustering_info` over the number of blocks, both axes logarithmic. From 10^6 to 10^7
-blocks times grow by more than n log n, probably since no array fits the processor's cache any more.
+Inputs of keys: the same arrivals with unsorted key columns, as `info` has them after reading metadata. Times include
+the ranks and the figures of `clustering_info`.
+
+The picture shows `clustering_info` over the number of blocks, on logarithmic axes. From 10^6 to 10^7 blocks times grow
+by more than n log n, probably because arrays no longer fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ KEYS = {"int64": 1.0, "date": 1.0, "string": 1.0, "date, int64": 2.0, "date, str
 
 @dataclass
 class Points:
-    """What the picture shows: (blocks, value), by name of the line."""
+    """Points of the picture: (blocks, value), by name of the line."""
 
     seconds: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     mib: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -135,7 +137,7 @@ def make_blocks(low: Integers, high: Integers) -> BlockArrays:
 
 
 def make_keys(columns: str, size: int) -> tuple[pa.Table, pa.Table, Sort]:
-    """Return least and greatest keys of blocks, and their order. Before another column a date is of 100 keys."""
+    """Return the minimum and maximum keys of blocks, and their order. With a second column, 100 keys share a date."""
     kinds = columns.split(", ")
 
     def table(ends: Integers) -> pa.Table:

@@ -1,14 +1,14 @@
 """Planning at 10^4 to 10^6 blocks: processor time from the columns of the metadata to the plan, by policy.
 
-Apart from that: reading these columns from the segments, and ranking the two key columns, which `info` does as well.
-The limit is that of ranking and planning together.
+Reading these columns from the segments, and ranking the two key columns, are measured separately; `info` does both too.
+The limit is for ranking and planning together.
 
-The tables are those of the subject `metadata`: dates of one to three days and any orders within, so that about a
-thousandth of all blocks hold a key. `levels` is asked with its default threshold, and with one of 4; it finds one range
-that is too deep, from end to end, and picks the blocks that fit into a group. `full` packs everything into one group,
-and a plan names all its blocks.
+The tables are those of the subject `metadata`. Each block has one to three days and any orders within, so about a
+thousandth of all blocks hold a key. `levels` runs with its default threshold and with one of 4. It finds one range that
+is too deep, from end to end, and picks the blocks that fit into a group. `full` puts all blocks into one group, and its
+plan names them all.
 
-The fastest of 3 runs; the first reading of segments, which finds no file in the system's cache, is the slowest.
+Figures are the fastest of 3 runs. The first reading of segments, with a cold cache, is the slowest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every reader there is, of blocks that a merge made of row groups it copied: the same rows, and the same of a week.
+"""Check that many readers return the same rows from blocks with copied row groups, in full and for one week.
 
-Blocks overlap their neighbours as in `copy`; most of their row groups are copied as they are stored, between others
-that were merged. Each reader has a process of its own, and asks by SQL or what it has instead: how many rows there are,
-sums of two columns, and how many rows a week has, which statistics of row groups decide.
+Blocks overlap their neighbours as in `copy`. Most of their row groups are copied as stored, between others that were
+merged. Each reader runs in its own process. By SQL or its own interface it returns the number of rows, the sums of two
+columns, and the rows of a week, for which it uses the statistics of row groups.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SQL = (
 WEEK = f" WHERE {KEY} BETWEEN DATE '{LOW}' AND DATE '{HIGH}'"
 
 Answer = tuple[int, int, Decimal, int, int]
-"""Rows, the two sums, rows of the week among all, and rows of the week alone."""
+"""Number of rows, the two sums, rows of the week counted among all, and rows read by a filter on the week."""
 
 
 def measure(report: Report, tiny: bool) -> None:
@@ -62,7 +62,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def asked(reader: Callable[[Sequence[str], Path], Answer], files: Sequence[str], folder: Path) -> Any:
-    """Return what a reader answers in a process of its own, or why it is missing."""
+    """Return the answers of a reader in its own process, or why it is missing."""
     folder.mkdir()
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_answer, (reader, files, folder))

@@ -1,8 +1,8 @@
-"""What a merge of lineitem costs on S3: requests by kind, bytes on the wire, and time against the local disk.
+"""The costs of a merge of lineitem on S3: requests by kind, bytes on the wire, time against the local disk.
 
-Everything goes to a MinIO of its own (moto, which is slower, where that is not installed) through the proxy of the
-tests, in a process of its own, which counts requests and can delay each by what a real object store takes to answer.
-The proxy itself takes processor time that a network would not: compare runs with each other, not with the disk.
+All requests go to a separate MinIO (or moto, which is slower, if MinIO is not installed), through the proxy of the
+tests. The proxy runs in its own process, counts requests, and can delay each one by the latency of a real object store.
+It takes processor time that a network would not take. So compare such runs with each other, not with the disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from servers import S3Server, find_minio, run_minio, run_moto
 
 KEY = "l_shipdate"
 LATENCIES_MS = (0, 20)
-"""20 ms: about what S3 takes to the first byte within a region."""
+"""20 ms: about the time of S3 to the first byte within a region."""
 
 KINDS = ("GET", "PUT", "HEAD", "LIST", "POST", "DELETE")
 SHAPES = {"61 blocks of 100,000 rows": 100_000, "7 blocks of 1,000,000 rows": 1_000_000}
@@ -37,7 +37,7 @@ SHAPES = {"61 blocks of 100,000 rows": 100_000, "7 blocks of 1,000,000 rows": 1_
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What went over the wire: requests by kind, and the bytes of objects that were read and written."""
+    """Requests by kind, and the bytes of objects that were read and written."""
 
     requests: Counter[str]
     read_bytes: int
@@ -45,7 +45,7 @@ class Traffic:
 
 
 def traffic(exchanges: Sequence[Exchange]) -> Traffic:
-    """Sum up requests; POST are those of uploads in parts and of deletes of many objects."""
+    """Sum up requests. POST counts uploads in parts and deletes of many objects."""
     kinds = Counter(kind_of(item) for item in exchanges)
     return Traffic(
         requests=kinds,
@@ -55,13 +55,13 @@ def traffic(exchanges: Sequence[Exchange]) -> Traffic:
 
 
 def kind_of(exchange: Exchange) -> str:
-    """Return what a request counts as on the bill."""
+    """Return the kind under which a request is billed."""
     asked = parse_qs(urlsplit(exchange.path).query, keep_blank_values=True)
     return "LIST" if exchange.method == "GET" and "list-type" in asked else exchange.method
 
 
 class Merged(NamedTuple):
-    """One merge: how long it took, and what went over the wire if that was counted."""
+    """One merge: its time, and its traffic if that was counted."""
 
     seconds: float
     found: Traffic | None
@@ -75,12 +75,12 @@ class Wire:
         self.endpoint_url = endpoint_url
 
     def begin(self, latency_ms: float) -> None:
-        """Forget what was counted, and delay requests from now on."""
+        """Reset the counts, and delay requests from here on."""
         self._end.send(latency_ms)
         self._end.recv()
 
     def taken(self) -> Traffic:
-        """Return what was counted since."""
+        """Return the counts since the reset."""
         self._end.send(None)
         found: Traffic = self._end.recv()
         return found
@@ -161,7 +161,7 @@ def stored_bytes(table: tblctl.Table) -> int:
 
 
 def merged(table: tblctl.Table, counted: Wire | None = None, latency_ms: int = 0) -> Merged:
-    """Merge all blocks, and bring the table back to what it was, which does not count."""
+    """Merge all blocks, then restore the table, which does not count."""
     before = table.snapshot.sequence
     if counted:
         counted.begin(latency_ms)
@@ -175,7 +175,7 @@ def merged(table: tblctl.Table, counted: Wire | None = None, latency_ms: int = 0
 
 
 def write_traffic(report: Report, found: Traffic, needed_bytes: int) -> None:
-    """Write what went over the wire in one merge of blocks of so many bytes."""
+    """Write the traffic of one merge, in relation to the size of its blocks."""
     gib = needed_bytes / 2**30
     for kind in KINDS:
         report.figure(

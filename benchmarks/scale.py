@@ -1,9 +1,8 @@
-"""What tables of 1 TB and 100 TB ask of driver, metadata and object store, with 100 executors merging them.
+"""The load of tables of 1 TB and 100 TB on driver, metadata and object store, with 100 executors.
 
-The driver's part is run, not reckoned: a table of so many blocks of which only the metadata exists (lineitem's columns,
-every key in about a hundred blocks) is planned by `levels`, and commits of
-one group and of all groups of the round are made, in a process of their own for each size. Rates of tasks and requests
-are read from the committed results of `merge` and `requests`. docs/scale.md says what follows.
+The driver's part is run, not computed. For each size a process plans a table of which only the metadata exists
+(lineitem's columns, every key in about a hundred blocks), and commits one group and many groups. Rates of tasks and
+requests are read from the committed results of `merge` and `requests`. docs/scale.md draws the conclusions.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ TB = 10**12
 TABLES = {"1 TB": TB, "100 TB": 100 * TB}
 SEGMENT_BLOCKS = 10_000
 DEPTH = 100
-"""Blocks over a key, about, before anything is merged (more where that is less than a day of them)."""
+"""About how many blocks hold a key before anything is merged (more if a day has more blocks)."""
 
 DAILY_SHARE = 0.01
-"""Of the table, arriving every day."""
+"""Share of the table that arrives every day."""
 
 GROUPS = {"max_group_bytes": DEFAULT_GROUP_BYTES}
-"""Of the plans: the default of `levels`, and for `full` the only way to do it piece by piece."""
+"""Group size of the plans: the default of `levels`. `full` needs a limit to have several groups."""
 
 MANY_GROUPS = 100
 """Groups of the larger commit: `--commit-every 100`."""
@@ -64,12 +63,13 @@ DOLLARS_A_REQUEST = {"GET": 0.4e-6, "HEAD": 0.4e-6, "PUT": 5e-6, "POST": 5e-6, "
 """S3 Standard, us-east-1, aws.amazon.com/s3/pricing."""
 
 PREFIX_GETS_A_SECOND = 5_500
-"""What S3 promises for one prefix before it splits it, docs.aws.amazon.com "Best practices design patterns"."""
+"""Requests a second that S3 guarantees for one prefix before it splits it, docs.aws.amazon.com "Best practices design
+patterns"."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What was measured elsewhere.
+    """Rates from the results of other benchmarks.
 
     Attributes:
         core_bytes_a_second: stored bytes that one processor merges, on Spark.
@@ -84,13 +84,13 @@ class Rates:
     requests_a_gib: dict[str, float]
 
     def core_seconds(self, size_bytes: float) -> float:
-        """Return how long a processor takes to merge rows of so many bytes in memory."""
+        """Return the seconds in which a processor merges rows of the given size in memory."""
         return size_bytes * self.stored_share / self.core_bytes_a_second
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Commit:
-    """What a commit of merged groups took; the version it gave."""
+    """Costs of a commit of merged groups, and the version that it made."""
 
     groups: int
     blocks: int
@@ -103,7 +103,7 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What opening the table and planning took, and came to."""
+    """Costs and results of opening the table and planning."""
 
     seconds: float
     groups: int
@@ -112,7 +112,7 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Driven:
-    """What the driver did for one table."""
+    """Measurements of the driver for one table."""
 
     blocks: int
     segments: int
@@ -147,7 +147,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def sample_table(place: Path) -> tblctl.Table:
-    """Make a table of a few real rows, for what they take in memory and in files."""
+    """Make a table of a few real rows, to measure their size in memory and in files."""
     source = lineitem("0.01")
     table = tblctl.create(place, tblctl.read_schema(source), cluster_by="l_shipdate")
     table.append(source)
@@ -155,7 +155,7 @@ def sample_table(place: Path) -> tblctl.Table:
 
 
 def read_rates(sample: tblctl.Table) -> Rates:
-    """Read the committed results; stored bytes of the merge are those of the sample, for as many rows."""
+    """Read the committed results. The stored size of merged rows is taken from the sample."""
     merge, requests = (RESULTS / name for name in ("merge.txt", "requests.txt"))
     rows = number(merge, r"([\d,]+) rows of lineitem in 61 blocks")
     seconds = number(merge, r"tblctl, on warm Spark local\[2\] +([\d.]+) s")
@@ -176,7 +176,7 @@ def number(result: Path, pattern: str) -> float:
     """Return a figure of a committed result.
 
     Raises:
-        LookupError: it is not there: the benchmark writes another text now.
+        LookupError: the result has no such figure; the benchmark may have changed its text.
     """
     found = re.search(pattern, result.read_text())
     if found is None:
@@ -194,7 +194,7 @@ def decoded_bytes(table: tblctl.Table) -> list[int]:
 
 
 def in_own_process(place: str, size_bytes: int, stored_share: float) -> Driven:
-    """Build a table's metadata here, and have a new process plan and commit, so that its memory can be seen."""
+    """Build a table's metadata here. A new process plans and commits, so that its memory can be measured."""
     build(Path(place), size_bytes, stored_share)
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
@@ -209,7 +209,7 @@ def in_own_process(place: str, size_bytes: int, stored_share: float) -> Driven:
 
 
 def build(place: Path, size_bytes: int, stored_share: float) -> None:
-    """Make a table of so many bytes in full blocks, of which no file exists."""
+    """Make a table of the given size in full blocks, of which no file exists."""
     tblctl.create(place, SCHEMA, cluster_by=KEY)
     (place / "data").mkdir()
     native = NativeTable(Storage(place), SYSTEM)
@@ -277,13 +277,13 @@ def _drive(end: Connection, place: str) -> None:
 
 
 def commit(port: NativePort, version: NativeVersion, groups: Sequence[Group]) -> Commit:
-    """Replace the blocks of some groups by as many others that were never written."""
+    """Replace the blocks of some groups by the same number of blocks that were never written."""
     removed = [path for group in groups for path in group.blocks]
     rng = np.random.default_rng(len(removed))
     rows = full_blocks(segment_rows(version.snapshot, 0, 1, len(removed), rng, scattered=True), 1.0)
     added = records_of(rows, version.snapshot)
     for record in added:
-        (Path(version.location) / record.path).touch()  # a commit looks whether they are there
+        (Path(version.location) / record.path).touch()  # a commit checks that they exist
     before = {item.name for item in Storage(version.location).list("metadata/")}
     started = time.perf_counter()
     newest = port.replace(version, Replacement(removed=frozenset(removed), added=added))
@@ -303,7 +303,7 @@ def commit(port: NativePort, version: NativeVersion, groups: Sequence[Group]) ->
 
 
 def records_of(rows: pa.Table, snapshot: Snapshot) -> tuple[BlockRecord, ...]:
-    """Return rows of a segment as merge tasks report blocks."""
+    """Return rows of a segment in the form in which merge tasks report blocks."""
     lows, highs, _ = key_names(snapshot.cluster_key_id, len(KEY))
 
     def column(leaf: Leaf, place: int) -> ColumnRecord:
@@ -343,7 +343,7 @@ def write_driven(report: Report, found: Driven) -> None:
 
 
 def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
-    """Write what one pass over everything and over a day's ingest takes."""
+    """Write the costs of one pass over the whole table and over a day's ingest."""
     slots = EXECUTORS * CORES
     groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
     key_bytes = 12  # a date and an integer
@@ -369,7 +369,7 @@ def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
 
 
 def write_commits(report: Report, size_bytes: int, found: Driven) -> None:
-    """Write what the commits of one pass over everything come to, `MANY_GROUPS` groups in each, or one a round."""
+    """Write the costs of the commits of one pass, with `MANY_GROUPS` groups each, or with one commit a round."""
     groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
     commits = math.ceil(groups / max(found.many.groups, 1))
     report.line(f"  commits of everything, {found.many.groups} groups in each: {commits}")

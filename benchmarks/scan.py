@@ -1,4 +1,4 @@
-"""Scans of TPC-H lineitem against `pyarrow.dataset` over the very same files, all warm in the page cache."""
+"""Scans of TPC-H lineitem against `pyarrow.dataset` on the same files, all in the page cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def cases(table: tblctl.Table, files: list[str]) -> list[tuple[str, Timed, Timed, float | None]]:
-    """Return name, ours, the baseline and the limit on the speed, of every kind of scan."""
+    """Return name, our case, the baseline and the limit on the speed for every kind of scan."""
 
     def plain() -> ds.Dataset:
         return ds.dataset(files, format="parquet")

@@ -1,8 +1,8 @@
-"""Whether the tasks of a group take equally long whatever its keys and blocks are like.
+"""Measure whether the tasks of a group take equally long, for many shapes of keys and blocks.
 
-Each shape is one group, cut into 16 tasks as a round does it. These run one after the other in this process, each
-with the threads that an engine gives it; the sort that they share, where blocks are sorted again, is counted apart.
-Processor seconds of a task are the least of some runs, which a busy machine changes little.
+Each shape is one group, cut into 16 tasks as in a round. The tasks run one after the other in this process, each with
+the threads that an engine gives it. If blocks must be sorted first, the shared sort is measured separately. Processor
+seconds of a task are the least of several runs, which a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tblctl.tableformat.port import BlockIO
 TASKS = 16
 MOST_RATIO = 2
 OUTPUT_BLOCKS = 128
-"""About how many blocks a group becomes: a task writes whole ones."""
+"""About how many blocks a group becomes. A task writes whole blocks."""
 
 KEYS = 1 << 20
 CONSTANT_LEVEL = -1
 
 Stretch = tuple[int, np.ndarray]
-"""Rows of each block, and the keys of some blocks of so many."""
+"""Rows of each block, and a function that makes the keys of some blocks."""
 
 
 def half_one_key(rng: np.random.Generator, share: float) -> Iterator[Stretch]:
@@ -69,7 +69,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, float], Iterator[Stretch]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """The tasks of one group, each run once: seconds of the sort they share, then of all, and what came of each."""
+    """One run of the tasks of a group: seconds of the shared sort, of all tasks, and the result of each."""
 
     sort_seconds: float
     seconds: float
@@ -93,7 +93,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def make_table(place: Path, stretches: Iterator[Stretch]) -> tblctl.Table:
-    """Make a table of blocks of such keys, each sorted, whose merge gives `OUTPUT_BLOCKS`."""
+    """Make a table of sorted blocks with these keys, whose merge gives `OUTPUT_BLOCKS`."""
     schema = rows_of(np.zeros(1, np.int64)).schema
     table = tblctl.create(place, schema, cluster_by="k", options={"sort_scope": "block"})
     for block_rows, keys in stretches:
@@ -111,7 +111,7 @@ def rows_of(keys: np.ndarray) -> pa.Table:
 
 
 def merged(io: BlockIO, tasks: tuple[MergeTask, ...]) -> Merged:
-    """Run all tasks of a group, and delete what they wrote."""
+    """Run all tasks of a group, and delete their output."""
     started = time.perf_counter()
     with Scratch() as folder:
         portions = sort_blocks(

@@ -1,9 +1,9 @@
-"""The Spark data source against Spark's own Parquet: writing lineitem, and reading it from the very same files.
+"""The Spark data source against Spark's own Parquet: writing lineitem, and reading it from the same files.
 
-Both write the same frame, which Spark reads from one Parquet file. Ours sorts what each task writes, keeps statistics
-and commits; Parquet is written as it comes, and once more sorted within its partitions, which is what ours amounts to.
-Both read the table's blocks: a week by the cluster key, for which either side skips row groups, and three columns
-whole. Spark 4.1 pushes neither projections nor (rightly) filters down to Python sources: ours is told both by options.
+Both write the same frame, which Spark reads from one Parquet file. Ours sorts the rows of each task, keeps statistics
+and commits. Parquet is written unsorted, and a second time sorted within its partitions, which is comparable to ours.
+Both read the table's blocks: a week by the cluster key, where both skip row groups, and three whole columns. Spark 4.1
+passes neither projections nor filters to Python sources, so ours gets both as options.
 
     python -m benchmarks.spark_source --profile       where our tasks spend their time
 """
@@ -88,7 +88,7 @@ def read_all(report: Report, session: Any, table: tblctl.Table, where: str, runs
 
     def sums(frame: Any) -> Callable[[], None]:
         wanted = ("sum(l_extendedprice * l_discount)", "max(l_shipdate)", "count(*)")
-        # A query of its own every time: Spark keeps the shuffle's output of one that it has run.
+        # A new query every time: Spark keeps the shuffle output of a finished query.
         return lambda: answers.append(frame.where(where).selectExpr(*wanted).collect())
 
     mine, plain = in_turn([timed(sums(ours)), timed(sums(theirs))], runs=runs)
@@ -100,7 +100,7 @@ def read_all(report: Report, session: Any, table: tblctl.Table, where: str, runs
 
 
 def profile_tasks(report: Report, path: Path) -> None:
-    """Write the file's rows as one task of Spark's would, batch by batch, and read them again, under cProfile."""
+    """Write the file's rows as one Spark task does, batch by batch, and read them again, under cProfile."""
     import cProfile
     import io
     import pstats

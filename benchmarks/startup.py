@@ -1,4 +1,4 @@
-"""How long the command takes to begin: `tblctl --help`, and `tblctl history` against importing pyarrow.dataset."""
+"""Start-up time of the command: `tblctl --help` and `tblctl history` against `import pyarrow.dataset`."""
 
 from __future__ import annotations
 

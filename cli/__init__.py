@@ -1,1 +1,1 @@
-"""The `tblctl` command: parsing and rendering only. Everything it does, `tblctl`'s Python interface does."""
+"""The `tblctl` command: parsing and rendering. The Python interface of `tblctl` does the work."""

@@ -1,4 +1,4 @@
-"""`python -m tblctl.cli`: the command, where no script was installed."""
+"""`python -m tblctl.cli` runs the command without an installed script."""
 
 from __future__ import annotations
 

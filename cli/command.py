@@ -1,6 +1,6 @@
-"""What all commands share: common options, help with examples, errors as one clear message, exit codes.
+"""The base of all commands: common options, help with examples, errors as one message, exit codes.
 
-Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the command's own wording is at fault), 130 interrupted,
+Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the words of the command are at fault), 130 interrupted,
 143 terminated.
 """
 
@@ -27,7 +27,7 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 TERMINATED = 143
 
-# What the words of the command can get wrong. A mismatch with data or with the table's state is a failed operation.
+# Errors in the words of the command. A mismatch with the data or with the table's state is a failed operation.
 WORDING_ERRORS = (
     errors.InvalidKeyError,
     errors.InvalidOptionError,
@@ -38,7 +38,7 @@ WORDING_ERRORS = (
 
 
 def exit_code(error: errors.TblctlError) -> int:
-    """Return 2 where other words would have helped, else 1."""
+    """Return 2 if the words of the command are wrong, else 1."""
     if isinstance(error, WORDING_ERRORS) and not isinstance(error, errors.SchemaMismatchError):
         return WRONG_USAGE
     return FAILED
@@ -89,7 +89,7 @@ class Application(click.Group):
         write_block(formatter, "Example", self.example)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> NoReturn:
-        """Run `args` (default: those of this process) and exit with the code that the outcome asks for."""
+        """Run `args` (default: those of this process) and exit with the outcome's code."""
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words
         if debug:
@@ -115,12 +115,12 @@ def command(name: str, *, example: str, json_shape: str) -> Callable[[Callable[.
 
 
 def guarded(work: Callable[[], Any], *, debug: bool) -> int:
-    """Do `work`, say on stderr what went wrong, and return the exit code."""
+    """Do `work`, report errors on stderr, and return the exit code."""
     try:
         result = work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough (`| head`). Python flushes once more at exit; let that go nowhere.
+        # The reader has closed the pipe (`| head`). Python flushes again at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Terminated as error:
@@ -143,7 +143,7 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         say_traceback(debug=debug)
         say(with_notes(f"tblctl: error: {error}", error))
         return exit_code(error)
-    except Exception as error:  # noqa: BLE001 (the last resort: no user should meet a traceback unasked)
+    except Exception as error:  # noqa: BLE001 (the last resort: users see a traceback only on request)
         say_traceback(debug=debug)
         hint = "" if debug else "; add --debug for the traceback"
         say(f"tblctl: error: a bug in tblctl, please report it: {type(error).__name__}: {error}{hint}")
@@ -152,11 +152,11 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
 
 
 class Terminated(BaseException):
-    """The process is told to end (SIGTERM): it cleans up first, as after an interrupt."""
+    """The process got SIGTERM. It cleans up before it ends, as after an interrupt."""
 
 
 def terminated(*_: object) -> None:
-    """Handle SIGTERM, once: another one does not break off what is being cleaned up.
+    """Handle SIGTERM once. Further ones are ignored, so that they do not interrupt the clean-up.
 
     Raises:
         Terminated: always.
@@ -166,12 +166,12 @@ def terminated(*_: object) -> None:
 
 
 def with_notes(text: str, error: BaseException) -> str:
-    """Return what went wrong, and below it what the library has to add, such as what is committed all the same."""
+    """Return the text followed by the error's notes, such as what was committed in spite of the error."""
     return "\n".join([text, *getattr(error, "__notes__", ())])
 
 
 def say(text: str) -> None:
-    """Write to stderr; a stderr that is gone too is nobody's concern."""
+    """Write to stderr. Ignore a closed stderr."""
     try:
         click.echo(text, err=True)
     except OSError:
@@ -179,13 +179,13 @@ def say(text: str) -> None:
 
 
 def say_traceback(*, debug: bool) -> None:
-    """Write the traceback of the error in hand when the user asked for it."""
+    """Write the traceback of the current error if the user asked for it."""
     if debug:
         say(traceback.format_exc())
 
 
 def log_to_stderr() -> None:
-    """Show what the library logs, as `--debug` asks."""
+    """Show the library's log on stderr, for `--debug`."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms %(name)s: %(message)s"))
     logger = logging.getLogger("tblctl")

@@ -1,4 +1,4 @@
-"""Options that say where merges run and how they are committed, for every command that reclusters."""
+"""Options for where merges run and how they are committed, for every command that reclusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict", "commit_ever
 
 
 def read_commit_every(text: str | None) -> str | None:
-    """Refuse what is neither a number of groups nor a time."""
+    """Check that the text is a number of groups or a time."""
     if text is None:
         return None
     try:
@@ -36,7 +36,7 @@ OPTIONS = (
         type=click.Choice(["auto", "local", "spark"]),
         default="auto",
         show_default=True,
-        help="Where to merge: in this process, on Spark, or on Spark if --master or --remote names one.",
+        help="Where to merge: in this process (local), on Spark, or (auto) on Spark if --master or --remote is given.",
     ),
     click.option(
         "--master",
@@ -56,20 +56,20 @@ OPTIONS = (
         type=click.Choice(["salvage", "fail"]),
         default="salvage",
         show_default=True,
-        help="When another writer replaced blocks meanwhile: commit the groups that are left, or nothing more.",
+        help="If another writer has replaced blocks: commit the other groups (salvage), or nothing more (fail).",
     ),
     click.option(
         "--commit-every",
         metavar="N|TIME",
         callback=lambda _ctx, _param, text: read_commit_every(text),
-        help="Commit whenever N groups of a round are merged (8), or every so often (60s, 5m) those that are, so that "
-        "a run that is killed has lost less (default: each round is one commit).",
+        help="Commit after every N merged groups (8), or at intervals (60s, 5m), so that a killed run loses less "
+        "(default: each round is one commit).",
     ),
 )
 
 
 def engine_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of this module; `EngineChoice.of` reads them."""
+    """Add the options of this module to a command. `EngineChoice.of` reads them."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
@@ -77,7 +77,7 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineChoice:
-    """What the options say."""
+    """The values of the options of this module."""
 
     engine: str
     master: str | None
@@ -88,7 +88,7 @@ class EngineChoice:
 
     @classmethod
     def of(cls, words: dict[str, Any]) -> EngineChoice:
-        """Take the options of this module out of `words`, and refuse those that contradict each other."""
+        """Take the options of this module out of `words`. Refuse options that contradict each other."""
         choice = cls(**{name: words.pop(name) for name in NAMES})
         if choice.master is not None and choice.remote is not None:
             params.refuse(
@@ -110,10 +110,10 @@ class EngineChoice:
         return choice
 
     def arguments(self) -> dict[str, Any]:
-        """Return what `Table.recluster` takes of this. Spark starts when there is something to merge.
+        """Return the arguments for `Table.recluster`. Spark starts only if there is something to merge.
 
         Raises:
-            InvalidOptionError: the master or the server's address is none.
+            InvalidOptionError: the master or the server's address is malformed.
         """
         spark = None
         if self.engine == "spark" or self.master is not None or self.remote is not None:

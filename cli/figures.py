@@ -1,4 +1,4 @@
-"""How well a table is clustered, as a page for people."""
+"""Print how well a table is clustered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ object: cluster_by_keys [term], total_block_count, constant_block_count, unclust
 unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
 depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
-percentiles are null where there are blocks, but none in the order of the key"""
+percentiles are null if there are blocks, but none in the order of the key"""
 
 
 def put_info(found: tblctl.ClusteringInfo) -> None:
@@ -60,15 +60,17 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
     )
     if found.unknown_block_count:
         unknown = render.count(found.unknown_block_count, "block")
-        page.put((f"(statistics do not bound the key of {unknown}: in no figure of depth)", page.RULE))
+        page.put((f"(statistics do not bound the key of {unknown}: no depth counts them)", page.RULE))
     if found.unclustered_block_count:
         unclustered = render.count(found.unclustered_block_count, "block")
-        note = f"({unclustered} not in the order of the key: in no figure of depth until a recluster sorts them in)"
+        note = (
+            f"({unclustered} not in the order of the key: no depth counts them until a recluster sorts them)"
+        )
         page.put((note, page.RULE))
 
 
 def average_depth(found: tblctl.ClusteringInfo, digits: int, suffix: str = "") -> str:
-    """Return the average depth, marked with the blocks that it leaves out as unclustered; `?` where it is unknown."""
+    """Return the average depth, with the number of unclustered blocks that it leaves out; `?` if it is unknown."""
     if found.average_depth is None:
         return "?"
     left_out = found.unclustered_block_count
@@ -77,7 +79,7 @@ def average_depth(found: tblctl.ClusteringInfo, digits: int, suffix: str = "") -
 
 
 def put_histogram(found: tblctl.ClusteringInfo) -> None:
-    """Print a bar for every bucket of depths that holds blocks."""
+    """Print a bar for each bucket of depths that has blocks."""
     most = max((count for *_, count in found.depth_buckets), default=0)
     if not most:
         return
@@ -114,7 +116,7 @@ def put_levels(found: tblctl.ClusteringInfo) -> None:
 
 
 def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
-    """Print a line for every range, with what would have to be rewritten to part its blocks."""
+    """Print a line for each range, with the size of the blocks that would have to be rewritten to reduce its depth."""
     page.put()
     width = render.terminal_width()
     limit = render.CELL_WIDTH if width is None else max(LEAST_KEY_WIDTH, (width - BESIDE_KEYS) // 2)

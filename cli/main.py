@@ -1,4 +1,4 @@
-"""The entry point: the group of all commands, in the order in which people meet them."""
+"""The entry point: the group of all commands."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ for command in COMMANDS:
 
 
 ALLOCATOR = ("MIMALLOC_PURGE_DELAY", "10000")
-"""Arrow's allocator keeps what is freed for so many milliseconds, by default 10, and then gives it back to the system:
-that, and taking it anew, costs large merges a tenth of their time. What would exceed the memory of a merge is given
-back at once all the same (`merger/task/memory.py`); with -1 it would not be."""
+"""How many milliseconds Arrow's allocator keeps freed pages before it gives them back to the system. Its default of 10
+costs large merges a tenth of their time, since pages are given back and taken again. A merge near its memory limit
+still gives pages back at once (`merger/task/memory.py`). With -1 it could not."""
 
 
 def run() -> None:
     """Run the command line of this process, and exit."""
-    os.environ.setdefault(*ALLOCATOR)  # it is read when Arrow is loaded, which no command did yet
+    os.environ.setdefault(*ALLOCATOR)  # Arrow reads it when it is loaded, which happens later
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminated)
     application.main(prog_name="tblctl")

@@ -1,4 +1,4 @@
-"""What a change or a recluster did: a few lines for people, or the outcome's JSON object."""
+"""Print the outcome of a change or a recluster, as a few lines or as a JSON object."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blo
         nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
         blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
         rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
-        advice [{policy, threshold, average_depth_after}] where there was nothing (more) to do
+        advice [{policy, threshold, average_depth_after}] if there was nothing (more) to do
 """
 
 
 def print_outcome(outcome: tblctl.WriteOutcome, *, done: str, as_json: bool) -> None:
-    """Print what `outcome` says; `done` is the clause for a commit that happened, such as `appended 5 rows`."""
+    """Print an outcome. `done` is the clause for a change that was committed, such as `appended 5 rows`."""
     if as_json:
         render.print_json(outcome.to_dict())
         return
@@ -36,7 +36,7 @@ def print_outcome(outcome: tblctl.WriteOutcome, *, done: str, as_json: bool) -> 
 
 
 def outcome_line(outcome: tblctl.WriteOutcome, *, done: str) -> str:
-    """Return the one line for people."""
+    """Return the outcome of a change in one line."""
     if outcome.snapshot is None:
         return outcome.note or "nothing changed: nothing was committed"
     retries = f" after {outcome.attempts} attempts" if outcome.attempts > 1 else ""
@@ -45,7 +45,7 @@ def outcome_line(outcome: tblctl.WriteOutcome, *, done: str) -> str:
 
 
 def rewrite_clause(outcome: tblctl.WriteOutcome) -> str:
-    """Return what a delete, update or overwrite did to blocks."""
+    """Return the clause on blocks replaced by a delete, update or overwrite."""
     removed, added = (
         render.count(outcome.blocks_removed, "block"),
         render.count(outcome.blocks_added, "block"),
@@ -54,7 +54,7 @@ def rewrite_clause(outcome: tblctl.WriteOutcome) -> str:
 
 
 def print_recluster(outcome: tblctl.Outcome, *, as_json: bool) -> None:
-    """Print what `outcome` says, and exit with 1 if a group failed."""
+    """Print the outcome, and exit with 1 if a group failed."""
     if as_json:
         render.print_json(outcome.to_dict())
     else:
@@ -92,7 +92,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
 
 
 def print_missing(location: str, *, as_json: bool) -> None:
-    """Say that there is no table, which was no error."""
+    """Print that there is no table, if that is no error."""
     note = f"no table at {location}: nothing to recluster"
     if as_json:
         render.print_json({"location": location, "note": note})
@@ -101,12 +101,12 @@ def print_missing(location: str, *, as_json: bool) -> None:
 
 
 def recluster_line(outcome: tblctl.Outcome) -> str:
-    """Return the one line that tells how far a recluster came."""
+    """Return the outcome of a recluster in one line."""
     fates = (outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)
     words = ("committed", "conflicted", "failed")
-    told = ", ".join(f"{number:,} {word}" for number, word in zip(fates, words, strict=True) if number)
+    fates_text = ", ".join(f"{number:,} {word}" for number, word in zip(fates, words, strict=True) if number)
     groups = render.count(sum(fates), "group") + (
-        "" if sum(fates) == outcome.committed_groups else f" ({told})"
+        "" if sum(fates) == outcome.committed_groups else f" ({fates_text})"
     )
     engine = f" on the {outcome.engine} engine" if outcome.engine else ""
     end = "nothing was committed" if outcome.snapshot is None else f"snapshot {outcome.snapshot}"
@@ -117,7 +117,7 @@ def recluster_line(outcome: tblctl.Outcome) -> str:
 
 
 def recluster_clause(detail: Mapping[str, Any]) -> str:
-    """Return what the summary of a recluster's snapshot says, for a line of a table."""
+    """Return the summary of a recluster's snapshot as a clause."""
     run = detail["recluster"]
     lost = "".join(
         f", {run[name]:,} {word}"
@@ -126,10 +126,10 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
     )
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
-        f"depth {_stated(run['depth_before'])} to {_stated(run['depth_after'])}"
+        f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
     )
 
 
-def _stated(depth: float | None) -> str:
-    """Return a depth that a summary states; below 1 it is none: so unknown ones were written once."""
+def _recorded(depth: float | None) -> str:
+    """Return a depth recorded in a summary. Early versions recorded an unknown depth as 0."""
     return render.average(depth or None, 2)

@@ -1,4 +1,4 @@
-"""Where `scan` puts its rows: a table for people, JSON, or a file in Parquet, Arrow IPC or CSV."""
+"""Print the rows of a scan as a table or JSON, or write them to a file in Parquet, Arrow IPC or CSV."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tblctl.cli import render
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN_ROWS = 50  # of a scan without --limit, as a table
+SHOWN_ROWS = 50  # of a printed table without --limit
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv")
 
 
 class Writer(Protocol):
-    """What all of pyarrow's file writers have in common."""
+    """The interface that all file writers of pyarrow share."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None: ...
 
@@ -31,12 +31,12 @@ class Writer(Protocol):
 
 
 def column_list(schema: pa.Schema) -> list[dict[str, str]]:
-    """Return the columns of `schema` as they stand in JSON."""
+    """Return the columns of `schema` as JSON values."""
     return [{"name": field.name, "type": tblctl.type_to_text(field.type)} for field in schema]
 
 
 def print_rows(reader: pa.RecordBatchReader, *, most: int | None) -> None:
-    """Print rows as a table; with `most`, so many, and whether there are more."""
+    """Print rows as a table. With `most`, print at most that many, and whether there are more."""
     from tblctl.cli import values
 
     rows: list[tuple[Any, ...]] = []
@@ -56,14 +56,14 @@ def print_rows(reader: pa.RecordBatchReader, *, most: int | None) -> None:
 
 
 def count_of(rows: list[tuple[Any, ...]]) -> str:
-    """Return how many rows there are, in words."""
+    """Return the number of rows in words."""
     return render.count(len(rows), "row")
 
 
 def print_json_rows(reader: pa.RecordBatchReader, *, snapshot: int) -> None:
     """Stream the rows as one JSON object, a line per row, so that a scan of any size needs little memory.
 
-    The first batch is read before anything is printed: most failures then leave standard output empty.
+    The first batch is read before anything is printed, so most failures leave standard output empty.
     """
     from tblctl.cli import values
 
@@ -85,7 +85,7 @@ def print_json_rows(reader: pa.RecordBatchReader, *, snapshot: int) -> None:
 
 
 def chain(first: pa.RecordBatch | None, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield `first`, where there is one, and then `rest`."""
+    """Yield `first`, if there is one, and then `rest`."""
     if first is not None:
         yield first
         yield from rest
@@ -116,7 +116,7 @@ def write_rows(reader: pa.RecordBatchReader, path: str, *, report: Any) -> int:
 
 @contextmanager
 def open_writer(path: str, schema: pa.Schema) -> Iterator[Writer]:
-    """Open a writer for `path`; an unfinished file never gets the name asked for."""
+    """Open a writer for `path`. The file gets this name only when it is complete."""
     if path == "-":
         import pyarrow as pa
 
@@ -152,7 +152,7 @@ def new_writer(path: Path, schema: pa.Schema, *, suffix: str) -> Writer:
 
 
 class CsvWriter:
-    """pyarrow's CSV writer, with what CSV has no form for (nested values, bytes) as `--json` prints it."""
+    """pyarrow's CSV writer. Nested values and bytes, which CSV cannot hold, become the text that `--json` prints."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow as pa
@@ -180,7 +180,7 @@ class CsvWriter:
 
 
 def needs_text(kind: pa.DataType) -> bool:
-    """Tell whether pyarrow's CSV writer cannot write `kind`, or not as other tools read it."""
+    """Return whether pyarrow's CSV writer cannot write `kind` in a form that other tools read."""
     import pyarrow.types as pt
 
     from tblctl.cli import values

@@ -1,4 +1,4 @@
-"""A page for people: plain text, and on a terminal a little colour through rich (none with NO_COLOR)."""
+"""Print lines, tables and fields: plain text, with some colour on a terminal (none with NO_COLOR)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from tblctl.cli import render
 
 Span = tuple[str, str]
-"""Text, and the rich style that it has on a terminal; "" for none."""
+"""A text and its rich style on a terminal; "" for no style."""
 
 HEADING = "bold"
 RULE = "dim"
@@ -20,7 +20,7 @@ BARS = "█▁▂▃▄▅▆▇"
 STEPS = "▁▂▃▄▅▆▇█"
 GAP_MARK = "·"
 
-# Colours say how many blocks a lookup reads: about one, a few, many.
+# Colours stand for how many blocks a lookup reads: about one, a few, many.
 SHALLOW_DEPTH = 2
 DEEP_DEPTH = 16
 
@@ -38,7 +38,7 @@ def put(*spans: str | Span) -> None:
 
 
 def put_paragraph(text: str, *, indent: int) -> None:
-    """Print a paragraph; on a terminal it is broken between words, and lines after the first are indented."""
+    """Print a paragraph. On a terminal it is wrapped, and lines after the first are indented."""
     width = render.terminal_width()
     shown = render.printable(text)
     if width is None:
@@ -68,7 +68,7 @@ def put_table(
 
 
 def put_fields(fields: dict[str, str | Span]) -> None:
-    """Print names and what they say, one a line."""
+    """Print names and values, one pair a line."""
     width = max(map(len, fields))
     for name, value in fields.items():
         text, style = (value, "") if isinstance(value, str) else value
@@ -76,7 +76,7 @@ def put_fields(fields: dict[str, str | Span]) -> None:
 
 
 def depth_style(depth: float | None) -> str:
-    """Return the style of what is so deep; an unknown depth is bad: nothing can be skipped for certain."""
+    """Return the style for a depth. An unknown depth counts as bad: no block can be skipped."""
     if depth is None:
         return "red"
     if depth <= SHALLOW_DEPTH:
@@ -85,7 +85,7 @@ def depth_style(depth: float | None) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Return a mark for each value, from 0 (or the least) to the greatest; a dot where there is none."""
+    """Return a mark for each value, scaled from 0 to the greatest; a dot for None."""
     known = [value for value in values if value is not None]
     most = max(known, default=0.0)
     if not most:

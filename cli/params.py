@@ -1,4 +1,4 @@
-"""Options that several commands take, and how their words are read. Pure: no table is touched."""
+"""Options that several commands share, and the functions that parse them. Pure: no table is touched."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOCATION = click.argument("location", metavar="LOC")
 
 
 def refuse(problem: str) -> NoReturn:
-    """Raise what is wrong with the words of the command."""
+    """Raise a usage error."""
     raise click.UsageError(problem, click.get_current_context(silent=True))
 
 
 def common_options() -> list[click.Parameter]:
-    """Return what every command takes: where the storage is, the form of the output, and how errors are shown."""
+    """Return the options of every command: storage, form of the output, display of errors."""
     return [
         click.Option(
             ["--storage-option", "storage_options"],
@@ -37,12 +37,12 @@ def common_options() -> list[click.Parameter]:
 
 
 def debug_option() -> click.Option:
-    """Return `--debug`; it is looked for among the words before they are parsed, since parsing may fail too."""
+    """Return `--debug`. It is looked up before the words are parsed, since parsing may fail too."""
     return click.Option(
         ["--debug"],
         is_flag=True,
         expose_value=False,
-        help="Log to standard error what is done, and show the traceback of an error.",
+        help="Log each step to standard error, and show the traceback of an error.",
     )
 
 
@@ -65,7 +65,7 @@ def version_option() -> click.Option:
 
 
 def read_pairs(pairs: tuple[str, ...], *, option: str) -> dict[str, str]:
-    """Read `key=value` words; every one that is not, or repeats a key, is named at once."""
+    """Parse `key=value` words. The error names all words that are malformed or repeat a key."""
     problems = [
         f"{pair!r} is not KEY=VALUE"
         for pair in pairs
@@ -83,12 +83,12 @@ def read_pairs(pairs: tuple[str, ...], *, option: str) -> dict[str, str]:
 
 
 def read_settings(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Read `--set key=value` words, as a callback of click's."""
+    """Parse `--set key=value` words; a callback for click."""
     return read_pairs(pairs, option="--set")
 
 
 def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Read `--storage-option` words into what fsspec takes."""
+    """Parse `--storage-option` words into options of fsspec."""
     from tblctl.storage_text import read_storage_options as read
 
     try:
@@ -98,14 +98,14 @@ def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | str | None:
-    """Read `--as-of`: digits are a sequence; a timestamp or a tag is told apart by the library."""
+    """Parse `--as-of`. Digits are a sequence; the library distinguishes timestamps from tags."""
     if text is None:
         return None
     return int(text) if text.isascii() and text.isdigit() else text
 
 
 def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
-    """Read `a, b, "odd, name"`; None when nothing was given."""
+    """Parse `a, b, "odd, name"`; None stays None."""
     if text is None:
         return None
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
@@ -115,7 +115,7 @@ def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 
 
 def read_column(text: str, *, option: str) -> tuple[str, str]:
-    """Read `name: type`; the name may be quoted, and may be a path such as a.b."""
+    """Parse `name: type`. The name may be quoted, and may be a path such as a.b."""
     name, colon, kind = text.rpartition('":') if text.startswith('"') else text.partition(":")
     name = name.removeprefix('"') if text.startswith('"') else name
     if not colon or not name.strip() or not kind.strip():
@@ -137,7 +137,7 @@ SETTINGS = click.option(
 
 
 def read_size(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """Read a size such as `2GiB` into bytes, as a callback of click's."""
+    """Parse a size such as `2GiB` into bytes; a callback for click."""
     if text is None:
         return None
     try:

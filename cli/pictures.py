@@ -12,20 +12,20 @@ from tblctl.cli import render
 PICTURE = click.option(
     "--picture",
     metavar="FILE",
-    help="Draw it too: where blocks lie, how deep, and the history. FILE ends with .svg, .png or .html.",
+    help="Also draw the blocks, their depth and the history. FILE ends with .svg, .png or .html.",
 )
 COMPARE = click.option(
     "--compare",
     metavar="A:B",
     callback=lambda _ctx, _param, text: read_versions(text),
-    help="Put these two versions side by side, in the picture too; each is a sequence, a tag or a date.",
+    help="Show two versions side by side, also in the picture. Each is a sequence, a tag or a date.",
 )
 
 Versions = tuple[int | str, int | str]
 
 
 def read_versions(text: str | None) -> Versions | None:
-    """Read `3:9` or `before:after`; None when nothing was given."""
+    """Parse `3:9` or `before:after`; None stays None."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(":")]
@@ -43,12 +43,12 @@ def draw(
     columns: str | None,
     where: str | None,
 ) -> None:
-    """Draw `picture`, if asked to."""
+    """Draw the picture, if one is asked for."""
     if picture is not None:
         table.picture(picture, columns=columns, where=where, compare=compare)
 
 
 def say_drawn(picture: str | None) -> None:
-    """Tell people where the picture is."""
+    """Print where the picture is, if one was asked for."""
     if picture is not None:
         click.echo(f"\npicture: {render.printable(picture)} ({render.size(Path(picture).stat().st_size)})")

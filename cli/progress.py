@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from tblctl import Progress as Report
 
-QUIET_SECONDS = 0.5  # importing and starting rich costs about 0.1 s: not for work that is done by then
+QUIET_SECONDS = 0.5  # starting rich costs about 0.1 s, too much for short work
 
 
 class Bar:
-    """Takes `(done, total, unit)` and draws once `QUIET_SECONDS` have passed, a line for each unit reported."""
+    """Takes `(done, total, unit)` and draws a line for each unit once `QUIET_SECONDS` have passed."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -38,7 +38,7 @@ class Bar:
         self.drawing.update(self.lines[unit], completed=done, total=total)
 
     def close(self) -> None:
-        """Take the bar away; what it told is told again by the command's last line."""
+        """Remove the bar. The command's last line repeats its figures."""
         if self.drawing is not None:
             self.drawing.stop()
 
@@ -66,7 +66,7 @@ def count_text(done: int, total: float | None, unit: str) -> str:
 
 @contextmanager
 def progress(title: str) -> Iterator[Report | None]:
-    """Give a callable to report to, or None where nobody watches (the library then counts nothing)."""
+    """Yield a callable to report to, or None if stderr is no terminal. The library then counts nothing."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,6 +1,7 @@
-"""Text for people: tables that fit the terminal, counts, sizes and durations; and JSON for programs.
+"""Format text and JSON: tables that fit the terminal, counts, sizes and durations.
 
-Values come from tables that others wrote, so what cannot be printed is escaped: data must not steer a terminal.
+Values come from tables that others wrote. Characters that are not printable are escaped, so that data cannot control a
+terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import click
 
-CELL_WIDTH = 48  # of a table on a terminal; in a pipe cells keep their full length
+CELL_WIDTH = 48  # of a table on a terminal. In a pipe cells keep their full length
 GAP = "  "
 ELLIPSIS = "…"
 SIZE_STEP = 1024
@@ -51,7 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return one JSON value (see `values`) as it stands in a table."""
+    """Return one JSON value (see `values`) as text for a table."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -62,7 +63,7 @@ def cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape what a terminal would act on: control characters, `\n`, bidirectional marks."""
+    r"""Escape characters that control a terminal: control characters, `\n`, bidirectional marks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -91,7 +92,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the terminal's width, or None where standard output is not one."""
+    """Return the terminal's width, or None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -121,7 +122,7 @@ def table(
         for row in [header, ["-" * w for w in widths], *cells]
     ]
     if left_out:
-        # Columns go missing in the middle: the first ones name a row, the last ones are often sums or states.
+        # Columns in the middle are left out: the first ones name a row, the last ones are often sums or states.
         at = next(i for i, column in enumerate([*shown, len(names)]) if i != column)
         for number, line in enumerate(lines):
             line.insert(at, "-" if number == 1 else ELLIPSIS)
@@ -151,7 +152,7 @@ def pad(text: str, width: int, *, right: bool) -> str:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> None:
-    """Print a table as wide as the terminal, and say which columns it leaves out."""
+    """Print a table that fits the terminal, and the names of the columns left out."""
     text, left_out = table(names, rows, width=terminal_width(), right=right)
     click.echo(text)
     if left_out:
@@ -159,10 +160,10 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: I
 
 
 def left_out_line(names: Sequence[str]) -> str:
-    """Return the line that names the columns for which there is no room."""
+    """Return the line that names the columns that do not fit."""
     return f"({count(len(names), 'column')} not shown: {', '.join(map(printable, names))})"
 
 
 def average(value: float | None, digits: int = 4) -> str:
-    """Return an average for people; `?` where it is unknown."""
+    """Return an average as text; `?` if it is unknown."""
     return "?" if value is None else f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""What happened to a table: its last reclusters, and how deep it was after each snapshot."""
+"""Print a table's history: its last reclusters, and its depth after each snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tblctl.cli import page, render
 from tblctl.cli.outcomes import recluster_clause
 
 RUNS_SHOWN = 3
-RUNS_WITHIN = 50  # snapshots looked at for the last runs: each is an object to read
+RUNS_WITHIN = 50  # snapshots in which the last runs are looked for. Each costs reading an object
 
 
 def last_runs(table: tblctl.Table) -> list[tblctl.SnapshotInfo]:
@@ -19,7 +19,7 @@ def last_runs(table: tblctl.Table) -> list[tblctl.SnapshotInfo]:
 
 
 def run_to_json(run: tblctl.SnapshotInfo) -> dict[str, Any]:
-    """Return what a round did, as JSON values."""
+    """Return a recluster as JSON values."""
     names = ("timestamp", "blocks_removed", "blocks_added", "bytes_added", "detail")
     values = run.to_dict()
     return {"snapshot": run.sequence, **{name: values[name] for name in names}}
@@ -66,5 +66,5 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
 
 
 def minute(timestamp: str) -> str:
-    """Return `2026-11-21 10:29` of an ISO timestamp: a page of 80 columns has no room for more."""
+    """Return an ISO timestamp as `2026-11-21 10:29`, so that a line fits into 80 columns."""
     return timestamp[: len("2026-11-21T10:29")].replace("T", " ")

@@ -1,4 +1,4 @@
-"""Arrow values as JSON values, without loss, for `--json` and for tables.
+"""Convert Arrow values to JSON values without loss, for `--json` and for tables.
 
 | Arrow | JSON |
 |---|---|
@@ -48,7 +48,7 @@ def rows_to_json(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether values of `kind` read best aligned to the right."""
+    """Return whether values of `kind` are aligned to the right."""
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
@@ -70,14 +70,14 @@ def floats(array: pa.Array) -> list[Any]:
 
 
 def number_name(value: float) -> str:
-    """Name a float that JSON has no number for."""
+    """Return the name of a float that is no JSON number."""
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
 
 
 def decimals(array: pa.Array) -> list[Any]:
-    """Digits as they are: a float would round them."""
+    """All digits, as text: a float would round them."""
     return [None if value is None else format(value, "f") for value in array.to_pylist()]
 
 
@@ -87,7 +87,7 @@ def binaries(array: pa.Array) -> list[Any]:
 
 
 def timestamps(array: pa.Array) -> list[Any]:
-    """ISO 8601 with the digits of the unit; with a zone in UTC, marked Z."""
+    """ISO 8601 with the digits of the unit. With a zone: in UTC, with Z."""
     kind = array.type
     return [
         text if text is None or kind.tz is None else text + "Z"
@@ -102,7 +102,7 @@ def dates(array: pa.Array) -> list[Any]:
 
 
 def iso_texts(numbers: pa.Array, *, unit: str) -> list[Any]:
-    """Write counts of `unit` since 1970 as ISO 8601, by numpy, which knows years beyond 9999."""
+    """Format counts of `unit` since 1970 as ISO 8601. numpy does it, since it supports years after 9999."""
     filled = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     return with_nulls(numbers, np.datetime_as_string(filled.view(f"datetime64[{unit}]")).tolist())
 
@@ -137,14 +137,14 @@ def lists(array: pa.Array) -> list[Any]:
 
 
 def maps(array: pa.Array) -> list[Any]:
-    """Lists of pairs: JSON's own keys can only be strings."""
+    """Lists of pairs, since keys of a JSON object can only be strings."""
     keys, items = cut(array, array.keys), cut(array, array.items)
     pairs = [[list(pair) for pair in zip(k, i, strict=True)] for k, i in zip(keys, items, strict=True)]
     return with_nulls(array, pairs)
 
 
 def cut(array: pa.Array, children: pa.Array) -> list[list[Any]]:
-    """Cut the children of a list-like array at its offsets; only those that `array` (maybe a slice) shows."""
+    """Cut the children of a list-like array, which may be a slice, at its offsets."""
     if pt.is_fixed_size_list(array.type):
         step = array.type.list_size
         offsets = [(array.offset + i) * step for i in range(len(array) + 1)]
@@ -156,12 +156,12 @@ def cut(array: pa.Array, children: pa.Array) -> list[list[Any]]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether `kind` is a list, of any layout that a scan returns."""
+    """Return whether `kind` is a list, of any layout that a scan returns."""
     return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Tell whether values of `kind` are bytes."""
+    """Return whether values of `kind` are bytes."""
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
 

@@ -1,23 +1,24 @@
-"""Overlap and depth of blocks that come and go, without measuring all of them again after every edit.
+"""An index of blocks that keeps their overlaps and depths up to date under edits, without measuring all blocks again.
 
-As in intervals.py a block is a closed interval of ranks. The index takes any ranks from 0 to 2^63 - 1 in key order and
-gaps between them mean nothing, so whoever expects new keys between the old ones leaves gaps for
-them. It holds numbers only. Blocks of which no bounds are known have no place here: count them apart.
+As in intervals.py a block is a closed interval of ranks. Ranks are any numbers from 0 to 2^63 - 1 in key order. Gaps
+between ranks mean nothing, so a caller can leave gaps for keys that come later. The index holds numbers only. Blocks
+without known bounds do not belong in it: count them separately.
 
-*Which blocks overlap a range*: every block is kept with the smallest cell [c 2^k, (c+1) 2^k) that contains it, sorted
-by low and once more by high among all blocks of that k. It contains the middle of its cell, for it would fit into one
-half otherwise; so of the blocks in a point's cell those contain it that begin by it, if it lies before the middle, or
-do not end before it, if it lies behind. At most 64 values of k, about log2(n) where ranks are dense, are looked up so,
-and each finds only what it returns: an interval tree whose nodes are computed instead of stored (Kriegel, Poetke and
-Seidl, "Managing intervals efficiently in object-relational databases", VLDB 2000).
+*Finding the blocks that overlap a range.* A cell is a range [c 2^k, (c+1) 2^k). Each block belongs to the smallest
+cell that contains it. All blocks with the same k are kept together, sorted by low and again by high. A block contains
+the middle of its cell; otherwise it would fit into one half. So a block contains a point of its cell before the middle
+if it begins at or before the point, and a point behind the middle if it ends at or after the point. At most 64 values
+of k are looked up, about log2(n) if ranks are dense, and each lookup visits only blocks that it returns. This is an
+interval tree whose nodes are computed instead of stored (Kriegel, Poetke and Seidl, "Managing intervals efficiently in
+object-relational databases", VLDB 2000).
 
-*Sum of overlaps*: the blocks that overlap [a, b] are all but those that end before a and those that begin after b.
+*Sum of overlaps.* All blocks overlap [a, b] but those that end before a and those that begin after b.
 
-*Depths*: outside the ranges of the blocks that an edit takes out or puts in, the depth of no point changes. The depth
-of a block that reaches out of them is the larger of its maxima inside and outside, and the old depth mostly tells the
-latter: it is the old depth if the old maximum inside was less, and does not matter if the new one is no less than the
-old depth. Only where the deepest point of a block was inside, and no longer is as deep, that block is measured anew
-over its whole range.
+*Depths.* An edit changes the depth of points only inside the ranges of the blocks that it removes or adds: the edited
+regions. A block's depth is the larger of its greatest depth inside and outside of these regions. If the old depth was
+not reached inside, it was reached outside, and still is. If the new depth inside is no less than the old depth, the
+outside does not matter. In the remaining case the block's deepest point was inside and has become less deep. Only such
+blocks are measured again over their whole range.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from tblctl.metrics.intervals import DepthCurve, Integers, check_ranges, depth_c
 _NOT_USED = -1
 
 _BULK_SHARE = 16
-"""Above a share of one in so many blocks, measuring all is as fast as looking up those that an edit touches."""
+"""If an edit touches more than 1/16 of the blocks, measuring all is as fast as looking up the touched ones."""
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The blocks whose cells have one size: (low, block) and (high, block), ascending."""
+    """The blocks whose cells have the same size, as ascending (low, block) and (high, block)."""
 
     by_low: Any = field(default_factory=SortedList)
     by_high: Any = field(default_factory=SortedList)
@@ -47,14 +48,14 @@ class _Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Touched:
-    """Pairs of a block and a region that it overlaps: its number and the part of its range that lies inside."""
+    """Pairs of a block and a region that it overlaps: the block's number and the part of its range in the region."""
 
     blocks: Integers
     first: Integers
     last: Integers
 
     def maxima(self, blocks: Integers) -> Integers:
-        """Return the largest depth inside the regions of each of `blocks`, which are ascending; 0 for others."""
+        """Return for each of the ascending `blocks` its greatest depth inside the regions; 0 if it overlaps none."""
         found = np.zeros(blocks.size, np.int64)
         known = np.isin(self.blocks, blocks)
         depth = depths(self.first, self.last)
@@ -65,11 +66,11 @@ class _Touched:
 class IntervalIndex:
     """Blocks by number, with the sums of their overlaps and depths.
 
-    n is the number of blocks and s the span of their ranks. About 0.5 KiB a block.
+    In the costs below n is the number of blocks and s the span of their ranks. Memory is about 0.5 KiB a block.
     """
 
     def __init__(self, low: Integers, high: Integers) -> None:
-        """Put in blocks 0, 1, ..; O(n log n).
+        """Add blocks 0, 1, ..; O(n log n).
 
         Raises:
             ValueError: the arrays differ in length, a block's low is above its high, or a rank is negative.
@@ -99,9 +100,9 @@ class IntervalIndex:
         return np.fromiter(self._overlapping(int(low), int(high)), np.int64)
 
     def deepest(self) -> DepthCurve:
-        """Return the points of greatest depth; none without blocks. O(log n + k log k), k blocks being as deep.
+        """Return the points of greatest depth; none without blocks. O(log n + k log k) for k blocks of that depth.
 
-        All blocks at such a point are as deep as it is, so that they alone tell where it is.
+        All blocks at such a point have its depth, so the other blocks need not be looked at.
         """
         if not self._at_depth:
             return depth_curve(self._low[:0], self._high[:0])
@@ -112,7 +113,7 @@ class IntervalIndex:
         return DepthCurve(points=curve.points[here], depths=curve.depths[here])
 
     def add(self, low: int, high: int) -> int:
-        """Put in a block and return its number. Cost as `replace`.
+        """Add a block and return its number. The cost is that of `replace`.
 
         Raises:
             ValueError: low is above high, or negative.
@@ -120,7 +121,7 @@ class IntervalIndex:
         return int(self.replace(np.empty(0, np.int64), np.array([low]), np.array([high]))[0])
 
     def remove(self, block: int) -> None:
-        """Take out a block. Cost as `replace`.
+        """Remove a block. The cost is that of `replace`.
 
         Raises:
             KeyError: there is no such block.
@@ -129,14 +130,14 @@ class IntervalIndex:
         self.replace(np.array([block]), none, none)
 
     def replace(self, removed: Integers, low: Integers, high: Integers) -> Integers:
-        """Take out and put in blocks; return the numbers of the new ones, which may be old numbers that became free.
+        """Remove and add blocks. Return the numbers of the added ones; numbers of removed blocks are used again.
 
-        O(log n) a block for the sum of overlaps, and for the depths O(k log k + m log n log s): k blocks overlap the m
-        blocks that go or come; where k is a large part of n, O(n log n) in numpy.
+        The sum of overlaps costs O(log n) a block. Depths cost O(k log k + m log n log s) if k blocks overlap the m
+        removed and added ones, or O(n log n) in numpy if k is a large part of n.
 
         Raises:
-            KeyError: there is no such block to take out, or it is named twice; nothing was changed.
-            ValueError: as at construction; nothing was changed.
+            KeyError: there is no such block to remove, or it is named twice. Nothing was changed.
+            ValueError: as at construction. Nothing was changed.
         """
         _check_ranks(low, high)
         self._check_numbers(removed)
@@ -153,9 +154,9 @@ class IntervalIndex:
         return added
 
     def _measure_touched(self, before: _Touched, added: Integers) -> None:
-        """Bring the depths up to date after an edit; `before` are pairs of before it."""
+        """Update the depths after an edit. `before` are the pairs before the edit."""
         stayed = self._low[before.blocks] != _NOT_USED
-        stayed &= ~np.isin(before.blocks, added)  # a number that became free and was given again
+        stayed &= ~np.isin(before.blocks, added)  # the number of a removed block that an added one got
         after = _Touched(
             blocks=np.concatenate((before.blocks[stayed], added)),
             first=np.concatenate((before.first[stayed], self._low[added])),
@@ -163,7 +164,7 @@ class IntervalIndex:
         )
         blocks = np.unique(after.blocks)
         old, old_inside, new_inside = self._depth[blocks], before.maxima(blocks), after.maxima(blocks)
-        # Added blocks have an old depth of 0. Blocks that lie in a region as a whole need no look outside.
+        # Added blocks have an old depth of 0. Blocks that lie wholly in a region have no outside.
         new = np.where((new_inside < old) & (old_inside < old), old, new_inside)
         unsure = (new_inside < old) & (old_inside == old) & self._reach_out(after, blocks)
         self._set_depths(blocks[~unsure], new[~unsure])
@@ -171,12 +172,12 @@ class IntervalIndex:
             self._measure_whole(blocks[unsure])
 
     def _reach_out(self, touched: _Touched, blocks: Integers) -> Any:
-        """Tell which of `blocks`, ascending, are not inside a region as a whole."""
+        """Return for each of the ascending `blocks` whether it reaches out of the regions."""
         whole = (touched.first == self._low[touched.blocks]) & (touched.last == self._high[touched.blocks])
         return ~np.isin(blocks, touched.blocks[whole])
 
     def _measure_whole(self, blocks: Integers) -> None:
-        """Measure blocks, ascending, over their whole ranges."""
+        """Measure the ascending `blocks` over their whole ranges."""
         touched = self._touched(*_union(self._low[blocks], self._high[blocks]))
         if touched is None:
             self._measure_all()
@@ -188,7 +189,7 @@ class IntervalIndex:
         self._set_depths(used, depths(self._low[used], self._high[used]))
 
     def _set_depths(self, blocks: Integers, new: Integers) -> None:
-        """Write down depths; 0 for blocks that are gone."""
+        """Record depths; 0 for removed blocks."""
         old = self._depth[blocks]
         changed = old != new
         blocks, old, new = blocks[changed], old[changed], new[changed]
@@ -204,7 +205,7 @@ class IntervalIndex:
                 self._at_depth.setdefault(depth, set()).update(joining)
 
     def _touched(self, first: Integers, last: Integers) -> _Touched | None:
-        """Return what overlaps regions that are apart; None if that is so much that all is better measured."""
+        """Return the blocks that overlap disjoint regions; None if they are so many that measuring all is cheaper."""
         regions = list(zip(first.tolist(), last.tolist(), strict=True))
         if sum(self.count(low, high) for low, high in regions) * _BULK_SHARE > len(self):
             return None
@@ -221,7 +222,7 @@ class IntervalIndex:
         for bits, cells in self._cells.items():
             begin = low >> bits << bits
             inside = begin
-            if low >= begin + (1 << bits >> 1):  # behind the middle: whatever does not end before
+            if low >= begin + (1 << bits >> 1):  # at or behind the middle: blocks that do not end before it
                 yield from (block for _, block in cells.by_high.irange((low,), (begin + (1 << bits),)))
                 inside = low + 1
             yield from (block for _, block in cells.by_low.irange((inside,), (high + 1,)))
@@ -254,7 +255,7 @@ class IntervalIndex:
         return blocks
 
     def _more_numbers(self, count: int) -> Integers:
-        """Return numbers that were never used, each for O(1) in the long run: the arrays grow by a half at least."""
+        """Return numbers that were never used. Amortised O(1) each, since the arrays grow by half at least."""
         if count > 0:
             old = self._low.size
             grown = max(count, old // 2)
@@ -266,7 +267,7 @@ class IntervalIndex:
         return np.empty(0, np.int64)
 
     def _put_into_cells(self, blocks: Integers) -> None:
-        # Sorted by numpy first: a third of the time, since Python then finds its tuples in order.
+        # Sorting in numpy first takes a third of the time: Python then gets its tuples in order.
         for name, ends in (("by_low", self._low), ("by_high", self._high)):
             ordered = blocks[np.argsort(ends[blocks], kind="stable")]
             for bits, members in _groups(self._bits(ordered), ordered):
@@ -274,7 +275,7 @@ class IntervalIndex:
                 kept.update(zip(ends[members].tolist(), members, strict=True))
 
     def _bits(self, blocks: Integers) -> Integers:
-        """Return for every block the k of its cell: how many bits are left from the first in which its ends differ."""
+        """Return the k of each block's cell: the number of bits from the first in which its low and high differ."""
         differ = self._low[blocks] ^ self._high[blocks]
         for shift in (1, 2, 4, 8, 16, 32):
             differ |= differ >> shift
@@ -290,7 +291,7 @@ class IntervalIndex:
             raise KeyError("a block is named twice")
 
     def _check(self) -> None:
-        """Raise AssertionError where the parts contradict each other. O(n log n)."""
+        """Raise AssertionError if the parts contradict each other. O(n log n)."""
         used = np.flatnonzero(self._low != _NOT_USED)
         low, high = self._low[used], self._high[used]
         assert sorted([*used.tolist(), *self._free]) == list(range(self._low.size))
@@ -325,7 +326,7 @@ def _check_ranks(low: Integers, high: Integers) -> None:
 
 
 def _union(low: Integers, high: Integers) -> tuple[Integers, Integers]:
-    """Return the first and last points of the regions, apart and ascending, that some ranges cover together."""
+    """Return the first and last points of the ascending, disjoint regions that the ranges cover together."""
     order = np.argsort(low, kind="stable")
     first, reach = low[order], np.maximum.accumulate(high[order])
     cuts = np.flatnonzero(first[1:] > reach[:-1])
@@ -335,7 +336,7 @@ def _union(low: Integers, high: Integers) -> tuple[Integers, Integers]:
 
 
 def _groups(keys: Integers, blocks: Integers) -> Iterator[tuple[int, list[int]]]:
-    """Yield every key, ascending, with its blocks in the order given."""
+    """Yield each key, ascending, with its blocks in their given order."""
     order = np.argsort(keys, kind="stable")
     found, begins = np.unique(keys[order], return_index=True)
     for key, members in zip(found.tolist(), np.split(blocks[order], begins[1:]), strict=False):

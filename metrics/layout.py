@@ -1,10 +1,10 @@
-"""Where blocks lie, as a picture shows it: rows of bars or a density of them, and the depth above.
+"""Lay out blocks for a picture: bars or a density, in one band a level, and the depth above them.
 
-Pure: ranks in, arrays out. Rank r is the cell [r, r + 1) of the key axis, so a block covers [low, high + 1), and blocks
+Pure: ranks in, arrays out. Rank r is the cell [r, r + 1) of the key axis. So a block covers [low, high + 1), and blocks
 that share one key share a cell.
 
-Blocks lie in one band a level, the lowest level on top as in an LSM tree, and within a band from the bottom up in the
-order of their ranges: a sorted level is a diagonal, one whose blocks all hold everything is a full rectangle.
+Each level is a band, the lowest level on top as in an LSM tree. Within a band, blocks lie from the bottom up in the
+order of their ranges. So a sorted level is a diagonal, and a level whose blocks all hold every key is a full rectangle.
 
 Cost: O(n log n) for n blocks to order them, O(n + ranks) for each band's depths and densities. Memory O(n + ranks).
 """
@@ -22,7 +22,7 @@ from tblctl.metrics.intervals import Integers
 LAST_LEVEL = 7
 """Levels from this one on share a band."""
 
-_LEAST_HEIGHT = 0.06  # of a band, as a share of all, so that it can be seen and bears its name
+_LEAST_HEIGHT = 0.06  # of a band, as a share of the height: it must be visible and have room for its name
 _GAP = 0.015  # between bands
 
 
@@ -31,10 +31,11 @@ class Band:
     """The blocks of one level.
 
     Attributes:
-        level: -1 for constant and full; `LAST_LEVEL` stands for all from there on.
+        level: -1 for blocks that are constant and full; `LAST_LEVEL` stands for itself and all higher levels.
         members: the numbers of its blocks, from the bottom up.
-        bottom, top: its share of the height, from 0 to 1.
-        depths: for every column of the key axis, how many of its blocks hold the key at which the table is deepest.
+        bottom, top: where it lies in the height, from 0 to 1.
+        depths: for every column of the key axis, how many of the band's blocks hold the column's deepest key: the one
+            that most blocks of the table hold.
     """
 
     level: int
@@ -49,8 +50,8 @@ def lay_out(
 ) -> tuple[Band, ...]:
     """Return the bands from the bottom up: constant, the highest level, .., level 0.
 
-    Depths are told for `columns` equal parts of the ranks 0 to `rank_count` - 1. A column stands for the rank of it
-    that most blocks hold (the first of several), and the bands' depths there add up to the table's depth.
+    The ranks 0 to `rank_count` - 1 are divided into `columns` equal parts. The depths of a column are those at the rank
+    that most blocks hold (the first of several). There the bands' depths add up to the table's depth.
     """
     shown = np.minimum(level, LAST_LEVEL)
     order = np.lexsort((high, low, np.where(shown < 0, -LAST_LEVEL - 1, -shown)))
@@ -73,11 +74,11 @@ def density(
 ) -> npt.NDArray[np.float64]:
     """Return the sum of the weights of blocks in each cell of a grid; row 0 holds the first blocks.
 
-    The blocks, in their given order, are dealt to `rows` rows of about equally many; a block is in every column, of
-    `columns` equal parts of the ranks, that it touches. O(n + rows x columns).
+    The blocks, in their given order, are divided into `rows` rows of about equal numbers. The ranks are divided into
+    `columns` equal parts. A block counts in every column that it touches. O(n + rows x columns).
     """
     row = np.arange(low.size) * rows // max(1, low.size)
-    width = columns + 1  # the last takes what ends at the right edge
+    width = columns + 1  # the last column takes what ends at the right edge
     first, behind = low * columns // rank_count, high * columns // rank_count + 1
     size = rows * width
     steps = np.bincount(row * width + first, weights, size) - np.bincount(row * width + behind, weights, size)
@@ -85,7 +86,7 @@ def density(
 
 
 def first_ranks(rank_count: int, columns: int) -> Integers:
-    """Return the rank at which each column begins, and `rank_count` behind the last; `columns` <= `rank_count`."""
+    """Return the rank at which each column begins, then `rank_count`. `columns` must not exceed `rank_count`."""
     return -(-np.arange(columns + 1, dtype=np.int64) * rank_count // columns)
 
 
@@ -105,7 +106,7 @@ def _deepest_ranks(depths: Integers, columns: int) -> Integers:
 
 
 def _heights(counts: list[int]) -> list[float]:
-    """Share the height between bands: by their blocks, but none below the least."""
+    """Divide the height among bands in proportion to their blocks, but give each at least `_LEAST_HEIGHT`."""
     if not counts:
         return []
     free = 1 - _GAP * (len(counts) - 1)

@@ -1,4 +1,4 @@
-"""Say plainly what is missing when this Python cannot make the project's environment. Runs on any Python 3."""
+"""Report what is missing if this Python cannot make the project's environment. Runs on any Python 3."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Prove the installed wheel with nothing but its declared dependencies: every module imports, the command works."""
+"""Test the installed wheel with only its declared dependencies: every module imports, and the command works."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import tblctl
 
 TEXT_LIMIT_SECONDS = 60
 NEED_EXTRAS = {
-    *("tblctl.pictures.drawing", "tblctl.pictures.page"),  # imported only where matplotlib is installed
+    *("tblctl.pictures.drawing", "tblctl.pictures.page"),  # needs matplotlib
     *(
         f"tblctl.spark.{name}" for name in ("filters", "probe", "reading", "source", "writing")
-    ),  # where pyspark is
+    ),  # needs pyspark
 }
 
 
 def main() -> None:
-    """Exit with a message on the first thing that is wrong."""
+    """Exit with a message at the first fault."""
     folder = Path(tblctl.__file__).parent
     if "site-packages" not in folder.parts:
         sys.exit(f"not an installed wheel: {folder}")

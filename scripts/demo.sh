@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What tblctl is for, on real rows: a table of TPC-H lineitem that grew by 60 batches, before and after a recluster.
-# Every line that starts with `$` is typed as shown, in demo-data/. SF is TPC-H's scale factor: 0.1 is 600,572 rows.
+# The demo: a table of TPC-H lineitem that grew by 60 batches, before and after a recluster.
+# Every line that starts with `$` is a command as typed in demo-data/. SF is TPC-H's scale factor: 0.1 is 600,572 rows.
 set -euo pipefail
 scripts="$(cd "$(dirname "$0")" && pwd)"
 mkdir -p "$scripts/../demo-data"
@@ -23,7 +23,7 @@ show() {
   printf '\n'
   "$@"
 }
-keep() { # what the commands say as JSON, for the comparison at the end
+keep() { # keep the JSON of the commands for the comparison at the end
   mkdir -p "$1"
   tblctl info lineitem --json >"$1/info.json"
   tblctl scan lineitem --where "$week" --explain --json >"$1/scan.json"

@@ -1,4 +1,4 @@
-"""Append a Parquet file to a table in batches, in the order of its rows, as they would arrive.
+"""Append a Parquet file to a table in batches, in the order of its rows.
 
 python demo_ingest.py FILE TABLE BATCHES
 """
@@ -14,7 +14,7 @@ import tblctl
 
 
 def main(file: str, location: str, batches: int) -> None:
-    """Append, and say how much."""
+    """Append the rows, and print how many."""
     rows = pq.read_table(file)
     table = tblctl.open(location)
     bounds = [rows.num_rows * number // batches for number in range(batches + 1)]

@@ -1,4 +1,4 @@
-"""Compare what the demo's commands printed as JSON before and after.
+"""Print the JSON figures of the demo's commands before and after, side by side.
 
     python demo_report.py FOLDER
 
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return what the commands printed, by command."""
+    """Return the JSON of each command."""
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in ("info", "scan")}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Install Chromium, in which the tests look at HTML pictures, unless it is there already.
+# Install Chromium for the tests of HTML pictures, unless it is installed.
 #
-# Debian's package, so it needs root; elsewhere install any Chromium or Chrome by hand.
+# Installs Debian's package as root. On other systems install any Chromium or Chrome by hand.
 set -euo pipefail
 
 for name in chromium chromium-browser google-chrome; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build the MinIO server that the storage tests run against, unless it is there already.
+# Build the MinIO server for the storage tests, unless it is there already.
 #
-# Needs Go; about 3 minutes the first time, 150 MB. Kept in ~/.cache/tblctl/bin, where tests/servers.py looks.
+# Needs Go, about 3 minutes and 150 MB. The binary is kept in ~/.cache/tblctl/bin, where tests/servers.py looks.
 set -euo pipefail
 
 version=v0.0.0-20260212201848-7aac2a2c5b7c

@@ -1,4 +1,4 @@
-"""Make a folder in which the package lies as it is installed, of links to the layer folders, for mypy."""
+"""Make a folder with the package laid out as installed, of links to the layer folders, for mypy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def link(target: Path, *, root: Path) -> None:
-    """Fill `target` with `tblctl/`: what lies in api, and one link for every other folder that pyproject.toml maps."""
+    """Make `target`/tblctl: links to everything in api, and to each other folder that pyproject.toml maps."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = dict(settings["package-dir"])
     package = target / "tblctl"

@@ -1,9 +1,12 @@
-"""The values of a column as points on a line of floats, and points as values again.
+"""A column's values as points on a line of floats, and points as values again.
 
-Numbers, dates and times have distances of their own. Text is read as a number: its first bytes behind what all of it
-begins with. Where it has fewer bounds than there are blocks, its values are probably few, and such a number would claim
-a precision that nothing supports: then the bounds are taken for values next to each other, and between any two
-neighbours lies one more place, for all that is between them. So is what has no distances otherwise.
+A value becomes a point in one of three ways:
+
+- Numbers, dates and times are their own distance from 0.
+- Text and binary drop the prefix that all values share; the next bytes are read as a number.
+- Everything else is numbered: known bounds get the even points 0, 2, 4, .. in ascending order, and an odd point stands
+  for all values between two neighbours. So is text with fewer different bounds than blocks: it probably has few values,
+  and a number made of its bytes would claim a precision that nothing supports.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ _TEXT_BYTES = 6  # a float holds 53 bits
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
-    """Blocks' bounds as points on a line of floats, and the way back.
+    """The bounds of n blocks as points, and what turns points into values again.
 
     Attributes:
-        low, high: of each block.
-        discrete: points are whole numbers.
-        kind: of the values.
-        scale: digits behind the point that a whole number stands for, of decimals.
-        values: what even points stand for, where points are places of known bounds; odd ones lie between two of them.
-        prefix: what all text begins with; None for other types.
+        low, high: [n] the points of each block's bounds.
+        discrete: whether points are whole numbers.
+        kind: type of the values.
+        scale: digits after the decimal point, for decimals: a point counts units of 10^-scale.
+        values: what the even points stand for if values are numbered; None otherwise.
+        prefix: what all text begins with if text is read as a number; None otherwise.
     """
 
     low: Floats
@@ -48,7 +51,7 @@ class Line:
     prefix: bytes | None = None
 
     def bounds(self, low: Floats, high: Floats) -> tuple[pa.Array, pa.Array]:
-        """Return values that bound what lies between points."""
+        """Return values that bound everything between the points `low` and `high`, pair by pair."""
         if self.values is not None:
             first, last = low.astype(np.int64) // 2, (high.astype(np.int64) + 1) // 2
             return self.values.take(pa.array(first)), self.values.take(pa.array(last))
@@ -60,7 +63,7 @@ class Line:
         return self._values(low), self._values(high)
 
     def _text(self, number: int, *, up: bool) -> str | bytes:
-        """Return text that is not above (`up`: not below) any that stands at `number`."""
+        """Return a lower bound (`up`: an upper bound) of all text whose point is `number`."""
         assert self.prefix is not None
         above = number >= 1 << 8 * _TEXT_BYTES
         tail = b"\xff" * (_TEXT_BYTES + 1) if above else number.to_bytes(_TEXT_BYTES, "big").rstrip(b"\0")
@@ -87,45 +90,43 @@ class Line:
 
 
 def line_of(low: pa.Array, high: pa.Array) -> Line:
-    """Return the bounds of blocks, of which there is at least one, as points."""
+    """Return the bounds of blocks as points. There must be at least one block."""
     if _is_measurable(low.type):
-        return _numbers(low, high)
-    places = _places(low, high)
-    text = is_any_string(low.type) or is_any_binary(low.type)
-    assert places.values is not None
-    return _texts(low, high) if text and len(places.values) >= len(low) > 1 else places
+        return _measured(low, high)
+    numbered = _numbered(low, high)
+    assert numbered.values is not None
+    has_bytes = is_any_string(low.type) or is_any_binary(low.type)
+    has_many_values = len(numbered.values) >= len(low) > 1
+    return _bytes_as_numbers(low, high) if has_bytes and has_many_values else numbered
 
 
-def _texts(low: pa.Array, high: pa.Array) -> Line:
-    ends = [
+def _bytes_as_numbers(low: pa.Array, high: pa.Array) -> Line:
+    lows, highs = (
         [value.encode() if isinstance(value, str) else value for value in side.to_pylist()]
         for side in (low, high)
-    ]
-    least, most = min(ends[0]), max(ends[1])
-    shared = sum(
-        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(least, most, strict=False))
     )
-    prefix = least[:shared]
-    first, last = (
-        np.array(
-            [
-                float(int.from_bytes(value[len(prefix) :][:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0"), "big"))
-                for value in side
-            ]
-        )
-        for side in ends
-    )
-    return Line(low=first, high=last, discrete=False, kind=low.type, prefix=prefix)
+    prefix = _common_prefix(min(lows), max(highs))
+
+    def to_points(values: list[bytes]) -> Floats:
+        tails = (value[len(prefix) :][:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0") for value in values)
+        return np.array([float(int.from_bytes(tail, "big")) for tail in tails])
+
+    return Line(low=to_points(lows), high=to_points(highs), discrete=False, kind=low.type, prefix=prefix)
+
+
+def _common_prefix(one: bytes, other: bytes) -> bytes:
+    equal = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return one[: sum(1 for _ in equal)]
 
 
 def _is_measurable(kind: pa.DataType) -> bool:
-    """Tell whether values have distances that a float can tell: of few enough digits."""
+    """Return whether values have distances, and few enough digits for a float."""
     if pt.is_decimal(kind):
         return bool(kind.precision <= 15)  # noqa: PLR2004 - the digits that a float holds
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_temporal(kind) or pt.is_boolean(kind))
 
 
-def _numbers(low: pa.Array, high: pa.Array) -> Line:
+def _measured(low: pa.Array, high: pa.Array) -> Line:
     kind = low.type
     scale = kind.scale if pt.is_decimal(kind) else 0
 
@@ -142,20 +143,20 @@ def _numbers(low: pa.Array, high: pa.Array) -> Line:
 
 
 def _counts(kind: pa.DataType) -> pa.DataType:
-    """Return the integers that values of an integer or temporal type are made of."""
+    """Return the integer type that stores values of an integer or temporal type."""
     if pt.is_integer(kind):
         return kind
     return pa.int32() if kind.bit_width == 32 else pa.int64()  # noqa: PLR2004
 
 
-def _places(low: pa.Array, high: pa.Array) -> Line:
+def _numbered(low: pa.Array, high: pa.Array) -> Line:
     lows, highs, values = ranked(low, high)
     ends = (2 * lows).astype(np.float64), (2 * highs).astype(np.float64)
     return Line(low=ends[0], high=ends[1], discrete=True, kind=low.type, values=values)
 
 
 def ranked(low: pa.Array, high: pa.Array) -> tuple[Integers, Integers, pa.Array]:
-    """Return bounds as numbers of an ascending array of values, and these values."""
+    """Return the bounds as ranks, and the ascending values that the ranks stand for."""
     any_sort = Sort(id=1, terms=(Term(column_id=1),))
     lows, highs = key_ranks(pa.table({"0": low}), pa.table({"0": high}), any_sort)
     _, rows = np.unique(np.concatenate((lows, highs)), return_index=True)

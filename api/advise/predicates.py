@@ -1,4 +1,4 @@
-"""A file of conditions, taken apart: each with its place in the file, so that errors can point there. Pure."""
+"""Split a file of conditions, and keep each one's place in the file, so that errors can point there. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class PredicateText:
     """One condition.
 
     Attributes:
-        text: it alone, for people.
-        padded: it behind as many blanks and lines as stand before it in the file: positions in it are the file's.
+        text: the condition alone, for people.
+        padded: the condition after blanks and line breaks in place of the text before it. So a position in `padded` is
+            the position in the file.
     """
 
     text: str
@@ -27,11 +28,10 @@ class PredicateText:
 
 
 def split_predicates(text: str) -> tuple[PredicateText, ...]:
-    """Return the conditions of `text`: each ends with a `;`, or where there is none, with its line.
+    """Return the conditions of `text`. Each ends with a `;`; if the text has none, each line is a condition.
 
-    SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition. What a quote or comment
-    that is never closed begins belongs to one condition, up to the end. Linear but for `padded`, which repeats what
-    stands before each condition as blanks.
+    SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition. An unclosed quote or
+    comment reaches to the end of the text. Linear time but for `padded`, which grows with the place in the file.
     """
     pieces = list(_PIECES.finditer(text))
     blank = _PIECES.sub(lambda piece: _blanks(piece[0]) if piece["comment"] else piece[0], text)

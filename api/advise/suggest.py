@@ -1,8 +1,8 @@
 """Which columns a table could be clustered by: measured from its metadata, ranked, and explained.
 
-What is measured: how deep the blocks lie by each column now, with how many values they begin and end, how many nulls
-there are, and how many blocks each condition would read now. What is estimated, see `reorder.py`: how many it would
-read if the table were sorted by the column.
+Measured: the depth of the blocks by each column, how many different values they begin and end with, the share of nulls,
+and how many blocks each condition reads now. Estimated (see `reorder.py`): how many blocks each condition would read if
+the table were sorted by the column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tblctl.advise.predicates import PredicateText, split_predicates
-from tblctl.advise.reorder import Reordered, Sampled, distinct_bounds, step_of
+from tblctl.advise.reorder import DEFAULT_LIMITS, EstimateLimits, Reordered, Sampled, distinct_bounds
 from tblctl.maintain.view import View
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term, term_to_text
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 _ANY_ID = 1
 _PAIRED = 3
 _PAIRED_OF_CONDITIONS = 5
-"""So many of the best columns are tried in pairs; with conditions, of those that they name."""
+"""How many of the best columns are tried in pairs. With conditions, only columns that these name are tried."""
 
 _WORTH_A_TERM = 0.95
-"""A second term must bring the figure that ranks down to this share of what the first one alone has."""
+"""A pair is listed if its ranking figure is at most this share of what its first term alone has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateReads:
-    """A condition, and in how many blocks statistics cannot rule it out now."""
+    """A condition, and how many blocks a scan with it reads now."""
 
     text: str
     blocks_read: int
@@ -56,15 +56,15 @@ class Candidate:
     Attributes:
         terms: its terms, as text.
         average_depth, average_overlaps: of the blocks by this key now.
-        distinct_bounds: how many values of the first term blocks begin or end with.
-        null_share: of the rows, by the first term; from 0 to 1.
-        unknown_block_count: blocks without bounds of a term; they are in no figure.
-        blocks_read: estimated for each condition, in their order, if the table were clustered by it; empty without any.
-            Of a condition on other columns it is about the most: fewer are read if these run along with the key within
-            blocks, of which statistics tell nothing.
+        distinct_bounds: how many different values of the first term the blocks begin or end with.
+        null_share: share of the rows that are null in the first term, from 0 to 1.
+        unknown_block_count: blocks without bounds of a term. No figure counts them.
+        blocks_read: for each condition, the blocks that it would read if the table were clustered by this key. An
+            estimate; empty without conditions. For a condition on other columns it is an upper bound: fewer blocks are
+            read if these columns follow the key within blocks, which statistics do not show.
         named_by: how many of the conditions test a column of the key.
-        why: its place in the ranking, in words.
-        caveats: what stands against it, or cannot be told from statistics.
+        why: the reason for its place in the ranking.
+        caveats: what speaks against the key, or cannot be known from statistics.
     """
 
     terms: tuple[str, ...]
@@ -80,7 +80,7 @@ class Candidate:
 
     @property
     def average_blocks_read(self) -> float | None:
-        """Over the conditions; None without any."""
+        """The mean of `blocks_read`; None without conditions."""
         return sum(self.blocks_read) / len(self.blocks_read) if self.blocks_read else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,13 +99,13 @@ class Suggestion:
     """Candidates for a cluster key, best first.
 
     Attributes:
-        snapshot: the version that was looked at.
-        cluster_by: its cluster key now; empty without one.
+        snapshot: the version that was measured.
+        cluster_by: its cluster key; empty without one.
         total_block_count: its blocks.
         predicates: the conditions, with what they read now.
-        candidates: ranked by blocks read, or without conditions by depth; then by depth and by distinct bounds.
-        rejected: (column, reason) of those that cannot be keys.
-        estimate_step: so many of the table's blocks stand behind one of an estimate; 1 up to a thousand blocks.
+        candidates: ranked by blocks read, then by depth, then by distinct bounds. Without conditions by depth first.
+        rejected: (column, reason) of columns that cannot be keys.
+        estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
     """
 
     snapshot: int
@@ -133,11 +133,11 @@ def read_predicates(predicates: str | Sequence[str], schema: Schema) -> list[tup
     """Return conditions as text and as expressions.
 
     Args:
-        predicates: a text of several, see `split_predicates`; or one in each text.
+        predicates: one text with several conditions (see `split_predicates`), or a sequence of conditions.
         schema: of the table.
 
     Raises:
-        InvalidPredicateError: names line and column in the text.
+        InvalidPredicateError: a condition cannot be read; the error names line and column in the text.
         InvalidOptionError: there is no condition.
     """
     from tblctl.tableformat.predicate.sql.conditions import parse_where
@@ -153,14 +153,18 @@ def read_predicates(predicates: str | Sequence[str], schema: Schema) -> list[tup
 
 
 def suggest(
-    version: Version, conditions: Sequence[tuple[str, BooleanExpression]], cluster_by: tuple[str, ...]
+    version: Version,
+    conditions: Sequence[tuple[str, BooleanExpression]],
+    cluster_by: tuple[str, ...],
+    *,
+    limits: EstimateLimits = DEFAULT_LIMITS,
 ) -> Suggestion:
     """Return the columns, and a few pairs of them, that the table could be clustered by.
 
-    Reads each segment once. About a second a column for a million blocks, for the depths.
+    Reads each segment once. Measuring depths takes about a second a column for a million blocks.
     """
     leaves = [leaf for leaf in version.schema.leaves if is_orderable(leaf.type)]
-    look = _Look(version, leaves, conditions)
+    look = _Look(version, leaves, conditions, limits)
     rejected = [
         (leaf.name, f"{type_to_text(leaf.type)} has no order")
         for leaf in version.schema.leaves
@@ -187,7 +191,7 @@ def suggest(
         predicates=look.predicates,
         candidates=tuple(candidate for _, candidate in found),
         rejected=tuple(rejected),
-        estimate_step=step_of(look.block_count),
+        estimate_step=limits.step(look.block_count),
     )
 
 
@@ -195,7 +199,7 @@ _Found = tuple[tuple[Leaf, ...], Candidate]
 
 
 def _rank(candidate: Candidate) -> tuple[float, float, int]:
-    """Return what is least for the best one."""
+    """Return the sort key of the ranking: the best candidate has the least."""
     reads = candidate.average_blocks_read
     depth = candidate.average_depth
     known = math.inf if depth is None else depth
@@ -203,17 +207,22 @@ def _rank(candidate: Candidate) -> tuple[float, float, int]:
 
 
 class _Look:
-    """The metadata of a version, and what follows for one key after the other."""
+    """The metadata of a version, fetched once to judge many keys."""
 
     def __init__(
-        self, version: Version, leaves: Sequence[Leaf], conditions: Sequence[tuple[str, BooleanExpression]]
+        self,
+        version: Version,
+        leaves: Sequence[Leaf],
+        conditions: Sequence[tuple[str, BooleanExpression]],
+        limits: EstimateLimits,
     ) -> None:
         self._version = version
+        self._limits = limits
         self._statistics = version.statistics(leaves)
         self._conditions = [expression for _, expression in conditions]
         self._named = [_columns_of(condition, version.schema) for condition in self._conditions]
         self.block_count = len(self._statistics.row_count)
-        self._sampled = Sampled.of(self._statistics)
+        self._sampled = Sampled.of(self._statistics, limits)
         reads = self._reads(self._statistics)
         self.predicates = tuple(
             PredicateReads(text=text, blocks_read=round(read))
@@ -221,7 +230,7 @@ class _Look:
         )
 
     def _reads(self, statistics: BlockStatistics, weight: float = 1.0) -> tuple[float, ...]:
-        """Return how many blocks each condition cannot be ruled out in."""
+        """Return for each condition the blocks that it reads: those where statistics do not rule it out."""
         from tblctl.tableformat.predicate.match import match
 
         outcomes = (
@@ -250,7 +259,8 @@ class _Look:
         column = self._statistics.column(leaves[0])
         assert column is not None
         rows = int(self._statistics.row_count.sum())
-        after = Reordered(self._sampled, leaves) if self._conditions else None
+        after = Reordered(self._sampled, leaves, self._limits) if self._conditions else None
+        step = self._limits.step(self.block_count)
         found = Candidate(
             terms=tuple(term_to_text(term, self._version.schema) for term in sort.terms),
             average_depth=averages.depth,
@@ -258,7 +268,7 @@ class _Look:
             distinct_bounds=distinct_bounds(column),
             null_share=round(int(np.maximum(column.null_count, 0).sum()) / max(rows, 1), 4),
             unknown_block_count=int(np.count_nonzero(view.blocks.unknown)),
-            blocks_read=self._reads(after, step_of(self.block_count)) if after is not None else (),
+            blocks_read=self._reads(after, step) if after is not None else (),
             named_by=self._named_by(leaves),
             why="",
             caveats=(),
@@ -266,7 +276,7 @@ class _Look:
         return replace(found, why=self._why(found), caveats=tuple(self._caveats(found, leaves)))
 
     def paired(self, ranked: Sequence[_Found]) -> list[_Found]:
-        """Return the columns that are worth trying in pairs."""
+        """Return the columns to try in pairs, of those `ranked`, best first."""
         if not self._conditions:
             return list(ranked[:_PAIRED])
         return [item for item in ranked if item[1].named_by][:_PAIRED_OF_CONDITIONS]
@@ -301,7 +311,7 @@ class _Look:
         if found.null_share:
             yield f"{found.null_share:.0%} of its rows are null, and would lie together"
         if found.unknown_block_count:
-            yield f"{found.unknown_block_count:,} blocks have no bounds of it, and are in no figure"
+            yield f"{found.unknown_block_count:,} blocks have no bounds of it: no figure counts them"
 
 
 def _columns_of(condition: BooleanExpression, schema: Schema) -> set[int]:

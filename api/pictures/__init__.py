@@ -1,1 +1,1 @@
-"""Pictures of a table: from versions to values, and from values to SVG, PNG and HTML."""
+"""Pictures of a table's blocks: worked out from versions, drawn as SVG, PNG and HTML."""

@@ -1,8 +1,8 @@
 """How deep a table was after each of its last snapshots.
 
-Reclusters state the figures before and after in their summaries. Other writers do not: working them out takes the key
-ranges of all blocks, which no append should have to read. So what no summary says is measured now, from the metadata of
-snapshots that can still be read, as far as a bound on the blocks allows; what is left stays unknown.
+Reclusters record the figures before and after in their summaries. Other writers do not, since an append should not have
+to read the key ranges of all blocks. Figures that no summary has are measured from the metadata of snapshots that are
+still readable, up to a limit of blocks. The rest is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUMMARY, METADATA = "summary", "metadata"
 
 MOST_MEASURED_BLOCKS = 1_000_000
-"""Of all snapshots together: about three seconds. The newest one is measured in any case."""
+"""Limit of blocks in all snapshots together: about three seconds. The newest snapshot is always measured."""
 
 _SAME_BLOCKS = ("tag", "untag", "gc")
 """Operations that leave blocks and cluster key as they were."""
@@ -35,10 +35,10 @@ class DepthPoint:
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
         rows, blocks: of the whole table then.
-        average_depth, average_overlaps: None where unknown: no cluster key, no block in its order, or expired and no
-            recluster states them.
-        source: `summary` (of a recluster; what others committed during its round left out) or `metadata` (measured
-            now); None where unknown.
+        average_depth, average_overlaps: None if unknown. That is so without a cluster key, without a block in its
+            order, or if the snapshot has expired and no recluster recorded them.
+        source: `summary` if a recluster recorded the figures (without what others committed during its round),
+            `metadata` if they were measured, None if unknown.
     """
 
     snapshot: int
@@ -56,13 +56,17 @@ class DepthPoint:
 
 
 def depth_history(
-    snapshots: Sequence[SnapshotInfo], version_of: Callable[[int], Version]
+    snapshots: Sequence[SnapshotInfo],
+    version_of: Callable[[int], Version],
+    *,
+    most_measured_blocks: int = MOST_MEASURED_BLOCKS,
 ) -> tuple[DepthPoint, ...]:
-    """Return the figures of snapshots, in their order: newest first.
+    """Return the figures of snapshots, newest first.
 
     Args:
         snapshots: newest first, without gaps.
-        version_of: opens one that is readable.
+        version_of: opens a readable snapshot by its number.
+        most_measured_blocks: blocks of all measured snapshots together; the newest one is measured in any case.
     """
     recorded = _recorded(snapshots)
     known = {
@@ -75,7 +79,7 @@ def depth_history(
         origin = _origin(snapshots, place)
         if origin.sequence in known or not item.readable:
             continue
-        if place and measured_blocks + item.blocks > MOST_MEASURED_BLOCKS:
+        if place and measured_blocks + item.blocks > most_measured_blocks:
             continue
         version = version_of(item.sequence)
         if version.sort is not None:
@@ -87,7 +91,7 @@ def depth_history(
 
 
 def _recorded(snapshots: Sequence[SnapshotInfo]) -> dict[int, Averages]:
-    """Return what the summaries of reclusters say: of their own snapshots, and of those that they were planned on."""
+    """Return the figures in the summaries of reclusters, for their own snapshots and for those they planned on."""
     after: dict[int, Averages] = {}
     before: dict[int, Averages] = {}
     for item in snapshots:
@@ -95,17 +99,17 @@ def _recorded(snapshots: Sequence[SnapshotInfo]) -> dict[int, Averages]:
         if "depth_after" in run:
             after[item.sequence] = _stated(run, "after")
             before[run["planned_on"]] = _stated(run, "before")
-    return after | before  # the figures before are exact; of several commits of a round, those of the first
+    return after | before  # `before` is exact. Of several commits of a round the first counts
 
 
 def _stated(run: Mapping[str, Any], when: str) -> Averages:
-    """Return what a summary states. A depth below 1 is none: so unknown ones were written once."""
+    """Return the figures in a summary. Early versions wrote an unknown depth as 0."""
     depth, overlaps = run[f"depth_{when}"], run[f"overlaps_{when}"]
     return Averages(depth=depth, overlaps=overlaps) if depth else Averages(depth=None, overlaps=None)
 
 
 def _origin(snapshots: Sequence[SnapshotInfo], place: int) -> SnapshotInfo:
-    """Return the snapshot that made the blocks and key of this one, as far as `snapshots` goes back."""
+    """Return the snapshot that this one has its blocks and key from, as far as `snapshots` goes back."""
     while snapshots[place].operation in _SAME_BLOCKS and place + 1 < len(snapshots):
         place += 1
     return snapshots[place]

@@ -1,7 +1,7 @@
 """Draw a `tblctl.pictures.picture.Picture` with matplotlib, as SVG or PNG.
 
-The same picture is the same bytes: ids are hashed with a fixed salt, and no date is written. Colours are those of Okabe
-and Ito, which people with any colour vision tell apart, on light and on dark.
+The same picture gives the same bytes: ids are hashed with a fixed salt, and no date is written. Colours are those of
+Okabe and Ito. People with any colour vision can tell them apart, on light and on dark backgrounds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tblctl.pictures.picture import Panel, Picture, tick_ranks
 WIDTH_INCHES = 9.6
 HEIGHT_INCHES = 7.0
 IMAGE_ROWS = 240
-"""A density has so many rows over the whole height at most."""
+"""The most rows that the image of a density has over the whole height."""
 
 LEVEL_COLORS = ("#d55e00", "#e69f00", "#56b4e9", "#0072b2", "#009e73", "#cc79a7", "#b8a500", "#7f6fc4")
 CONSTANT_COLOR = "#8a939c"
@@ -63,7 +63,7 @@ _SETTINGS_LOCK = threading.Lock()  # matplotlib's settings are the process's
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """Colours of all that is no data; `background` None is see-through."""
+    """Colours of everything but data. Without `background` the drawing is transparent."""
 
     ink: str
     faint: str
@@ -71,7 +71,7 @@ class Theme:
 
 
 ANY_THEME = Theme(ink="#7a838d", faint="#8c959f", background=None)
-"""Reads on light and on dark backgrounds."""
+"""Readable on light and on dark backgrounds."""
 
 PAPER = Theme(ink="#1f2328", faint="#8c959f", background="#ffffff")
 
@@ -156,7 +156,7 @@ def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
 
 
 def headline(panel: Panel, *, wide: bool) -> str:
-    """Return what is said of a version above its blocks, in one line or two."""
+    """Return the title above a version's blocks, in one line or two."""
     found = panel.info
     noun = "block" if found.total_block_count == 1 else "blocks"
     depth, most = found.average_depth, found.depth.max
@@ -167,7 +167,7 @@ def headline(panel: Panel, *, wide: bool) -> str:
 
 
 def captions(picture: Picture, panel: Panel) -> list[str]:
-    """Return the lines below a panel: what its axis is, and which blocks are missing."""
+    """Return the lines below a panel: what its axis shows, and which blocks are not drawn."""
     found = panel.info
     apart = [
         f"{count:,} {word}"
@@ -185,7 +185,7 @@ def captions(picture: Picture, panel: Panel) -> list[str]:
 
 
 def level_name(level: int) -> str:
-    """Return how a band is called."""
+    """Return the name of a band."""
     if level < 0:
         return "constant"
     return f"level {level}" + ("+" if level == LAST_LEVEL else "")
@@ -197,11 +197,11 @@ def level_color(level: int) -> str:
 
 
 def _draw_depths(axes: Axes, picture: Picture, panel: Panel, deepest: int) -> None:
-    """Draw the depth over the key axis, the levels' shares stacked."""
+    """Draw the depth over the key axis, one stacked area a level."""
     columns = picture.axis.columns
     edges = np.linspace(0, max(1, picture.axis.rank_count), columns + 1)
     upper = np.cumsum([band.depths for band in panel.bands], axis=0)
-    # From the top down, each over the one before: a path then has one long side only.
+    # Each area is drawn over the one before, from the top down, so that a path has only one long side.
     for band, depths in zip(panel.bands[::-1], upper[::-1], strict=True):
         axes.stairs(depths, edges, fill=True, color=level_color(band.level), linewidth=0)
     axes.set(xlim=(edges[0], edges[-1]), ylabel="depth")
@@ -210,7 +210,7 @@ def _draw_depths(axes: Axes, picture: Picture, panel: Panel, deepest: int) -> No
 
 
 def _draw_blocks(axes: Axes, picture: Picture, panel: Panel) -> None:
-    """Draw the blocks over the key axis: each as a bar, or how many there are as a shade."""
+    """Draw the blocks over the key axis: each as a bar, or their number as a shade."""
     width = max(1, picture.axis.rank_count)
     axes.spines["left"].set_visible(False)
     for band in panel.bands:
@@ -262,7 +262,7 @@ def _bars(panel: Panel, band: Band) -> Path:
 
 
 def _image(panel: Panel, band: Band, color: str, *, rank_count: int, columns: int) -> np.ndarray:
-    """Return the band as RGBA bytes: the more of a row's blocks are at a key, the more solid."""
+    """Return the band as RGBA bytes. A cell is more opaque the more of its row's blocks hold the key."""
     rows = max(1, min(len(band.members), round(IMAGE_ROWS * (band.top - band.bottom))))
     low, high = panel.low[band.members], panel.high[band.members]
     counts = density(low, high, np.ones_like(low), rank_count=rank_count, rows=rows, columns=columns)
@@ -276,7 +276,7 @@ def _image(panel: Panel, band: Band, color: str, *, rank_count: int, columns: in
 
 
 def _mark_keys(axes: Axes, picture: Picture, *, inches: float) -> None:
-    """Label ranks with their keys, as many as there is room for, and at least both ends, which are marked outermost."""
+    """Label as many ranks with their keys as there is room for, and at least the first and the last."""
     axis = picture.axis
     longest = max((len(axis.text(rank)) for rank in tick_ranks(axis, _MOST_KEYS)), default=1)
     under_one = math.ceil(_KEY_ROOM * longest * _CHARACTER_INCHES * axis.rank_count / inches) or 1
@@ -296,7 +296,7 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _draw_histogram(axes: Axes, panels: Sequence[Panel], theme: Theme) -> None:
-    """Draw how many blocks there are of each depth, for each version."""
+    """Draw the number of blocks of each depth, for each version."""
     found = [dict(panel.info.block_depth_histogram) for panel in panels]
     buckets = sorted({label for item in found for label in item}, key=int)
     width = _BAR_SHARE / len(panels)
@@ -359,7 +359,7 @@ def _unit(size_bytes: int) -> tuple[str, int]:
 
 
 def _count_up(axes: Axes, *, most: float, whole: bool = False) -> None:
-    """Scale an axis from 0, with room for a label above the highest; with ticks at whole numbers only if `whole`."""
+    """Scale an axis from 0, with room for a label above the highest value. `whole`: ticks at whole numbers only."""
     axes.set_ylim(0, 1.2 * most or 1)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=whole))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
@@ -387,7 +387,7 @@ def _legend(axes: Axes, theme: Theme) -> None:
 
 
 def _tint(axes: Axes, theme: Theme) -> None:
-    """Colour all that is no data."""
+    """Colour everything but data."""
     axes.patch.set_visible(False)
     axes.tick_params(color=theme.faint, labelcolor=theme.ink, length=3, width=0.6)
     for spine in axes.spines.values():

@@ -1,4 +1,4 @@
-"""Pictures as files: which format a name asks for, and what may be in the way."""
+"""Write a picture to a file in the format that its name asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     """Return the format that a file's name asks for.
 
     Raises:
-        InvalidOptionError: it asks for no known one, its folder is missing, or matplotlib is not installed.
+        InvalidOptionError: the format is not known, the folder is missing, or matplotlib is not installed.
     """
     file = Path(path)
     extension = file.suffix.removeprefix(".").lower()
@@ -34,10 +34,10 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
-    """Draw the picture in the format that the file's name asks for; replaces a file that is there.
+    """Draw the picture in the format that the file's name asks for. An existing file is replaced.
 
     Raises:
-        InvalidOptionError: as `picture_format`, or the file cannot be written.
+        InvalidOptionError: as for `picture_format`, or the file cannot be written.
     """
     kind = picture_format(path)
     if kind == "html":

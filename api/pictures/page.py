@@ -1,6 +1,6 @@
-"""A picture as one HTML page: the SVG, which shows with scripts off too, and a script that tells what is pointed at.
+"""A picture as one HTML page: the SVG, and a script that describes the block under the pointer.
 
-The page loads nothing: its content security policy forbids it.
+The SVG also shows with scripts off. The page loads nothing: its content security policy forbids it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from tblctl.pictures.picture import Panel, Picture, column_keys
 
 _CELL_COLUMNS = 40
 _CELL_ROWS = 24  # over the whole height
-_INK, _FAINT = "#010203", "#040506"  # stand for the page's own colours, which follow the reader's scheme
+_INK, _FAINT = (
+    "#010203",
+    "#040506",
+)  # placeholders for the page's colours, which follow the reader's light or dark scheme
 
 
 def picture_page(picture: Picture) -> bytes:
@@ -37,10 +40,10 @@ def picture_page(picture: Picture) -> bytes:
 
 
 def _hints(picture: Picture, panel: Panel, area: Area) -> dict[str, Any]:
-    """Return what there is to tell of a panel, and where it is, as shares of the panel from its lower left corner.
+    """Return what the script shows of a panel. Positions are shares of the panel from its lower left corner.
 
-    Bars: [left, right, bottom, top, path, rows, min, max]. Bands of cells: level, bottom, top, and for every row from
-    the bottom up the blocks and the rows in each cell.
+    A bar is [left, right, bottom, top, path, rows, min, max]. A band of cells has its name, bottom and top, and, for
+    every row from the bottom up, the number of blocks and of rows in each cell.
     """
     place = {"left": area.left, "top": area.top, "right": area.right, "bottom": area.bottom}
     if panel.has_bars:

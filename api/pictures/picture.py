@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from tblctl.results import SnapshotInfo
 
 MOST_BARS = 250
-"""A version of more blocks is drawn as a density."""
+"""A version with more blocks is drawn as a density."""
 
 MOST_COLUMNS = 400
-"""Into so many parts are the key axes of all panels divided at most."""
+"""The most columns that the key axes of all panels have together."""
 
 SNAPSHOTS_SHOWN = 100
-"""The history goes back so far: each is an object to read, and metadata to measure."""
+"""How many snapshots the history shows. Each costs reading an object and measuring its metadata."""
 
 _INGESTING = ("append", "overwrite")
-_KEY_LENGTH = 40  # characters of a key; each may be 4 bytes, and the file must stay small
+_KEY_LENGTH = 40  # characters of a key, each up to 4 bytes: the file must stay small
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Panel:
-    """The blocks of one version that are measured, on the picture's key axis.
+    """The measured blocks of one version, on the picture's key axis.
 
     Attributes:
-        sequence: the version.
+        sequence: number of the version.
         info: its figures.
-        low, high: ranks on the axis.
-        bands: where they lie.
-        paths, row_count: of the blocks.
+        low, high: ranks of each block's bounds on the axis.
+        bands: where the blocks lie.
+        paths, row_count: of each block.
     """
 
     sequence: int
@@ -65,11 +65,11 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeyAxis:
-    """The keys that blocks begin and end with, in order; their numbers are the ranks.
+    """The keys that blocks begin and end with, in key order. A key's rank is its place among them.
 
     Attributes:
-        rank_count: how many there are.
-        columns: into how many parts it is divided, at least 1.
+        rank_count: number of keys.
+        columns: number of parts that the axis is divided into, at least 1.
         keys: a row for each rank, a column for each term.
     """
 
@@ -86,12 +86,12 @@ class KeyAxis:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What was written by each of the last snapshots, oldest first, and the average depths that are known.
+    """Bytes that each of the last snapshots wrote, oldest first, and the average depths that are known.
 
     Attributes:
-        sequences: their numbers.
+        sequences: numbers of the snapshots.
         ingested: bytes that each added by append or overwrite.
-        rewritten: bytes that each wrote to change blocks that were there.
+        rewritten: bytes that each wrote to replace existing blocks.
         depths: (sequence, average depth by the cluster key then), ascending.
     """
 
@@ -106,12 +106,12 @@ class Picture:
     """All that a picture shows.
 
     Attributes:
-        name: the table's, without its folder.
+        name: the table's name, without its folder.
         location: the table.
-        where: the condition that the blocks may satisfy; None for all blocks.
+        where: only blocks that may hold rows with this condition are shown; None for all blocks.
         axis: the keys of all panels.
-        panels: one, or two versions to compare.
-        history: up to the last of them.
+        panels: one version, or two to compare.
+        history: up to the last of these versions.
     """
 
     name: str
@@ -123,12 +123,12 @@ class Picture:
 
     @cached_property
     def terms(self) -> str:
-        """What ranges are measured by."""
+        """The terms that ranges are measured by."""
         return printable(", ".join(self.panels[-1].info.cluster_by_keys))
 
 
 def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]) -> History:
-    """Return what happened in `snapshots`, newest first, with the depths after each."""
+    """Return the history of `snapshots`, which are newest first, with the depth after each."""
     shown = snapshots[::-1]
     known = {point.snapshot: point.average_depth for point in depths}
     return History(
@@ -140,10 +140,21 @@ def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]
 
 
 def history_up_to(
-    last: int, snapshots: Sequence[SnapshotInfo], version_of: Callable[[int], Version]
+    last: int,
+    snapshots: Sequence[SnapshotInfo],
+    version_of: Callable[[int], Version],
+    *,
+    most_shown: int = SNAPSHOTS_SHOWN,
 ) -> History:
-    """Return what happened up to snapshot `last`, of `snapshots`, newest first; see `depth_history`."""
-    past = [item for item in snapshots if item.sequence <= last]
+    """Return the history that ends with snapshot `last`.
+
+    Args:
+        last: number of a snapshot.
+        snapshots: newest first; those after `last` are left out.
+        version_of: as for `depth_history`.
+        most_shown: how many snapshots the history has at most.
+    """
+    past = [item for item in snapshots if item.sequence <= last][:most_shown]
     return make_history(past, depth_history(past, version_of))
 
 
@@ -160,12 +171,13 @@ def make_picture(
     Args:
         versions: of one table.
         columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
-        condition: only blocks that may hold rows satisfying it.
+        condition: only blocks that may hold rows with this condition are shown.
         history: up to the last version.
         where: the condition as people read it.
 
     Raises:
-        InvalidKeyError: no `columns`, and the last version has no cluster key; or another lacks a column of it.
+        InvalidKeyError: there are no `columns` and the last version has no cluster key, or another version lacks a
+            column of it.
     """
     sort = shared_sort(versions, columns)
     views = [
@@ -189,7 +201,7 @@ def make_picture(
 
 
 def printable(text: str) -> str:
-    """Escape what no XML or terminal takes, such as control characters."""
+    """Escape what XML and terminals do not take, such as control characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -243,7 +255,7 @@ def _panel(
 
 
 def tick_ranks(axis: KeyAxis, count: int) -> list[int]:
-    """Return at most `count` ranks, evenly spread, with both ends; none of an axis without keys."""
+    """Return at most `count` evenly spread ranks, the first and the last included; none if the axis has no keys."""
     places = np.linspace(0, axis.rank_count - 1, count) if axis.rank_count else ()
     return sorted({round(place) for place in places})
 

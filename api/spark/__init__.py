@@ -1,4 +1,4 @@
-"""Tables as a data source of Spark's, version 4.1 or newer, on classic and Connect sessions.
+"""Tables as a data source of Spark 4.1 or newer, on classic and Connect sessions.
 
     import tblctl.spark
 
@@ -7,7 +7,7 @@
     frame.write.format("tblctl").mode("append").save("s3://warehouse/lineitem")
     frame.writeStream.format("tblctl").option("checkpointLocation", there).start("s3://warehouse/lineitem")
 
-Planning and committing happen in Python processes beside Spark's driver, reading and writing on its executors.
+Python processes beside Spark's driver plan and commit; executors read and write.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ __all__ = ["register"]
 
 
 def register(session: Any, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Make `format("tblctl")` known to a session; a second time, with other storage options.
+    """Make `format("tblctl")` known to a session. A second call replaces the storage options.
 
-    tblctl's code joins the session's Python files, so that neither workers nor a Connect server need it installed.
+    The call adds tblctl's code to the session's Python files, so neither workers nor a Connect server need it
+    installed.
 
-    Spark 4.1 mixes up the filters of several queries of one frame: there the option `where` says which rows are needed.
-    A later one is asked, with three small jobs, whether it still does. If not, one of the session's settings changes:
-    `spark.sql.python.filterPushdown.enabled` becomes true, and queries' filters reach the table.
+    Spark 4.1 mixes up the filters of several queries of one frame. There, use the option `where` to read fewer rows.
+    Later versions are tested with three small jobs. If they keep the filters of queries apart, this sets
+    `spark.sql.python.filterPushdown.enabled` to true in the session, and the filters of queries reach the table.
 
     Args:
-        session: pyspark's, classic or Connect.
-        storage_options: what the fsspec filesystem takes, secrets included: here they are in no plan, log or UI of
-            Spark's, as options of a reader or a writer would be.
+        session: a session of pyspark, classic or Connect.
+        storage_options: options of the fsspec filesystem, secrets included. Unlike the options of a reader or writer,
+            they appear in no plan, log or UI of Spark.
 
     Raises:
-        EngineError: the session does not work, is older than 4.1, or its workers lack something.
+        EngineError: the session does not work or is older than 4.1, or its workers lack a library.
     """
     from tblctl.spark.sessions import register_source
     from tblctl.tableformat.storage import Storage

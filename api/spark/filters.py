@@ -1,10 +1,13 @@
-"""Spark's filters as the table's conditions, where both surely mean the same for every value; the rest stays Spark's.
+"""Translate Spark's filters into conditions of the table, if both mean the same for every value.
 
-Both know three truth values, and compare text and bytes by unsigned bytes, numbers exactly. They differ in NaN, which
-Spark takes for equal to itself and greater than all else, and which the table's comparisons never hold for: so what is
-greater than a number is joined with IS NAN, and a literal NaN stays with Spark. So do halves, which Spark compares as
-wider floats, off their grid. Literals come in the column's type, since Spark casts them first; one in another type is
-not trusted.
+Spark applies all other filters itself. Both sides have three truth values, compare text and bytes by unsigned bytes,
+and compare numbers exactly. The differences:
+
+- NaN: for Spark it equals itself and is greater than everything else. The table's comparisons never hold for it. So
+  "greater than" becomes "greater than, or NaN", and filters with a literal NaN stay with Spark.
+- Half floats: Spark compares them as wider floats, also with literals that no half float can hold. Such filters stay
+  with Spark.
+- Literals: Spark casts them to the column's type first. A filter with a literal of another type stays with Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _NAN_IS_ABOVE = (Operator.GREATER, Operator.GREATER_EQUAL)
 
 
 def condition_of(given: spark.Filter, schema: Schema) -> Node | None:
-    """Return the condition that holds for exactly the rows that the filter holds for; None if none surely does."""
+    """Return the condition that holds for exactly the same rows as the filter; None if there may be none."""
     leaves = {leaf.path: leaf for leaf in schema.leaves}
     try:
         return _node(given, leaves)
@@ -70,7 +73,7 @@ def _node(given: Any, leaves: Mapping[tuple[str, ...], Leaf]) -> Node | None:
 
 
 def schema_clash(leaf: Leaf, leaves: Mapping[tuple[str, ...], Leaf]) -> bool:
-    """Tell whether another leaf has the same dotted name: conditions could not tell them apart."""
+    """Return whether another leaf has the same dotted name, so that a condition would be ambiguous."""
     return any(other.name == leaf.name for path, other in leaves.items() if path != leaf.path)
 
 
@@ -82,10 +85,10 @@ def _comparison(operator: Operator, leaf: Leaf, operand: Operand) -> Node:
 
 
 def _operand(value: Any, leaf: Leaf) -> Operand | None:
-    """Return the literal if it is of the type in which Spark has the column.
+    """Return the literal; None if its type is not the one that Spark has for the column.
 
     Raises:
-        LiteralError: it has no place among the column's values, such as NaN.
+        LiteralError: it cannot be compared with the column's values, such as NaN.
     """
     return literals.from_python(value) if _is_of(value, _plain(leaf)) else None
 

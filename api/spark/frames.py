@@ -1,4 +1,4 @@
-"""Frames of Spark's and a handle of a table: `Table.append`, `Table.overwrite` and `Table.to_spark` come here."""
+"""Write a Spark frame to a table, and read a table as a Spark frame; `Table` calls these functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tblctl.tableformat.native.write.writer import discard
 
 
 def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Part:
-    """Write a frame's rows as blocks, on the session that it belongs to; nothing is committed.
+    """Write a frame's rows as blocks, in the frame's own session. Nothing is committed.
 
     Raises:
-        SchemaMismatchError, InvalidDataError: the rows do not fit the table. What tasks wrote is deleted.
+        SchemaMismatchError, InvalidDataError: the rows do not fit the table. Blocks that tasks wrote are deleted.
         InvalidOptionError: the table is in memory.
-        EngineError: the session does not work, or gave up the job. Blocks of it may be left for gc.
+        EngineError: the session does not work, or gave up the job. Blocks of the job may be left for gc.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -45,7 +45,7 @@ def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Par
 
 
 def read_frame(session: Any, table: NativeTable, as_of: int | None) -> Any:
-    """Return the table as a frame of a session's; nothing is read yet.
+    """Return the table as a frame of a session. Nothing is read yet.
 
     Raises:
         InvalidOptionError: the table is in memory.
@@ -59,7 +59,7 @@ def read_frame(session: Any, table: NativeTable, as_of: int | None) -> Any:
 
 
 def _mapper(writer: bytes) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of rows in, one outcome out."""
+    """Return the function that Spark applies to a partition: batches of rows in, one pickled outcome out."""
 
     def tblctl_append(
         batches: Iterator[Any],

@@ -1,4 +1,4 @@
-"""What a reader or writer of Spark's is told through options. Pure."""
+"""Options of a Spark reader or writer, parsed and validated. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tblctl.tableformat.storage.location import is_secret_option
 _STORAGE = "storage."
 _OWN = ("path", "as_of", "columns", "where", "memory_bytes")
 _SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
-"""What Spark adds of its own, by lower-case name."""
+"""Options that Spark adds, in lower case."""
 
-_LOCAL = re.compile(r"^file:/+")  # as Spark writes it
+_LOCAL = re.compile(r"^file:/+")  # the form in which Spark passes local paths
 
 _CASED = "s3_additional_kwargs"
-"""An option of s3fs that has others inside, such as ServerSideEncryption. Spark hands their names on in lower case, and
-s3fs drops what it does not know: it would store unencrypted."""
+"""An option of s3fs that contains others, such as ServerSideEncryption. Spark passes their names on in lower case, and
+s3fs ignores names that it does not know. Objects would then be stored unencrypted."""
 
 _NO_SECRETS = frozenset({"SSEKMSKeyId", "BucketKeyEnabled"})
-"""Inside `_CASED`, whatever they are called like."""
+"""Options inside of `_CASED` that are no secrets, although their names look so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class SourceOptions:
     """Options of one reader or writer.
 
     Attributes:
-        location: of the table.
+        location: location of the table.
         as_of: a sequence, tag or time as text; None for the newest version.
-        columns: the columns wanted, in their order; None for all.
-        where: a condition in SQL on the rows wanted; None for all.
-        memory_bytes: budget of one writing task; None for the table's.
-        storage: what fsspec takes beside what was registered; no secrets.
+        columns: the columns to read, in order; None for all.
+        where: a SQL condition on the rows to read; None for all rows.
+        memory_bytes: memory budget of one writing task; None for the table's option.
+        storage: fsspec options beside the registered ones; no secrets.
     """
 
     location: str
@@ -49,10 +49,10 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Return the options as they are meant.
+        """Parse and validate the options.
 
         Raises:
-            InvalidOptionError: lists every problem; shows no value of a storage option.
+            InvalidOptionError: the message lists every problem, and shows no value of a storage option.
         """
         names = {name.lower(): name for name in options}
         problems = [
@@ -106,10 +106,10 @@ class SourceOptions:
 
 
 def require_shared(location: str) -> None:
-    """Raise if a table is where Spark's workers cannot see it.
+    """Raise if Spark's workers cannot reach a table's location.
 
     Raises:
-        InvalidOptionError: it is in memory.
+        InvalidOptionError: the table is in memory.
     """
     if location.startswith("memory:"):
         raise InvalidOptionError(
@@ -119,7 +119,7 @@ def require_shared(location: str) -> None:
 
 
 def _names(value: Any, outer: str = "") -> Iterator[str]:
-    """Yield the names of options and of all that is inside of them, as in `a.b`."""
+    """Yield the names of options and of the options nested in them, as in `a.b`."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield outer + name

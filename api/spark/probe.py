@@ -1,8 +1,8 @@
-"""Whether a session's Spark keeps the filters of one query to itself, asked with three rows.
+"""Test with three rows whether a session's Spark keeps the filters of different queries apart.
 
-Spark 4.1 does not: it keeps what a reader planned for the filters of one query with the frame or view, and reads that
-for every other query of it. There `f.where("k < 10").count()` and then `f.count()` give the same figure (seen with
-4.1.4), so nobody may take filters.
+Spark 4.1 does not. It stores with a frame or view what a reader planned for the filters of one query, and uses that
+plan for every other query of the same frame. There `f.where("k < 10").count()` and then `f.count()` return the same
+number (seen with 4.1.4). So in such a version a source must not accept filters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TAKEN: dict[type[Filter], Callable[[int, int], bool]] = {
 
 
 class ProbeReader(DataSourceReader):
-    """Reads the numbers below `ROWS` that satisfy what it took of the filters."""
+    """Reads the numbers below `ROWS` that satisfy the accepted filters."""
 
     def __init__(self) -> None:
         self._numbers = list(range(ROWS))
@@ -51,7 +51,7 @@ class ProbeReader(DataSourceReader):
 
 
 class Probe(DataSource):
-    """A source that takes filters."""
+    """A source that accepts filters."""
 
     @classmethod
     def name(cls) -> str:
@@ -65,7 +65,7 @@ class Probe(DataSource):
 
 
 def keeps_filters_apart(session: Any) -> bool:
-    """Tell whether queries of one frame do not disturb each other; runs three small jobs."""
+    """Return whether queries of one frame do not disturb each other. Runs three small jobs."""
     session.dataSource.register(Probe)
     every = session.read.format(NAME).load()
     first, others = every.where("number < 1"), every.where("number >= 1")

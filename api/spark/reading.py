@@ -1,4 +1,4 @@
-"""Reading for Spark: partitions are shares of the blocks, rows come as Arrow record batches."""
+"""Readers of the Spark data source: a partition is an input split of blocks, rows are Arrow record batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tblctl.tableformat.predicate.nodes import AllOf, Node
 from tblctl.tableformat.storage import Storage
 
 _SHARE_BYTES = 512 << 20
-"""Decoded bytes of a partition at most, where blocks allow: about what Spark's 128 MiB of a Parquet file hold."""
+"""Limit of a partition's decoded bytes; one block may exceed it. About as much as 128 MiB of a Parquet file hold."""
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 << 20
@@ -32,10 +32,10 @@ class TableReader(DataSourceReader):
     """Reads one snapshot.
 
     Args:
-        storage: of the table.
-        snapshot: to be read.
-        names: of the columns wanted.
-        condition: which rows have to be read; None for all.
+        storage: storage of the table.
+        snapshot: the snapshot to read.
+        names: names of the columns to read.
+        condition: rows for which it does not hold may be left out; None for all rows.
         parallelism: how many tasks run at once.
     """
 
@@ -59,7 +59,7 @@ class TableReader(DataSourceReader):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_shares": self._shares}  # what tasks need
+        return {"_shares": self._shares}  # tasks need nothing else
 
     def partitions(self) -> Sequence[InputPartition]:
         selection = select_blocks(self._shares.storage, self._snapshot, self._shares.condition)
@@ -67,7 +67,7 @@ class TableReader(DataSourceReader):
         return [InputPartition(share) for share in shares]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a share; none of no partition, which Spark asks for where no block is left."""
+        """Yield the rows of a partition. Spark passes None if there is no partition, for an empty result."""
         if partition is None:
             return
         target = column_schema(self._shares.schema, self._shares.columns)
@@ -76,10 +76,10 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """A reader that Spark offers the filters of its query, before it asks for partitions."""
+    """A reader to which Spark offers the filters of its query before it asks for partitions."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
-        """Take the filters that are conditions of the table; return the others."""
+        """Accept the filters that can be conditions of the table; return the others."""
         found = [condition_of(item, self._snapshot.schema) for item in filters]
         nodes = [node for node in (self._shares.condition, *found) if node is not None]
         if nodes:
@@ -89,11 +89,11 @@ class FilteringReader(TableReader):
 
 
 def column_schema(schema: Schema, names: Sequence[str] | None) -> pa.Schema:
-    """Return how Spark takes some columns of a table, all for None.
+    """Return the Arrow schema in which Spark gets the named columns of a table; None stands for all columns.
 
     Raises:
         UnknownColumnError: the table has no such column.
-        UnsupportedTypeError: Spark has no such type; lists every column.
+        UnsupportedTypeError: Spark lacks the type of a column; the message lists every such column.
     """
     unknown = [name for name in names or () if name not in schema.names]
     if unknown:
@@ -105,15 +105,16 @@ def column_schema(schema: Schema, names: Sequence[str] | None) -> pa.Schema:
 
 
 def frame_schema(schema: pa.Schema) -> StructType:
-    """Return a schema of `column_schema` as Spark's."""
+    """Return the Spark schema of an Arrow schema made by `column_schema`."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def require_same(wanted: StructType, schema: Schema) -> None:
-    """Raise unless the table has the columns that a reader was promised, in the types promised.
+    """Raise unless the table has the columns and types that a reader is to return.
 
     Raises:
-        SchemaMismatchError: the user said so, or the table was altered since; lists every difference.
+        SchemaMismatchError: the user gave another schema, or the table was altered since. The message lists every
+            difference.
     """
     found = frame_schema(column_schema(schema, wanted.names))
     differences = tuple(

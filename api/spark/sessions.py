@@ -1,4 +1,4 @@
-"""The data source in a session: which name stands for which storage options."""
+"""Register the data source in sessions, under one name for each set of storage options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tblctl.tableformat.storage import Storage
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
-_FILTERS_MIXED_UP = (4, 1)  # surely; later versions are asked, see probe.py
+_FILTERS_MIXED_UP = (4, 1)  # known; later versions are tested, see probe.py
 _LEAST_VERSION = (4, 1)
 _LOCK = threading.RLock()
 _CAN_PUSH: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -21,7 +21,7 @@ _NAMES: WeakKeyDictionary[Any, dict[bytes, str]] = WeakKeyDictionary()
 
 
 def register_source(session: Any, name: str, storage: Storage) -> None:
-    """Register the source under a name; it reaches tables with the options of `storage`.
+    """Register the source under a name. It opens tables with the options of `storage`.
 
     Raises:
         EngineError: see `tblctl.spark.register`.
@@ -41,9 +41,9 @@ def register_source(session: Any, name: str, storage: Storage) -> None:
 
 
 def name_for(session: Any, storage: Storage) -> str:
-    """Return a name of the source in a session that reaches `storage`'s tables; registered when first asked for.
+    """Return the name under which a session has the source with `storage`'s options; register it at first use.
 
-    A handle of a table has its own storage options, which must neither be shown nor replace those of "tblctl".
+    A table's handle has its own storage options. They must not be shown, and must not replace those of "tblctl".
     """
     key = pickle.dumps(storage.elsewhere("/"))
     with _LOCK:
@@ -56,7 +56,7 @@ def name_for(session: Any, storage: Storage) -> str:
 
 
 def can_push_filters(session: Any) -> bool:
-    """Tell whether filters may be taken in a session, and let Spark offer them if so."""
+    """Return whether a session's source may accept filters. If so, make Spark offer them."""
     from tblctl.spark.probe import keeps_filters_apart
 
     with _LOCK:
@@ -70,10 +70,10 @@ def can_push_filters(session: Any) -> bool:
 
 
 def spark_version(session: Any) -> tuple[int, ...]:
-    """Return major and minor version of a session's Spark, if it has what the source needs.
+    """Return the major and minor version of a session's Spark.
 
     Raises:
-        EngineError: it is too old, or the session does not work.
+        EngineError: the version is too old for the source, or the session does not work.
     """
     try:
         version = str(session.version)

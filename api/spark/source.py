@@ -1,4 +1,4 @@
-"""The data source as Spark asks for it: each call runs in a fresh Python process beside Spark's driver."""
+"""The data source that Spark calls. Each call runs in a fresh Python process beside Spark's driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tblctl.tableformat.storage import Storage
 
 
 class TableSource(DataSource):
-    """One table, as the options of a reader or writer name it; `source_class` gives it a name and a storage."""
+    """The table that the options of a reader or writer name. `source_class` adds a name and a storage."""
 
     storage: Storage
     parallelism: int
@@ -35,7 +35,7 @@ class TableSource(DataSource):
     _sequence: int | None = None
 
     def schema(self) -> StructType:
-        """Return the table's columns, and remember its version: whatever is asked of one `load` is asked of that."""
+        """Return the table's columns. Remember its version, so that all calls of one `load` see the same one."""
         options = self._options()
         snapshot = self._snapshot(options)
         condition_in(options.where, snapshot.schema)
@@ -87,11 +87,11 @@ class TableSource(DataSource):
 
 
 def condition_in(where: str | None, schema: Schema) -> Node | None:
-    """Return a condition in SQL, resolved; None for None.
+    """Parse a SQL condition and resolve it against `schema`; None for None.
 
     Raises:
-        InvalidPredicateError: it is none for the table.
-        EngineError: the Python beside Spark's driver lacks what reads SQL.
+        InvalidPredicateError: the condition does not fit the table.
+        EngineError: the Python beside Spark's driver lacks the libraries that parse SQL.
     """
     if where is None:
         return None
@@ -107,10 +107,10 @@ def condition_in(where: str | None, schema: Schema) -> Node | None:
 
 
 def part_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -> PartWriter:
-    """Return what tasks write rows of a schema with.
+    """Return the writer with which tasks write rows of the schema `data`.
 
     Raises:
-        SchemaMismatchError: the rows do not fit the table; lists every difference.
+        SchemaMismatchError: the rows do not fit the table. The message lists every difference.
     """
     head = table.head()
     require_fit(head.schema, data)
@@ -118,19 +118,19 @@ def part_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -
 
 
 def require_fit(schema: Schema, data: pa.Schema) -> None:
-    """Raise unless rows of Spark's may be appended, as far as their types tell.
+    """Raise if the types of Spark's rows show that they cannot be appended.
 
     Raises:
-        SchemaMismatchError: lists every difference.
+        SchemaMismatchError: the message lists every difference.
     """
     Conformer.plan(returned_schema(schema.logical, data), schema)
 
 
 def source_class(name: str, storage: Storage, *, parallelism: int, pushdown: bool) -> type[TableSource]:
-    """Return the class that a session registers under a name; `pushdown`: Spark offers it the filters of queries.
+    """Return the class that a session registers under a name. With `pushdown` it accepts the filters of queries.
 
-    It is made here, so that it travels by value, with the storage's options in it: Spark pickles it and shows none of
-    it.
+    The class is created here and is not importable, so Spark pickles it by value. The storage's options travel inside
+    of it, and Spark shows none of them.
     """
 
     def own_name(_cls: Any) -> str:
@@ -143,5 +143,5 @@ def source_class(name: str, storage: Storage, *, parallelism: int, pushdown: boo
         "pushdown": pushdown,
     }
     made = type("RegisteredSource", (TableSource,), members)
-    made.__module__ = "__main__"  # importable nowhere
+    made.__module__ = "__main__"  # not importable, so pickled by value
     return made

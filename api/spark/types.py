@@ -1,4 +1,4 @@
-"""Column types as Spark has them, in Arrow's words: no value is lost on the way, or the column is refused. Pure."""
+"""Arrow types in which Spark gets a table's columns. A type whose values Spark cannot hold is refused. Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _MOST_DIGITS = 38
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in which Spark takes rows of a table's schema.
+    """Return the schema in which Spark gets the rows of a table.
 
     Raises:
-        UnsupportedTypeError: lists every column of a type that Spark does not have.
+        UnsupportedTypeError: Spark lacks the type of a column. The message lists every such column.
     """
     fields, problems = [], []
     for field in schema:
@@ -61,12 +61,12 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def spark_type(data_type: pa.DataType, path: str) -> pa.DataType:
-    """Return the type in which Spark takes values of a column.
+    """Return the type in which Spark gets the values of a column.
 
-    Unsigned integers become wider signed ones, halves become floats, other units of time microseconds.
+    Unsigned integers become wider signed ones, half floats become floats, other units of time become microseconds.
 
     Raises:
-        UnsupportedTypeError: Spark has no type that holds all its values; names the column.
+        UnsupportedTypeError: Spark has no type that holds all values of the column. The message names the column.
     """
     if pt.is_dictionary(data_type):
         return spark_type(data_type.value_type, path)
@@ -96,10 +96,11 @@ def spark_type(data_type: pa.DataType, path: str) -> pa.DataType:
 
 
 def returned_type(column: pa.DataType, data: pa.DataType) -> pa.DataType:
-    """Return what data from Spark is cast to before it is appended to a column, each value checked.
+    """Return the type that data from Spark is cast to, value by value, before it is appended to a column.
 
-    It is the column's own type where the data has the one in which Spark was given it, and appending would refuse that
-    (`int16` for a `uint8`); else the data's. Halves stay refused: floats are rounded to them, not checked.
+    If the data has the type in which Spark got the column, and an append would refuse it (`int16` for a `uint8`
+    column), the result is the column's own type. Otherwise it is the data's. Half floats stay refused, because a cast
+    to them rounds instead of checking.
     """
     if child_fields(column) and child_fields(data):
         return _returned_children(column, data)
@@ -143,10 +144,10 @@ def returned_schema(table: pa.Schema, data: pa.Schema) -> pa.Schema:
 
 
 def cast_columns(table: pa.Table, target: pa.Schema) -> pa.Table:
-    """Return the rows with the columns' types of `target`, which has as many. No copy where types agree.
+    """Return the rows with the column types of `target`, by position. Columns that have the type are not copied.
 
     Raises:
-        InvalidDataError: a value does not fit; names the column.
+        InvalidDataError: a value does not fit. The message names the column.
     """
     columns: Sequence[pa.ChunkedArray] = [
         _cast(column, field) for column, field in zip(table.columns, target, strict=True)

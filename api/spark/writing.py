@@ -1,4 +1,7 @@
-"""Writing for Spark: tasks write sorted blocks, the driver commits those of the attempts that Spark took, once."""
+"""Writers of the Spark data source: tasks write sorted blocks, and the driver commits them once.
+
+Only blocks of the task attempts that Spark accepted are committed.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ _QUERY = "sql.streaming.queryId"  # Spark's property of the tasks of a streaming
 
 @dataclass(frozen=True, kw_only=True)
 class PartMessage(WriterCommitMessage):
-    """What a task that has written tells the driver: metadata of its blocks, no rows.
+    """What a writing task returns to the driver: metadata of its blocks.
 
-    `query` is the streaming query's id; None for a batch write.
+    `query` is the id of the streaming query; None for a batch write.
     """
 
     part: Part
@@ -32,7 +35,7 @@ class PartMessage(WriterCommitMessage):
 
 
 class TableWriter(DataSourceArrowWriter):
-    """Writes a frame. `everything`: the rows that the table has at the commit give way to the frame's."""
+    """Writes a frame. With `everything` the frame's rows replace all rows that the table has at the commit."""
 
     def __init__(self, writer: PartWriter, *, everything: bool) -> None:
         self._writer = writer
@@ -50,7 +53,7 @@ class TableWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query, each committed once whatever Spark replays."""
+    """Writes the batches of a streaming query. A batch is committed once, even if Spark replays it."""
 
     def __init__(self, writer: PartWriter, *, everything: bool) -> None:
         self._writer = writer
@@ -76,7 +79,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_batches(writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> Part:
-    """Write what a task is given as its part."""
+    """Write the rows of one task as its part."""
     first = next(batches, None)
     if first is None:
         return writer.nothing()
@@ -85,7 +88,7 @@ def write_batches(writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> Part
 
 
 def _gathered(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows in larger tables: Spark's batches have 10,000 rows, for which each step would cost too much."""
+    """Yield the rows in larger tables. Spark's batches have 10,000 rows, and each costs a fixed overhead."""
     waiting, rows, size = [first], first.num_rows, first.nbytes
     for batch in batches:
         if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
@@ -98,7 +101,7 @@ def _gathered(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def publish(writer: PartWriter, part: Part, *, everything: bool, batch: Batch | None = None) -> None:
-    """Commit a part. What is certainly not published is deleted where that fails."""
+    """Commit a part. If that fails, blocks that are certainly not published are deleted."""
     NativeTable(writer.storage, writer.env).write(
         "overwrite" if everything else "append",
         part=part,
@@ -111,8 +114,8 @@ def publish(writer: PartWriter, part: Part, *, everything: bool, batch: Batch | 
 def discard_parts(writer: PartWriter, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Delete what the tasks of a failed job wrote.
 
-    With a message of every task there may have been a commit, whose outcome nobody knows here; it deleted what it
-    could.
+    If every task has sent a message, a commit may have been tried. Its outcome is unknown here, and it has deleted what
+    it could, so nothing is deleted.
     """
     if None in messages:
         paths = [path for message in _parts(messages) for path in message.part.paths]

@@ -1,1 +1,1 @@
-"""What `benchmarks.merge` compares: contenders sort the same blocks by the same key, in processes of their own."""
+"""The contenders of `benchmarks.merge`: each sorts the same blocks by the same key in its own process."""

@@ -1,4 +1,4 @@
-"""What a contender is, the processes that contenders live in, and the check of what they wrote."""
+"""The interface of contenders, their processes, and the check of their output."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ PROCESSES = 2  # all contenders may use so many processors
 
 
 class MissingError(Exception):
-    """What a contender needs is not installed here."""
+    """Something that a contender needs is not installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What every contender does: sort the rows of `files` by `KEY`.
+    """The job of every contender: sort the rows of `files` by `KEY`.
 
     Attributes:
-        files: Parquet; nobody may change them.
-        is_sorted: each file is sorted by itself.
-        block_rows: of the output, where that can be said.
-        output_files: about how many; for those who cannot be told the rows of each.
-        row_group_rows: of input and output, where that can be said.
+        files: Parquet files, which contenders must not change.
+        is_sorted: whether each file is sorted.
+        block_rows: rows of an output file, for contenders that have such a setting.
+        output_files: about how many output files, for contenders without that setting.
+        row_group_rows: rows of a row group in input and output, for contenders that have such a setting.
     """
 
     files: tuple[str, ...]
@@ -49,21 +49,21 @@ class Job:
 
     @property
     def output_bytes(self) -> int:
-        """About how large each file of the output is."""
+        """The approximate size of an output file."""
         return sum(Path(file).stat().st_size for file in self.files) // self.output_files
 
 
 class Contender(Protocol):
-    """One way to do the job. Constructed in its own process; what is not `run` is not timed.
+    """One way to do the job. It is constructed in its own process. Only `run` is timed.
 
     The constructor takes the job and an empty folder.
 
     Raises:
-        MissingError: by the constructor.
+        MissingError: the constructor lacks something that is not installed.
     """
 
     def reset(self) -> None:
-        """Make ready for a run: the input as it was, caches and workers warm."""
+        """Prepare a run: restore the input, and warm caches and workers."""
 
     def run(self) -> None:
         """Do the job."""
@@ -75,7 +75,7 @@ class Contender(Protocol):
 def cut_input(
     source: Path, folder: Path, *, rows: int, row_group_rows: int, is_sorted: bool
 ) -> tuple[str, ...]:
-    """Cut a file into blocks in the order of its rows, each sorted by `KEY` or left so, zstd level 1."""
+    """Cut a file into blocks in the order of its rows, each sorted by `KEY` or as it is, zstd level 1."""
     folder.mkdir()
     schema = pq.read_schema(source)
     plain = [item.with_type(pa.string()) if pa.types.is_string_view(item.type) else item for item in schema]
@@ -103,21 +103,21 @@ def link_all(files: Sequence[str], folder: Path) -> None:
 
 
 class Host:
-    """A process with one or more contenders, which stay warm from one run to the next."""
+    """A process with one or more contenders that stay warm between runs."""
 
     def __init__(self, process: multiprocessing.process.BaseProcess, end: Connection) -> None:
         self._process = process
         self._end = end
 
     def missing(self) -> dict[str, str]:
-        """Wait until the contenders are ready; return why some are not there."""
+        """Wait until the contenders are ready. Return the reasons why some are missing."""
         return self._received()
 
     def run(self, name: str) -> tuple[float, list[str]]:
         """Return the seconds of a run and the files that it wrote.
 
         Raises:
-            AssertionError: the contender sees itself that it did not do the job.
+            AssertionError: the contender itself finds that it did not do the job.
         """
         self._end.send(name)
         return self._received()
@@ -141,7 +141,7 @@ class Host:
 
 @contextmanager
 def hosts(places: dict[str, dict[str, str]], job: Job, folder: Path) -> Iterator[dict[str, Host]]:
-    """Give a process for each of `places`: contenders by name, as `module:class` of this package."""
+    """Yield a process for each of `places`, with contenders by name as `module:class` of this package."""
     context = multiprocessing.get_context("spawn")
     found: dict[str, Host] = {}
     try:
@@ -208,10 +208,10 @@ class Check:
         self._expected = self._fingerprint(job.files)
 
     def require_equal(self, name: str, files: Sequence[str], *, ordered: bool) -> None:
-        """Stop a comparison with something that does not do the job.
+        """Check the output of a contender.
 
         Raises:
-            AssertionError: other rows came out, or, where they should be, they are not in order.
+            AssertionError: the rows differ, or they are not in order although they should be.
         """
         if self._fingerprint(files) != self._expected:
             msg = f"{name} wrote other rows than it read"

@@ -29,7 +29,7 @@ def _session(folder: Path):
 
 
 class _Optimize:
-    """Every run has a table of its own."""
+    """Every run has its own table."""
 
     order = ""
 
@@ -62,7 +62,7 @@ class ZOrder(_Optimize):
 
 
 class Liquid(_Optimize):
-    """Liquid clustering by the key, declared after the files came."""
+    """Liquid clustering by the key, declared after the files were added."""
 
     def reset(self) -> None:
         super().reset()

@@ -1,6 +1,6 @@
-"""Runs with the Python that has Spark 3.5, and without anything of this project: a request and an answer are a line.
+"""Runs in a Python with Spark 3.5, without any module of this project. Requests and answers are lines.
 
-The first request describes the job, each other one says what to do: "reset", "run" or "output".
+The first request describes the job. Each later one is a command: "reset", "run" or "output".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 
 
 class Server:
-    """Every run has a copy of the first table, with links to its files."""
+    """Every run gets a copy of the first table, with links to its files."""
 
     def __init__(self, job: dict) -> None:
         from pyspark.sql import SparkSession

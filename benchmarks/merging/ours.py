@@ -1,4 +1,4 @@
-"""The floor, and ours in this process."""
+"""The floor, and our merge in this process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tblctl.tableformat.parquet.encodings import NUMBERS, TEXT
 
 
 class Floor:
-    """Decode and encode on two processes that were started beforehand: the rows stay as they are.
+    """Decode and encode on two processes that were started beforehand, without moving rows.
 
-    As pyarrow does it by default, with the codec and row groups of the others.
+    The settings are pyarrow's defaults, with the codec and row groups of the other contenders.
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
@@ -46,7 +46,7 @@ class Floor:
 
 
 class FloorOfOurs(Floor):
-    """The same with our blocks as input, encoded as we do: so also the floor of what encoding well gains us."""
+    """The floor for our blocks as input and our encodings, so it also has the gains of good encodings."""
 
     def _input(self, job: Job, folder: Path) -> Sequence[str]:
         return block_files(append_all(job, folder / "table"))
@@ -71,7 +71,7 @@ def _copy(file: str, *, folder: str, writer: dict[str, object]) -> None:
 
 
 def append_all(job: Job, place: Path, **options: object) -> tblctl.Table:
-    """Make a table of the job's files, one append each; it gets its key afterwards if they are not sorted by it."""
+    """Make a table of the job's files, one append each. If they are not sorted, the key is set afterwards."""
     chosen = {"row_group_rows": job.row_group_rows, "block_rows": job.block_rows, **options}
     table = tblctl.create(
         place,
@@ -93,7 +93,7 @@ def block_files(table: tblctl.Table) -> list[str]:
 
 
 class Local:
-    """Plan, merge, verify and commit in one process; `merged_blocks` is how many are to be merged."""
+    """Plan, merge, verify and commit in one process. `merged_blocks` is the expected number of merged blocks."""
 
     def __init__(self, job: Job, folder: Path, **options: object) -> None:
         self.base = append_all(job, folder / "base", **options)
@@ -124,7 +124,7 @@ def fresh_copy(table: tblctl.Table, place: Path) -> tblctl.Table:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Link what nothing ever changes, copy the rest."""
+    """Hard-link immutable files, copy the others."""
     if source.endswith(".parquet"):
         os.link(source, target)
     else:

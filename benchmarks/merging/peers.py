@@ -1,4 +1,4 @@
-"""DuckDB, Polars, delta-rs and Databend; each as near to our output as its settings allow."""
+"""DuckDB, Polars, delta-rs and Databend, with settings for an output as close to ours as possible."""
 
 from __future__ import annotations
 
@@ -82,10 +82,11 @@ class DeltaRs:
 
 
 class Databend:
-    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file; Parquet and zstd, as ours.
+    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file, in Parquet and zstd as ours.
 
-    Every run begins at the snapshot before the first one. Compaction after inserts is off: it would merge the blocks
-    beforehand. One round made 9 blocks of average depth 2 of the 61 (`clustering_information`), whatever the format.
+    Every run begins at the snapshot before the first one. Compaction after inserts is off, since it would merge the
+    blocks beforehand. One round made 9 blocks of average depth 2 of the 61 (`clustering_information`), whatever the
+    format.
     """
 
     format = "COMPRESSION = 'zstd' STORAGE_FORMAT = 'parquet'"
@@ -129,7 +130,7 @@ class Databend:
 
 
 class DatabendNative(Databend):
-    """The same with the format that it takes on a local disk if nobody says otherwise, which is not Parquet.
+    """The same with Databend's default format on a local disk, which is not Parquet.
 
     It takes about twice the processor time (34 to 56 s against 13 to 17 s on a busy machine).
     """
@@ -137,7 +138,7 @@ class DatabendNative(Databend):
     format = ""
 
     def output(self) -> list[str]:
-        """Return the rows as Parquet, which nothing else would read; their order is not kept, so its depth is told."""
+        """Return the rows as Parquet for the check. Their order is not kept, so the depth is reported instead."""
         ((depth,),) = self._rows("SELECT average_depth FROM clustering_information('default', 'lineitem')")
         if depth > _SORTED_DEPTH:
             msg = f"Databend left an average depth of {depth}"

@@ -1,4 +1,4 @@
-"""Where the time of a merge in this process goes: processor seconds by stage, over all threads."""
+"""Profile a merge in this process: processor seconds by stage, over all threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAGES = (
 
 
 class _Meter:
-    """Processor seconds by stage; what a stage calls of another counts there alone."""
+    """Processor seconds by stage. Time in a nested stage counts only for that stage."""
 
     def __init__(self) -> None:
         self.cpu_seconds: dict[str, float] = defaultdict(float)
@@ -37,7 +37,7 @@ class _Meter:
         self._local = threading.local()
 
     def wrap(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `work`, with its processor time counted."""
+        """Return a function that does `work` and counts its processor time."""
 
         @functools.wraps(work)
         def measured(*args: Any, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def profile(report: Report, run: Callable[[], object]) -> None:
     """Run a recluster and write where its time went.
 
     Raises:
-        AssertionError: a stage is no longer where it is looked for.
+        AssertionError: a stage's function does not exist under the name given here.
     """
     with _metered() as meter:
         wall, cpu = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""Warm Spark sessions of contenders, alike but for what each peer adds."""
+"""Spark sessions of contenders, equal except for each peer's settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None, *, packag
     """Return a new session that keeps its files in `folder`; `package` is a Maven coordinate that it loads.
 
     Raises:
-        MissingError: there is no Java, or the package cannot be had here.
+        MissingError: there is no Java, or the package cannot be downloaded.
     """
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         msg = "Spark needs Java"
@@ -54,7 +54,7 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None, *, packag
 
 @contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """Send what a process that is started here prints to a file: what Spark downloads takes hundreds of lines."""
+    """Redirect the output of processes started here to a file: Spark's downloads print hundreds of lines."""
     kept = os.dup(2)
     try:
         with file.open("wb") as log:

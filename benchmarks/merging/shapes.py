@@ -1,4 +1,4 @@
-"""Tables whose rows are unlike lineitem's: many columns, large values, lists of changing length, rows in no order."""
+"""Tables unlike lineitem: many columns, large values, lists of varying length, unsorted rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], pa.Table]] = {
 
 
 def make_shape(place: Path, shape: str, size_bytes: int, *, is_sorted: bool) -> tblctl.Table:
-    """Make a table of 16 blocks that all span all keys; these are its key from the start if they are to be sorted."""
+    """Make a table of 16 blocks that all span all keys. For sorted blocks the key is set before the appends."""
     rng = np.random.default_rng(7)
 
     def tables() -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""The merge tasks of all blocks of a table as one group, as a round has them, for a closer look."""
+"""The merge tasks of one group of all blocks of a table, cut as in a round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tblctl.tableformat.storage import Storage
 def merge_tasks(
     table: tblctl.Table, *, tasks: int, memory_bytes: int = 2**30
 ) -> tuple[BlockIO, tuple[MergeTask, ...]]:
-    """Return what the tasks read and write with, and the tasks: as many as wished for, if memory allows it."""
+    """Return the tasks, and what they read and write with: as many tasks as requested, if memory allows."""
     port = NativePort(NativeTable(Storage(table.location), SYSTEM))
     version = port.newest()
     assert version.sort is not None
@@ -35,7 +35,7 @@ def merge_tasks(
 
 
 def rows_decoded(table: tblctl.Table, *, tasks: int) -> float:
-    """Return how often a row is decoded on average: a row group that a cut goes through is read on both sides."""
+    """Return how often a row is decoded on average. A row group that a cut divides is decoded on both sides."""
     io, found = merge_tasks(table, tasks=tasks)
     decoded = 0
     for task in found:

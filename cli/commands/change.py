@@ -16,14 +16,14 @@ from tblctl.cli.progress import progress
 FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 MEMORY = params.size_option(
     "--memory",
-    "Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). What fits is sorted "
-    "together.",
+    "Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). Rows that fit are "
+    "sorted together.",
     name="memory_bytes",
 )
 
 
 def read_files(files: tuple[str, ...]) -> Any:
-    """Return what the library appends: paths, or the stream on standard input for `-`."""
+    """Return the data to append: paths, or for `-` the stream on standard input."""
     if "-" not in files:
         return list(files)
     if len(files) > 1:
@@ -53,7 +53,7 @@ def read_files(files: tuple[str, ...]) -> Any:
 @click.option(
     "--recluster",
     is_flag=True,
-    help="Then do one round of `tblctl recluster`; the rows are in even if it fails, which exits with 1.",
+    help="Then do one round of `tblctl recluster`. If it fails, the rows stay appended, and the exit code is 1.",
 )
 def append(
     *,
@@ -67,7 +67,7 @@ def append(
     """Append the rows of files, or of standard input.
 
     FILE is a Parquet or an Arrow IPC file (.arrow), or '-' for an IPC stream on standard input. All files are one
-    commit: either all their rows are in the table, or none. Columns are matched by name.
+    commit: either all of their rows are appended, or none. Columns are matched by name.
     """
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)
@@ -127,7 +127,7 @@ def update(
 ) -> None:
     """Set columns of rows to new values.
 
-    Changes the rows for which the condition is true, all rows without one.
+    Changes the rows for which the condition is true, or all rows if there is no condition.
     """
     table = tblctl.open(location, storage_options=storage_options)
     with progress("updating") as report:
@@ -158,8 +158,8 @@ def overwrite(
 ) -> None:
     """Replace rows by those of files.
 
-    Removes the rows for which the condition is true, all rows without one, and adds those of the files, in one
-    commit; what others append before it counts too. FILE is as for `tblctl append`.
+    One commit removes the rows for which the condition is true, or all rows if there is no condition, and adds the rows
+    of the files. Rows that others append before this commit are removed too. FILE is as for `tblctl append`.
     """
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)

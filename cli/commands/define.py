@@ -13,7 +13,7 @@ from tblctl.cli.command import command
 from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome
 from tblctl.cli.output import column_list
 
-SETTINGS_WIDTH = 100  # of their help; as wide as the examples
+SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
 
 
 @command(
@@ -76,7 +76,7 @@ def create(
 
 
 def settings_help() -> str:
-    """Return the table's settings, from their owner, each with its meaning beside it."""
+    """Return a line for each of the table's settings and its meaning."""
     return "\n".join(
         textwrap.fill(f"{key:<18} {text}", width=SETTINGS_WIDTH, subsequent_indent=" " * 19)
         for key, text in tblctl.OPTION_DOCS.items()
@@ -94,7 +94,7 @@ def settings_help() -> str:
 @params.LOCATION
 @click.option("--cluster-by", metavar="TERMS", help="Set the cluster key, see `tblctl create --help`.")
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
-@click.option("--add-column", metavar="NAME:TYPE", help="Add a column; rows written before have NULL there.")
+@click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")
 @click.option("--rename-column", metavar="OLD=NEW", help="Rename a column.")
 @click.option("--drop-column", metavar="NAME", help="Drop a column that the cluster key does not use.")
 @click.option(
@@ -104,7 +104,7 @@ def settings_help() -> str:
 def alter(*, location: str, storage_options: dict[str, Any], as_json: bool, **actions: Any) -> None:
     """Change the key, a column, or the settings.
 
-    One of them at a time. Data is never rewritten.
+    Each call changes one of them. Data is never rewritten.
     """
     chosen = {name: value for name, value in actions.items() if value}
     if len(chosen) != 1:
@@ -123,7 +123,7 @@ def alter(*, location: str, storage_options: dict[str, Any], as_json: bool, **ac
 
 
 def read_action(action: str, value: Any) -> tuple[Any, ...]:
-    """Read the words of one action into the arguments of the method that does it."""
+    """Parse the words of one action into the arguments of the method that does it."""
     if action in {"add_column", "widen_column"}:
         return params.read_column(value, option=f"--{action.replace('_', '-')}")
     if action == "rename_column":
@@ -139,7 +139,7 @@ def read_action(action: str, value: Any) -> tuple[Any, ...]:
 def change_table(
     table: tblctl.Table, action: str, arguments: tuple[Any, ...]
 ) -> tuple[tblctl.WriteOutcome, str]:
-    """Do one action, and return its outcome with the clause that tells it."""
+    """Do one action. Return its outcome, and the clause that describes it."""
     words = [str(argument) for argument in arguments]
     match action:
         case "cluster_by":
@@ -162,11 +162,11 @@ def change_table(
 @command(
     "drop",
     example="tblctl drop /data/lineitem --yes",
-    json_shape="object: location, dropped (false where there was no table)",
+    json_shape="object: location, dropped (false if there was no table)",
 )
 @params.LOCATION
-@click.option("--yes", is_flag=True, help="Really: without it nothing is dropped.")
-@click.option("--if-exists", is_flag=True, help="No table at LOC is no error.")
+@click.option("--yes", is_flag=True, help="Confirm: without it nothing is dropped.")
+@click.option("--if-exists", is_flag=True, help="A missing table is no error.")
 def drop(
     *, location: str, yes: bool, if_exists: bool, storage_options: dict[str, Any], as_json: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""What if a table were clustered by other columns: measure it as it is, by them."""
+"""Measure how deep a table's blocks lie by any columns, without changing the table."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def depth(
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Tell how deep blocks lie by any columns.
+    """Show how deep blocks lie by any columns.
 
-    TERMS is written as a cluster key: columns, year, month, day, hour, truncate(n, column), each with asc or desc and
-    nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics, so a
-    key of several columns may look deeper than it is, and bucket(n, column), which keeps no order, has no range.
+    TERMS has the form of a cluster key: columns, year, month, day, hour, truncate(n, column), each with asc or desc and
+    nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics. So a
+    key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order.
     """
     found = tblctl.open(location, storage_options=storage_options).info(
         columns=terms, where=where, worst=worst

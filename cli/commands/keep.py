@@ -23,9 +23,9 @@ from tblctl.cli.progress import progress
     help="A snapshot's number, an ISO timestamp, or a tag.",
 )
 def rollback(*, location: str, to: int | str, storage_options: dict[str, Any], as_json: bool) -> None:
-    """Make the table as it was at a snapshot.
+    """Return the table to an earlier snapshot.
 
-    That is a new snapshot: nothing is lost, and it can be rolled back itself.
+    This commits a new snapshot. Nothing is lost, and the rollback can be rolled back too.
     """
     outcome = tblctl.open(location, storage_options=storage_options).rollback(to)
     print_outcome(outcome, done=f"rolled back to {to}", as_json=as_json)
@@ -44,7 +44,7 @@ def rollback(*, location: str, to: int | str, storage_options: dict[str, Any], a
 @click.option(
     "--at", metavar="WHEN", callback=params.read_as_of, help="The snapshot to name (default: the newest)."
 )
-@click.option("--delete", "remove", is_flag=True, help="Remove the tag; its snapshot may then expire.")
+@click.option("--delete", "remove", is_flag=True, help="Remove the tag. Its snapshot may then expire.")
 def tag(
     *,
     location: str,
@@ -92,7 +92,7 @@ def tag(
     metavar="AGE",
     default="24h",
     show_default=True,
-    help="Delete nothing younger, such as 7d, 24h, 30m, 90s; a write or scan that takes longer beside gc fails.",
+    help="Delete nothing younger, such as 7d, 24h, 30m, 90s. A write or scan that runs longer during gc fails.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 def gc(
@@ -104,9 +104,9 @@ def gc(
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Expire old snapshots and delete what none needs.
+    """Expire old snapshots and delete objects that no snapshot needs.
 
-    What a kept snapshot or a tag names is never deleted.
+    Objects that a kept snapshot or a tag names are never deleted.
     """
     table = tblctl.open(location, storage_options=storage_options)
     outcome = table.gc(keep=keep, older_than=older_than, dry_run=dry_run)
@@ -126,7 +126,7 @@ def gc(
 
 
 def ranges(numbers: tuple[int, ...] | list[int]) -> str:
-    """Return ` (1-5, 7)` for 1, 2, 3, 4, 5, 7; nothing for nothing."""
+    """Return ` (1-5, 7)` for 1, 2, 3, 4, 5, 7; an empty text for no numbers."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][1] + 1:
@@ -143,18 +143,18 @@ def ranges(numbers: tuple[int, ...] | list[int]) -> str:
     json_shape="object: ok, deep, snapshots, segments, blocks, rows, problems [text]",
 )
 @params.LOCATION
-@click.option("--deep", is_flag=True, help="Read all data, and compare statistics and counts with it.")
+@click.option("--deep", is_flag=True, help="Read all data, and compare the statistics and counts with it.")
 @click.option(
     "--fix-clock",
     is_flag=True,
-    help="First commit a snapshot with the right time, if a clock that was ahead dated the newest one.",
+    help="First commit a snapshot with the right time, if the newest one has a time in the future.",
 )
 def check(
     *, location: str, deep: bool, fix_clock: bool, storage_options: dict[str, Any], as_json: bool
 ) -> None:
     """Check every rule of the format.
 
-    Exits with 1 when a rule is broken. Changes nothing but with --fix-clock.
+    Exits with 1 if a rule is broken. Changes nothing unless --fix-clock is given.
     """
     table = tblctl.open(location, storage_options=storage_options)
     if fix_clock:

@@ -18,7 +18,7 @@ WORST = click.option(
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="Tell the N deepest ranges of keys.",
+    help="Show the N deepest ranges of keys.",
 )
 
 
@@ -32,10 +32,10 @@ WORST = click.option(
     json_shape=f"""
     {INFO_JSON.strip()},
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
-    where there are worst ranges, yet `recluster` has nothing to do, recluster {{note, rejected, advice}};
+    if there are worst ranges, but `recluster` has nothing to do, recluster {{note, rejected, advice}};
     with --compare also compared [{{snapshot, and the figures of that version}}];
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
-    source}}], newest first; source is summary, metadata (measured now), or null where the averages are unknown.
+    source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes,
     info (the object above without last_runs; null without a cluster key)""",
 )
@@ -44,10 +44,12 @@ WORST = click.option(
 @click.option(
     "--columns",
     metavar="TERMS",
-    help="As if clustered by these: 'a, b' or 'year(ts)'; from column statistics.",
+    help="Measure as if clustered by these: 'a, b' or 'year(ts)', from column statistics.",
 )
 @WORST
-@click.option("--history", is_flag=True, help="Depth and overlaps after each of the last 20 snapshots, too.")
+@click.option(
+    "--history", is_flag=True, help="Also show depth and overlaps after each of the last 20 snapshots."
+)
 @click.option("--all", "below", metavar="DIR", help="All tables at or below DIR, a folder or URL.")
 @pictures.PICTURE
 @pictures.COMPARE
@@ -64,11 +66,12 @@ def info(
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Tell how well tables are clustered.
+    """Show how well tables are clustered.
 
-    A block's overlaps are the other blocks whose range meets its own; its depth is the most blocks that any one key of
-    its range may be in. 0 and 1 are best: then a key is in one block. A worst range is one that most blocks share:
-    all blocks that reach into it would have to be rewritten to part them. Several tables are a line each.
+    A block's overlaps are the other blocks whose key range meets its own. Its depth is the largest number of blocks
+    that may hold the same key of its range. 0 overlaps and a depth of 1 are best: then each key is in one block. A
+    worst range is one where most blocks overlap; "to rewrite" is what these blocks hold. Several tables get one line
+    each.
     """
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], storage_options=storage_options)
@@ -102,22 +105,22 @@ def show_one(
     by_key: bool,
     as_json: bool,
 ) -> None:
-    """Print the figures of one table, those of versions to compare, and what happened to it.
+    """Print the figures of one table, those of versions to compare, and the table's history.
 
-    `by_key`: they are of all its blocks by its own key, so a recluster might find something to do.
+    `by_key`: the figures are of all its blocks by its own key, so they show whether a recluster could help.
     """
     idle = idle_plan(table, found) if by_key else None
     runs = timeline.last_runs(table)
     points = table.depth_history() if history else ()
     if as_json:
-        told = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
+        shown = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
         if idle is not None:
-            told["recluster"] = {name: idle.to_json()[name] for name in ("note", "rejected", "advice")}
+            shown["recluster"] = {name: idle.to_json()[name] for name in ("note", "rejected", "advice")}
         if compared:
-            told["compared"] = [version.to_dict() for version in compared]
+            shown["compared"] = [version.to_dict() for version in compared]
         if history:
-            told["history"] = [point.to_dict() for point in points]
-        render.print_json(told)
+            shown["history"] = [point.to_dict() for point in points]
+        render.print_json(shown)
         return
     put_info(found)
     if idle is not None:
@@ -131,13 +134,13 @@ def show_one(
 
 
 def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan | None:
-    """Return the plan of a recluster that has nothing to do, though there are worst ranges; else None."""
+    """Return the plan if a recluster has nothing to do although there are worst ranges; else None."""
     plan = table.plan() if found.worst else None
     return None if plan is None or plan.groups else plan
 
 
 def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> None:
-    """Print a line for each table, worst first; then a line for each that could not be measured."""
+    """Print a line for each table, worst first, then a line for each table that could not be measured."""
     if as_json:
         render.print_json([item.to_dict() for item in survey])
         return
@@ -163,5 +166,5 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
 
 
 def depth_cells(found: tblctl.ClusteringInfo) -> tuple[str, str]:
-    """Return the figures of depth for a line."""
+    """Return the cells for average and maximum depth."""
     return average_depth(found, 2), render.average(found.depth.max, 0)

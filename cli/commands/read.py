@@ -17,7 +17,7 @@ from tblctl.cli.progress import progress
 
 
 def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> str | None:
-    """Check `--output`, as a callback of click's."""
+    """Check `--output`; a callback for click."""
     if path is not None:
         output.check_output(path)
     return path
@@ -52,21 +52,21 @@ def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) 
     "--as-of",
     metavar="WHEN",
     callback=params.read_as_of,
-    help="The table as it was: a snapshot's number, an ISO timestamp (UTC without a zone), or a tag.",
+    help="Read an earlier version: a snapshot's number, an ISO timestamp (UTC without a zone), or a tag.",
 )
 @click.option(
     "--output",
     "output_path",
     metavar="FILE",
     callback=read_output,
-    help="Write the rows to FILE, by its ending .parquet, .arrow or .csv; '-' is an Arrow IPC stream on stdout.",
+    help="Write the rows to FILE, which ends with .parquet, .arrow or .csv; '-' is an Arrow IPC stream on stdout.",
 )
-@click.option("--explain", is_flag=True, help="Only tell what would be read.")
+@click.option("--explain", is_flag=True, help="Only show what would be read.")
 @click.option(
     "--report",
     "report_path",
     metavar="FILE",
-    help="Append a line of JSON to FILE that tells what was read: blocks, rows, bytes, seconds.",
+    help="Append a line of JSON to FILE with what was read: blocks, rows, bytes, seconds.",
 )
 def scan(
     *,
@@ -83,7 +83,7 @@ def scan(
 ) -> None:
     """Print rows, or write them to a file.
 
-    As a table, without --limit, the first 50 rows are shown.
+    Without --limit a printed table has the first 50 rows.
     """
     if as_json and output_path == "-":
         raise click.UsageError("--json and --output - both want standard output", click.get_current_context())
@@ -108,7 +108,7 @@ def scan(
 
 
 def save(chosen: tblctl.Scan, path: str, *, snapshot: int, as_json: bool) -> None:
-    """Write what a scan returns to a file, and say so."""
+    """Write the rows of a scan to a file, and report it."""
     with progress("scanning") as report:
         row_count = output.write_rows(chosen.to_reader(), path, report=report)
     if as_json:
@@ -118,7 +118,7 @@ def save(chosen: tblctl.Scan, path: str, *, snapshot: int, as_json: bool) -> Non
 
 
 def append_report(path: str) -> Callable[[tblctl.ScanReport], None]:
-    """Return a listener that appends each scan's report to `path`. Opens it now, to fail before the scan."""
+    """Return a listener that appends each scan's report to `path`. A path that cannot be opened fails at once."""
 
     def listen(report: tblctl.ScanReport) -> None:
         write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
@@ -199,8 +199,8 @@ def history(*, location: str, limit: int | None, storage_options: dict[str, Any]
     example="tblctl files /data/lineitem --limit 10",
     json_shape="""
     list of objects: path, rows, bytes, level, run, min, max, uncompressed_bytes, decoded_bytes, cluster_key_id;
-    min and max are lists with one value per key term of the current key: of the block's first and last row, or where
-    the block is in another order what column statistics say, null where they say nothing""",
+    min and max are lists with one value for each term of the current key: the keys of the first and the last row, or if
+    the block is in another order bounds from column statistics, null without these""",
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only N blocks.")

@@ -1,4 +1,4 @@
-"""The statement of SQL engines, as they pass it through."""
+"""Recluster by the SQL statement that engines pass on."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tblctl.cli.progress import progress
     tblctl sql "OPTIMIZE TABLE '/data/lineitem' RECLUSTER\"""",
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
-    where IF EXISTS finds no table an object: location, note""",
+    if IF EXISTS finds no table, an object: location, note""",
 )
 @click.argument("statement")
 @engine_options
 def sql(*, statement: str, storage_options: dict[str, Any], as_json: bool, **words: Any) -> None:
     """Recluster by an SQL statement.
 
-    STATEMENT is ALTER TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition]; OPTIMIZE instead of ALTER is FINAL.
-    The name is a location, such as lake/lineitem; quote one with blanks or odd characters: 'my lake/lineitem'.
+    STATEMENT is ALTER TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition]. OPTIMIZE instead of ALTER implies
+    FINAL. The name is a location, such as lake/lineitem. Quote names with blanks or odd characters: 'my lake/lineitem'.
     """
     engine = EngineChoice.of(words).arguments()
     parsed = tblctl.parse_statement(statement)

@@ -1,4 +1,4 @@
-"""Suggest what a table could be clustered by."""
+"""Rank the columns that a table could be clustered by."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
-    blocks_read [estimate of each predicate, of one on other columns the most], named_by (predicates on its
+    blocks_read [an estimate for each predicate; an upper bound for one on other columns], named_by (predicates on its
     columns), average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
 )
@@ -35,7 +35,7 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
 @click.option(
     "--predicates",
     metavar="FILE",
-    help="Conditions that queries typically have, one a line or each ended by ';'; '-' is standard input.",
+    help="File of typical conditions of queries, one a line or each ended by ';'; '-' is standard input.",
 )
 @click.option("--rejected", is_flag=True, help="List the columns that cannot be keys, and why.")
 def suggest(
@@ -48,12 +48,11 @@ def suggest(
 ) -> None:
     """Rank columns that the table could be clustered by.
 
-    Nothing but statistics of blocks is read. Without --predicates columns rank by how deep blocks lie by them now:
-    by a shallow one the table is nearly clustered. With them, by the blocks that these would read if the table were
-    sorted by the column: it is cut into as many blocks as now, rows counting as evenly spread over the range of their
-    block; of other columns a new block may hold what the old blocks held that share its range. So what is uneven within
-    blocks cannot be known; nor what runs along with the key within them, so that conditions on other columns may read
-    less than estimated, which `<=` stands for.
+    Only the statistics of blocks are read. Without --predicates, columns rank by how deep the blocks lie by them now:
+    the table is nearly clustered by a column of low depth. With --predicates, columns rank by the blocks that these
+    conditions would read if the table were sorted by the column. The estimate spreads rows evenly over the range of
+    their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
+    upper bound, marked `<=`: they read less if these columns follow the key within blocks.
     """
     table = tblctl.open(location, storage_options=storage_options)
     text = None if predicates is None else read_file(predicates)
@@ -82,7 +81,7 @@ def read_file(path: str) -> str:
 
 
 def put_suggestion(found: tblctl.Suggestion) -> None:
-    """Print the ranking, why the first ones are first, and what to keep in mind."""
+    """Print the ranking, the reasons for the first places, and the caveats."""
     page.put_fields(
         {
             "snapshot": f"{found.snapshot}",
@@ -123,14 +122,14 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
 
 
 def reads_cells(item: tblctl.Candidate, predicates: int) -> tuple[str, ...]:
-    """Return what a condition reads on average, with `<=` where that is a bound; nothing without conditions."""
+    """Return the blocks that a condition reads on average, with `<=` if it is a bound; empty without conditions."""
     if item.average_blocks_read is None:
         return ()
     return (f"{'' if item.named_by == predicates else '<= '}{item.average_blocks_read:,.1f}",)
 
 
 def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
-    """Print what stands against keys or cannot be told, each once with those that it is about."""
+    """Print each caveat once, with the keys that it is about."""
     keys: dict[str, list[str]] = {}
     for item in candidates:
         for text in item.caveats:
@@ -142,7 +141,7 @@ def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
 
 
 def put_predicates(found: tblctl.Suggestion) -> None:
-    """Print what each condition reads now, and by the best key."""
+    """Print the blocks that each condition reads now, and by the best key."""
     best = found.candidates[0]
     width = render.terminal_width()
     limit = PREDICATE_WIDTH if width is None else max(LEAST_PREDICATE_WIDTH, width - BESIDE_PREDICATES)

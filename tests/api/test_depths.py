@@ -71,13 +71,13 @@ def test_another_key_is_measured_by_itself_and_no_key_is_unknown(memory_url: str
     assert told(table) == [(4, None, None), (3, None, "metadata"), (2, 1.0, "metadata"), (1, 0.0, "metadata")]
 
 
+@pytest.mark.parametrize(
+    ("most", "depths"), [(2, [4.0, None, None, None, None]), (7, [4.0, 3.0, None, None, 0.0])]
+)
 def test_no_more_blocks_are_measured_than_the_bound_but_the_newest(
-    memory_url: str, monkeypatch: pytest.MonkeyPatch
+    memory_url: str, most: int, depths: list[float | None]
 ) -> None:
     table = overlapping(memory_url, 4)
-    monkeypatch.setattr("tblctl.pictures.depths.MOST_MEASURED_BLOCKS", 2)
-    assert told(table) == [
-        (5, 4.0, "metadata"), (4, None, None), (3, None, None), (2, None, None), (1, None, None),
-    ]  # fmt: skip
-    monkeypatch.setattr("tblctl.pictures.depths.MOST_MEASURED_BLOCKS", 7)
-    assert [depth for _, depth, _ in told(table)] == [4.0, 3.0, None, None, 0.0]
+    found = depth_history(table.history(), table._port.version, most_measured_blocks=most)
+    assert [point.average_depth for point in found] == depths
+    assert [point.source for point in found] == [None if depth is None else "metadata" for depth in depths]

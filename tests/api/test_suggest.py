@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from profiles import cases
 
 import tblctl
-from tblctl.advise.reorder import Reordered, Sampled, step_of
+from tblctl.advise.reorder import EstimateLimits, Reordered, Sampled
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 
@@ -282,15 +282,14 @@ def test_no_made_up_block_is_missing_what_rows_there_are(
         assert bool(np.any(found != NONE)) >= any(map(holds, rows)), condition
 
 
-def test_very_many_blocks_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tblctl.advise.reorder.MOST_SAMPLED", 50)
-    monkeypatch.setattr("tblctl.advise.reorder.MOST_BLOCKS", 20)
+def test_very_many_blocks_are_sampled() -> None:
+    limits = EstimateLimits(most_sampled=50, most_blocks=20)
     blocks: list[list[tuple[int | None, int]]] = [
         [(start, start), (start + 9, 0)] for start in range(0, 2000, 10)
     ]
     schema = Schema.create(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
-    after = Reordered(Sampled.of(Arrays(blocks)), [schema.leaf("a")])
-    assert (step_of(200), len(after.row_count)) == (10.0, 20)
+    after = Reordered(Sampled.of(Arrays(blocks), limits), [schema.leaf("a")], limits)
+    assert (limits.step(200), len(after.row_count)) == (10.0, 20)
     assert after.row_count.sum() == 100
     assert len(after.column(schema.leaf("a")).min) == 20
 

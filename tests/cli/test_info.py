@@ -132,7 +132,7 @@ def test_depth_measures_by_any_columns_of_a_table_without_key(tmp_path: Path) ->
     assert as_json("depth", tmp_path / "t", "c")["worst"][0]["max"] == [None]
     shown = done("depth", tmp_path / "t", "bucket(4, a)")
     assert "(3 of unknown range)" in shown
-    assert "(statistics do not bound the key of 3 blocks: in no figure of depth)" in shown
+    assert "(statistics do not bound the key of 3 blocks: no depth counts them)" in shown
 
 
 def test_an_empty_table_has_zeros_and_no_worst_range(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
         ["depth", "?"],
     ]
     assert (
-        "(3 blocks not in the order of the key: in no figure of depth until a recluster sorts them in)"
+        "(3 blocks not in the order of the key: no depth counts them until a recluster sorts them)"
         in lines
     )
     told = as_json("info", url)

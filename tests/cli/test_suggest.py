@@ -13,6 +13,9 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 import tblctl
+from tblctl.advise.reorder import EstimateLimits
+from tblctl.advise.suggest import read_predicates, suggest
+from tblctl.cli.commands.suggest import put_suggestion
 from tblctl.cli.main import application
 
 
@@ -98,12 +101,13 @@ def test_long_conditions_are_cut_to_fit_a_terminal_of_80_columns(loc: Path, tmp_
 
 
 def test_estimates_of_very_many_blocks_say_how_fine_they_are(
-    loc: Path, predicates: Path, monkeypatch: pytest.MonkeyPatch
+    loc: Path, predicates: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "in steps of" not in done("suggest", loc, "--predicates", predicates)
-    monkeypatch.setattr("tblctl.advise.reorder.MOST_BLOCKS", 5)
-    assert "(estimates go in steps of 2 blocks)" in done("suggest", loc, "--predicates", predicates)
-    assert as_json("suggest", loc)["estimate_step"] == 2
+    version = tblctl.open(str(loc))._port_version()
+    conditions = read_predicates(predicates.read_text(), version.schema)
+    put_suggestion(suggest(version, conditions, (), limits=EstimateLimits(most_blocks=5)))
+    assert "(estimates go in steps of 2 blocks)" in capsys.readouterr().out
 
 
 def test_columns_that_cannot_be_keys_are_listed_when_asked_for(loc: Path) -> None:

@@ -17,7 +17,7 @@ import tblctl
 from tblctl import errors
 from tblctl.pictures.drawing import LEVEL_COLORS, PAPER, _bars, _figure, _settings, draw_png, draw_svg
 from tblctl.pictures.page import picture_page
-from tblctl.pictures.picture import MOST_BARS, tick_ranks
+from tblctl.pictures.picture import MOST_BARS, history_up_to, tick_ranks
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.schema.schema import Schema
 
@@ -137,11 +137,16 @@ def test_history_tells_ingested_from_rewritten_and_the_depth_after_each_snapshot
 def test_history_ends_with_the_version_that_is_drawn(memory_url: str, tmp_path: Path, monkeypatch):
     table = table_of(memory_url, *[(1, 2)] * 6)
     drawn = []
-    monkeypatch.setattr("tblctl.pictures.picture.SNAPSHOTS_SHOWN", 3)
     monkeypatch.setattr("tblctl.pictures.file.write_picture", lambda picture, path: drawn.append(picture))
     tblctl.open(table.location, as_of=5).picture(tmp_path / "out.svg")
     table.picture(tmp_path / "out.svg", compare=(2, 4))
-    assert [picture.history.sequences for picture in drawn] == [(3, 4, 5), (2, 3, 4)]
+    assert [picture.history.sequences for picture in drawn] == [(1, 2, 3, 4, 5), (1, 2, 3, 4)]
+
+
+def test_history_shows_no_more_snapshots_than_its_limit(memory_url: str):
+    table = table_of(memory_url, *[(1, 2)] * 6)
+    history = history_up_to(5, table.history(), table._port.version, most_shown=3)
+    assert history.sequences == (3, 4, 5)
 
 
 def test_the_same_picture_is_the_same_bytes_in_another_process_with_other_settings(tmp_path: Path):
