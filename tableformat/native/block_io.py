@@ -21,10 +21,12 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.native.blocks import address_of
 from tblctl.tableformat.native.log.names import block_path
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window, parquet_schema
 from tblctl.tableformat.parquet.dictionaries import decoded_bytes
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile, Tails
+from tblctl.tableformat.parquet.opened import Tails
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.statistics import Measured, joined
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -85,7 +87,7 @@ class NativeBlockReader:
         self._schema = io.schema
         self._tails = io.tails
         self._block = block
-        address = BlockAddress.of(block, io.column_ids)
+        address = address_of(block, io.column_ids)
         self._file = BlockFile(io.storage, address, io.tails, coded=coded)
 
     def __enter__(self) -> Self:
@@ -157,7 +159,7 @@ class NativeBlockReader:
 
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
         """Append some row groups to a block as they are stored."""
-        figures = self._file.told_figures(groups, self._schema)
+        figures = self._file.stated_figures(groups, self._schema)
         others = [leaf for leaf in self._schema.leaves if leaf.id not in figures]
         measured: Mapping[int, Measured] = {}
         for number, group in enumerate(groups):

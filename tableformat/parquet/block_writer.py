@@ -18,7 +18,6 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.parquet.dictionaries import (
     as_written,
     coded_schema,
@@ -60,13 +59,6 @@ class Layout:
     schema: Schema
     sort: Sort | None
     options: TableOptions
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Layout:
-        """Return the layout of what is written on top of `snapshot`."""
-        return cls(
-            schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

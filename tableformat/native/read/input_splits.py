@@ -13,7 +13,8 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.statistics import SOME
 from tblctl.tableformat.native.read.scan import Selection, blame_expiry, condition_columns, rows_satisfying
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
+from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.predicate.nodes import Node
 from tblctl.tableformat.storage import Storage
 

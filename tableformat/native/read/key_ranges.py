@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.cluster_key import Sort, Term, monotonic, term_type, transform_array
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.native.log.segment_file import key_names, statistic_names
+from tblctl.tableformat.native.log.segment_columns import key_names, statistic_names
 from tblctl.tableformat.native.read.metadata import BlockMetadata
 
 
