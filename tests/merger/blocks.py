@@ -26,7 +26,7 @@ from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.block_io import NativeBlockIO
-from tblctl.tableformat.native.log.segment_file import segment_table
+from tblctl.tableformat.native.log.segment_rows import segment_table
 from tblctl.tableformat.native.upkeep.check import _BlockCheck
 from tblctl.tableformat.native.write.writer import BlockWriter
 from tblctl.tableformat.parquet.block_writer import Layout
