@@ -21,6 +21,9 @@ from tblctl.tableformat.parquet.sealed import Fetch, Place, VerifiedFile, open_v
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
+_CHUNK_BYTES = 512
+"""What one column chunk's entry in a parsed footer takes."""
+
 _TAIL_BYTES = 64 << 10
 _TAIL_SHARE = 128
 """A footer is 0.2 % of a block of lineitem, 8 bytes and 130 a column chunk: this share holds it in one request."""
@@ -93,6 +96,12 @@ class OpenBlock:
     file: pq.ParquetFile
     pre_buffer: bool
 
+    @property
+    def footer_memory_bytes(self) -> int:
+        """About what the parsed footer takes."""
+        metadata = self.file.metadata
+        return int(metadata.num_row_groups * metadata.num_columns * _CHUNK_BYTES)
+
     def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
         """Return the file opened again, with some columns of text as Arrow dictionaries."""
         return _parquet_file(
@@ -104,6 +113,44 @@ class OpenBlock:
         if self.verified is None:
             return self.source.read_at(size, start)
         return self.verified.read_at(start, start + size)
+
+
+class IdleBlocks:
+    """Open blocks that will be read again: a merge looks at the keys of its blocks before it reads their rows.
+
+    Keeps the last `most_files`, or fewer whose footers take about `most_bytes`; closes the others. Threads may share
+    one; pickles empty.
+    """
+
+    def __init__(self, most_files: int = 64, most_bytes: int = 16 << 20) -> None:
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+        self._kept: dict[str, OpenBlock] = {}  # the one that was kept first comes first
+        self._bytes = 0
+        self._lock = Lock()
+
+    def keep(self, path: str, block: OpenBlock) -> None:
+        """Keep a block open, instead of others or of itself if they would be too many."""
+        with self._lock:
+            surplus = [self._kept.pop(path)] if path in self._kept else []
+            self._kept[path] = block
+            self._bytes += block.footer_memory_bytes - sum(item.footer_memory_bytes for item in surplus)
+            while len(self._kept) > self._most_files or self._bytes > self._most_bytes:
+                surplus.append(self._kept.pop(next(iter(self._kept))))
+                self._bytes -= surplus[-1].footer_memory_bytes
+        for item in surplus:
+            item.source.close()
+
+    def take(self, path: str) -> OpenBlock | None:
+        """Return a block that was kept, and keep it no longer; None if it is not there."""
+        with self._lock:
+            block = self._kept.pop(path, None)
+            if block is not None:
+                self._bytes -= block.footer_memory_bytes
+            return block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._most_files, self._most_bytes))
 
 
 def open_block(

@@ -28,7 +28,7 @@ from tblctl.tableformat.parquet.footer import (
     read_footer,
 )
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
-from tblctl.tableformat.parquet.opened import BlockAddress, Tails, open_block, opening
+from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails, open_block, opening
 from tblctl.tableformat.parquet.statistics import Measured, measure, stored_figures
 from tblctl.tableformat.parquet.thrift import Struct
 from tblctl.tableformat.projection import Projection
@@ -53,6 +53,7 @@ class BlockFile:
 
     On a remote storage it reads what it needs of its row groups in few requests, at once (`storage.ranges.joined`).
     See `open_block` for `tails` and `ahead`; columns of `codable` whose ids are in `coded` come as Arrow dictionaries.
+    With `idle` it is taken from there if it is there, and goes there at the end.
     """
 
     def __init__(
@@ -63,10 +64,13 @@ class BlockFile:
         *,
         coded: Collection[int] = (),
         ahead: bool = False,
+        idle: IdleBlocks | None = None,
     ) -> None:
         self._storage = storage
         self.address = address
-        self._open = open_block(storage, address, tails, ahead=ahead)
+        self._idle = idle
+        kept = idle.take(address.path) if idle else None
+        self._open = kept or open_block(storage, address, tails, ahead=ahead)
         self._file = self._open.file
         self._columns = FileColumns(self._file.metadata, self._file.schema_arrow)
         self._announced: list[_Announced] = []
@@ -79,8 +83,15 @@ class BlockFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._open.source.close()
+    def __exit__(self, error: object = None, *_: object) -> None:
+        if self._idle and error is None:
+            self._idle.keep(self.address.path, self._open)
+        else:
+            self._open.source.close()
+
+    def close_after_use(self) -> None:
+        """Keep it open for nobody: what it was opened for is being read."""
+        self._idle = None
 
     @property
     def metadata(self) -> pq.FileMetaData:
