@@ -99,7 +99,7 @@ class NativeBlockReader:
 
     @cached_property
     def _every(self) -> Projection:
-        """All columns; whoever only reads keys does without."""
+        """How all columns are read; made only when rows are, not for keys."""
         return self._file.projection(self._schema).coded(self._file.coded)
 
     @cached_property

@@ -152,8 +152,8 @@ class BlockEncoder:
     def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
         """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
 
-        `keys` are those of its rows, `measured` the figures of its columns that Parquet does not count NaN in; `count`
-        is to be told of them.
+        `keys` are those of its rows. `measured` are the figures of its columns that may have NaN, which Parquet does
+        not count. The caller passes rows and figures to `count`.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)

@@ -34,7 +34,7 @@ class BlockAddress:
     """What is needed to open a block: its name, and what its file must agree with.
 
     Attributes:
-        path: the object's name; whoever makes an address has checked that it lies in the table.
+        path: the object's name; the table format has checked that it lies in the table.
         uncompressed_bytes: of its column chunks.
         column_ids: of the schema that it was written with, at every depth: its file has them all.
         seal: of its end; None where no checksums are known.
@@ -83,7 +83,7 @@ class OpenBlock:
     """A block's file after `open_block`.
 
     Attributes:
-        source: the open file; whoever has the block closes it.
+        source: the open file; the caller closes it.
         ranges: `source` where ranges can be fetched before they are read; None elsewhere.
         verified: gives verified bytes only; None for a block without checksums.
         file: for pyarrow, over `verified` where there is one.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Announced:
-    """Row groups of which some columns are being fetched, or are there, and were not all read."""
+    """Some columns of some row groups, which are being fetched or are there; `groups` are those not read yet."""
 
     columns: list[str]
     groups: set[int]

@@ -1,4 +1,4 @@
-"""Parquet files of which every byte is verified before it is parsed: blocks and segments.
+"""Parquet files whose every byte is verified before it is parsed: blocks and segments.
 
 Between the pages and the footer, where Parquet's readers look at nothing, lies a table of 16 bytes a column chunk:
 where the chunk ends, and the checksum of all bytes since the end of the chunk before (the first: since the file's
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """A file's content, and the seal that whoever names the file keeps."""
+    """A file's content, and its seal, which is kept where the file is named."""
 
     data: pa.Buffer
     seal: Seal
@@ -55,7 +55,7 @@ def seal(pages: pa.Buffer, end: pa.Buffer) -> Sealed:
 
     Args:
         pages: what a writer wrote before its footer: the column chunks, one after the other.
-        end: what comes behind them: the footer, and before it what else belongs to the pages.
+        end: what comes behind them: the footer, and before it page indexes where the writer makes any.
     """
     metadata = pq.read_metadata(pa.BufferReader(end))
     ends = _ends(metadata, pages.size)
@@ -136,7 +136,7 @@ class VerifiedFile(RandomAccessFile):
             self._refuse(f"its table of checksums is not one of {count} column chunks")
 
     def read_at(self, start: int, stop: int) -> pa.Buffer:
-        """Return verified bytes; without a copy, but for where they are of the end and of pages."""
+        """Return verified bytes, without a copy unless they reach from the pages into the end."""
         if start >= self._pages_bytes:
             return self._end[start - self._pages_bytes : stop - self._pages_bytes]
         low, high = self.widened(start, stop)

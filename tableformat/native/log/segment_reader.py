@@ -44,7 +44,7 @@ _MOST_COUNT = 2**43
 """Of rows or bytes of a block: a million of these can be added up."""
 
 _MOST_BYTES, _MOST_RATIO = 64 << 20, 2_000
-"""What the columns that are read of a segment may take: so many bytes, and as many for each byte of its file.
+"""What the columns that are read of a segment may take in memory: bytes, and bytes for each byte of its file.
 
 10,000 blocks that are all equal but for their names take 13 to 115 bytes for each byte of the file: 4 to 100 columns,
 words of 8 to 5,000 letters, with and without a key of them. Keys of long strings of 4 bytes a

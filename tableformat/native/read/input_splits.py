@@ -64,7 +64,7 @@ class ShareReader:
     condition: Node | None
 
     def tables(self, share: Share) -> Iterator[pa.Table]:
-        """Yield the rows wanted, in read types. Some 32 MiB of a block are held at a time, as many are on their way."""
+        """Yield the rows wanted, in read types. At a time 32 MiB of a block are held, and 32 MiB are on their way."""
         try:
             for address, filtered in share.blocks:
                 yield from self._rows(address, self.condition if filtered else None)

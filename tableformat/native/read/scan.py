@@ -186,7 +186,7 @@ class Scanner:
         """Yield the answer block by block.
 
         Blocks of up to `window_bytes` decoded bytes are read at once, fewer towards a limit. Between two
-        windows the processors wait for the last block, so whoever keeps all rows asks for an infinite one.
+        windows the processors wait for the last block, so a caller that keeps all rows asks for an infinite one.
         """
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None

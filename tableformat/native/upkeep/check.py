@@ -178,7 +178,7 @@ def _deep_problems(
 def _groups(
     segments: Sequence[tuple[SegmentRef, np.ndarray]],
 ) -> Iterator[list[tuple[SegmentRef, np.ndarray]]]:
-    """Yield segments that have blocks to check, together about as many blocks as a full segment."""
+    """Yield segments that have blocks to check, together about as many as a full segment has."""
     group: list[tuple[SegmentRef, np.ndarray]] = []
     for segment, rows in segments:
         if not len(rows):
