@@ -43,7 +43,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "port": (*VALUES, "environment"),
     "storage": ("errors", "environment", "concurrency"),
     "parquet": (*VALUES, "keys", "predicate", "reshape", "projection", "storage"),
-    "native/log": ("errors", "environment", "concurrency", "model", "storage", "parquet", "port"),
+    "native/log": ("errors", "environment", "concurrency", "model", "keys", "storage", "parquet", "port"),
     "native/blocks": (*VALUES, "parquet", "native/log"),
     "native/read": (*BELOW_NATIVE, "native/log", "native/blocks"),
     "native/write": (*BELOW_NATIVE, "native/log", "native/blocks", "native/read"),

@@ -28,6 +28,7 @@ from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
 from tblctl.tableformat.native.blocks import layout_of
+from tblctl.tableformat.native.log.alter import add_sorts
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit
@@ -89,6 +90,11 @@ class NativeVersion:
         return self.snapshot.sort
 
     @property
+    def sorts(self) -> Mapping[int, Sort]:
+        """The live sorts by id."""
+        return self.snapshot.live_sorts
+
+    @property
     def options(self) -> TableOptions:
         """How blocks are written."""
         return self.snapshot.options
@@ -116,6 +122,7 @@ class NativeVersion:
             low=ranges.low,
             high=ranges.high,
             own=ranges.own,
+            sort_id=self._sort_ids(),
             known=ranges.known,
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
@@ -136,6 +143,10 @@ class NativeVersion:
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Tell whether the block's rows are in the order of `sort`."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
+
+    def _sort_ids(self) -> np.ndarray:
+        ids = np.asarray(self._metadata.values("cluster_key_id").fill_null(-1), dtype=np.int64)
+        return np.where(np.isin(ids, list(self.sorts)), ids, -1)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
         """Return the segments that list those of the blocks that are in this version, by the blocks' paths."""
@@ -216,7 +227,7 @@ class NativePort:
 
         def propose(head: Snapshot) -> Draft:
             _check_schema(storage, base.snapshot, head)
-            return record.named_by(applier.propose(edit, head))
+            return record.named_by(applier.propose(edit, add_sorts(head, replacement.sorts)))
 
         fate = Fate()
         try:
@@ -310,7 +321,9 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
         operation=RECLUSTER,
         base_segments=frozenset(segment.path for segment in base.snapshot.segments),
         removed={segment: frozenset(paths) for segment, paths in removed.items()},
-        added=segment_table(replacement.added, base.schema, base.snapshot.sorts.values())
+        added=segment_table(
+            replacement.added, base.schema, [*base.snapshot.sorts.values(), *replacement.sorts]
+        )
         if replacement.added
         else None,
         copied_rows=rows,

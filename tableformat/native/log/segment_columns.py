@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from tblctl.tableformat.model.cluster_key import Sort, term_type
+from tblctl.tableformat.keys.kinds import key_maker
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_orderable, statistic_type
 
@@ -70,8 +71,9 @@ def key_kinds(sorts: Iterable[Sort], schema: Schema) -> dict[str, pa.DataType]:
     """
     kinds: dict[str, pa.DataType] = {}
     for sort in sorts:
-        lows, highs, _ = key_names(sort.id, len(sort.terms))
-        for low, high, term in zip(lows, highs, sort.terms, strict=True):
-            if schema.leaf_by_id(term.column_id) is not None:
-                kinds[low] = kinds[high] = term_type(term, schema)
+        types = key_maker(sort).types(schema)
+        lows, highs, _ = key_names(sort.id, len(types))
+        for low, high, kind in zip(lows, highs, types, strict=True):
+            if kind is not None:
+                kinds[low] = kinds[high] = kind
     return kinds

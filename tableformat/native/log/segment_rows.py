@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -152,7 +153,7 @@ def segment_ref(
 
 
 def _bounded_leaves(schema: Schema, sort: Sort | None) -> list[Leaf]:
-    key_ids = {term.column_id for term in sort.terms} if sort else set()
+    key_ids = frozenset(key_maker(sort).column_ids if sort else ())
     leaves = [leaf for leaf in schema.leaves if is_orderable(leaf.type)]
     leaves.sort(key=lambda leaf: leaf.id not in key_ids)
     return leaves[:BOUNDED_COLUMNS]
