@@ -87,6 +87,7 @@ class OpenBlock:
         ranges: `source` where ranges can be fetched before they are read; None elsewhere.
         verified: gives verified bytes only; None for a block without checksums.
         file: for pyarrow, over `verified` where there is one.
+        schema: of `file`, which makes it anew for every caller.
         pre_buffer: whether Arrow joins what it reads.
     """
 
@@ -94,6 +95,7 @@ class OpenBlock:
     ranges: RangeFile | None
     verified: VerifiedFile | None
     file: pq.ParquetFile
+    schema: pa.Schema
     pre_buffer: bool
 
     @property
@@ -174,8 +176,11 @@ def open_block(
         # through Python's lock once for many column chunks, 7 % of a scan, and holds them all at once.
         pre_buffer = not ranges and (ahead or not storage.is_local)
         file = _parquet_file(source, verified, metadata, pre_buffer=pre_buffer)
-    _require_rows_and_columns(storage, address, file)
-    return OpenBlock(source=source, ranges=ranges, verified=verified, file=file, pre_buffer=pre_buffer)
+        schema = file.schema_arrow
+    _require_rows_and_columns(storage, address, file.metadata, schema)
+    return OpenBlock(
+        source=source, ranges=ranges, verified=verified, file=file, schema=schema, pre_buffer=pre_buffer
+    )
 
 
 @contextmanager
@@ -261,12 +266,14 @@ def _parquet_file(
     )
 
 
-def _require_rows_and_columns(storage: Storage, address: BlockAddress, file: pq.ParquetFile) -> None:
+def _require_rows_and_columns(
+    storage: Storage, address: BlockAddress, metadata: pq.FileMetaData, schema: pa.Schema
+) -> None:
     """Refuse a footer of another number of rows, or without a column: its rows would read as null."""
-    row_count, expected = file.metadata.num_rows, address.row_count
+    row_count, expected = metadata.num_rows, address.row_count
     if row_count != expected:
         raise refused(storage, address, f"has {row_count} rows, expected {expected}")
-    missing = address.column_ids - ids_in(file.schema_arrow)
+    missing = address.column_ids - ids_in(schema)
     if missing:
         ids = ", ".join(map(str, sorted(missing)[:8]))
         why = f"lacks {len(missing)} columns of the schema it was written with: those of ids {ids}"

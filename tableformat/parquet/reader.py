@@ -72,13 +72,14 @@ class BlockFile:
         kept = idle.take(address.path) if idle else None
         self._open = kept or open_block(storage, address, tails, ahead=ahead)
         self._file = self._open.file
-        self._columns = FileColumns(self._file.metadata, self._file.schema_arrow)
+        self._columns = FileColumns(self._file.metadata, self._open.schema)
         self._announced: list[_Announced] = []
-        with opening(storage, address.path):
-            self.coded = self.codable.intersection(coded) if coded else frozenset[int]()
-            if self.coded:
+        self.coded = frozenset[int]()
+        if coded:
+            with opening(storage, address.path):
+                self.coded = self.codable.intersection(coded)
                 names = [item.name for item in self.schema if field_id(item) in self.coded]
-                self._file = self._open.with_dictionaries(names)
+                self._file = self._open.with_dictionaries(names) if names else self._open.file
 
     def __enter__(self) -> Self:
         return self
