@@ -27,8 +27,9 @@ from benchmarks.common import Command, Pairs, Report, Timed, in_turn, main, scra
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
-from tblctl.tableformat.native.log.edit import Edit, EditApplier
-from tblctl.tableformat.native.log.segment_file import BASE_COLUMNS, key_names, statistic_names
+from tblctl.tableformat.native.log.edit import Edit
+from tblctl.tableformat.native.log.edit_applier import EditApplier
+from tblctl.tableformat.native.log.segment_columns import BASE_COLUMNS, key_names, statistic_names
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -154,8 +155,8 @@ def build(place: Path, segments: int, size: int, *, scattered: bool) -> None:
     for number in range(segments):
         rows = segment_rows(head, number, segments, size, rng, scattered=scattered)
         # One segment at a time: the whole table's rows would take 2 GiB.
-        applier = EditApplier(storage, SYSTEM, Edit(operation="append", added=rows), head)
-        refs += applier.propose(head).snapshot.segments
+        edit = Edit(operation="append", added=rows)
+        refs += EditApplier(storage, SYSTEM).propose(edit, head).snapshot.segments
     native.change(lambda now: with_segments(now, refs))
 
 

@@ -33,8 +33,9 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord, ColumnRecord
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.log.edit import Edit, EditApplier
-from tblctl.tableformat.native.log.segment_file import BASE_COLUMNS, key_names, statistic_names
+from tblctl.tableformat.native.log.edit import Edit
+from tblctl.tableformat.native.log.edit_applier import EditApplier
+from tblctl.tableformat.native.log.segment_columns import BASE_COLUMNS, key_names, statistic_names
 from tblctl.tableformat.native.port import NativePort, NativeVersion
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import Replacement
@@ -224,8 +225,8 @@ def build(place: Path, size_bytes: int, stored_share: float) -> None:
             head, segment, segments, count, rng, scattered=True, days=2 * DEPTH * DAYS / blocks
         )
         rows = full_blocks(rows, stored_share)
-        applier = EditApplier(native.storage, SYSTEM, Edit(operation="append", added=rows), head)
-        refs += applier.propose(head).snapshot.segments
+        edit = Edit(operation="append", added=rows)
+        refs += EditApplier(native.storage, SYSTEM).propose(edit, head).snapshot.segments
     native.change(lambda now: with_segments(now, refs))
 
 

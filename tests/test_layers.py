@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,36 @@ LAYERS = {  # folder -> what it may import of the package besides itself
     "api": ("tblctl.tableformat", "tblctl.metrics", "tblctl.selector", "tblctl.merger"),
     "cli": ("tblctl",),
 }
+VALUES = ("errors", "model")
+BELOW_NATIVE = (
+    *("errors", "environment", "concurrency", "progress", "model", "keys", "predicate", "reshape"),
+    *("projection", "storage", "parquet"),
+)
+ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat/ besides itself
+    "errors": (),
+    "progress": (),
+    "environment": (),
+    "concurrency": (),
+    "model": ("errors",),
+    "predicate": VALUES,
+    "keys": VALUES,
+    "reshape": VALUES,
+    "projection": (*VALUES, "reshape"),
+    "port": (*VALUES, "environment"),
+    "storage": ("errors", "environment", "concurrency"),
+    "parquet": (*VALUES, "keys", "predicate", "reshape", "projection", "storage"),
+    "native/log": ("errors", "environment", "concurrency", "model", "keys", "storage", "parquet", "port"),
+    "native/blocks": (*VALUES, "parquet", "native/log"),
+    "native/read": (*BELOW_NATIVE, "native/log", "native/blocks"),
+    "native/write": (*BELOW_NATIVE, "native/log", "native/blocks", "native/read"),
+    "native/upkeep": (*BELOW_NATIVE, "native/log", "native/blocks", "native/read"),
+    "native/block_io": (*BELOW_NATIVE, "native/log", "native/blocks"),
+    "native": (*BELOW_NATIVE, "port", "native"),
+    "formats": (*BELOW_NATIVE, "port", "native"),
+}
+STRINGS_ALLOWED = (
+    "merger/engines/spark/shipping.py",
+)  # names the packages that it packs for Spark's workers
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 600
@@ -110,6 +141,9 @@ class Use:
     is_import: bool
 
 
+MODULE_NAME = re.compile(r"\btblctl(?:\.[a-z_][a-z0-9_]*)+")
+
+
 def layer_files() -> list[Path]:
     return sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
@@ -146,6 +180,42 @@ def read_uses(source: str, *, package: str) -> list[Use]:
     return uses
 
 
+def named_modules(source: str) -> list[Use]:
+    """Return the modules of the package that strings name, such as `"tblctl.tables:open"`; docstrings may name any."""
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        Use(name=name, line=node.lineno, is_import=True)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+        for name in MODULE_NAME.findall(node.value)
+        if is_module(name)
+    ]
+
+
+def is_module(name: str) -> bool:
+    """Tell whether a dotted name is that of a module, or of a name in one."""
+    first, *rest = name.split(".")[1:]
+    top = ROOT / first if first in LAYERS else ROOT / "api" / first
+    return (top.is_dir() and (not rest or any(top.glob(f"{rest[0]}*")))) or top.with_suffix(".py").is_file()
+
+
+def is_in(path: str, room: str) -> bool:
+    return path == room or path.startswith(f"{room}/")
+
+
+def room_violations(path: str, use: Use) -> list[str]:
+    """Return what is wrong with an import inside tableformat/; the package itself holds nothing."""
+    if use.name == "tblctl.tableformat":
+        return []
+    here = path.removeprefix("tableformat/").removesuffix(".py")
+    there = use.name.removeprefix("tblctl.tableformat.").replace(".", "/")
+    room = max((name for name in ROOMS if is_in(here, name)), key=len, default=None)
+    if room is None or any(is_in(there, name) for name in (room, *ROOMS[room])):
+        return []
+    return [f"{path}:{use.line} imports {use.name}; {room} may import {', '.join(ROOMS[room]) or 'nothing'}"]
+
+
 def dotted_name(node: ast.AST) -> list[str] | None:
     if isinstance(node, ast.Name):
         return [node.id]
@@ -165,7 +235,10 @@ def layer_violations(path: str, source: str) -> list[str]:
     own = "tblctl" if layer == "api" else f"tblctl.{layer}"
     package = ".".join([own, *path.split("/")[1:-1]])
     found = []
-    for use in read_uses(source, package=package):
+    strings = [] if path in STRINGS_ALLOWED else named_modules(source)
+    for use in [*read_uses(source, package=package), *strings]:
+        if use.is_import and layer == "tableformat" and covers("tblctl.tableformat", use.name):
+            found += room_violations(path, use)
         if use.is_import and covers("tblctl", use.name) and not may_import(layer, own, use.name):
             allowed = ", ".join(LAYERS[layer]) or "no other layer"
             found.append(f"{path}:{use.line} imports {use.name}; {layer}/ may import {allowed}")
@@ -202,6 +275,23 @@ def test_every_file_keeps_to_its_layer_and_leaves_clocks_and_storage_to_their_ow
         ("tableformat/a.py", "import tblctl", "tableformat/ may import no other layer"),
         ("cli/a.py", "from tblctl.tableformat.model import options", "cli/ may import tblctl"),
         ("merger/a.py", "from tblctl.selector import policies", "may import tblctl.tableformat"),
+        ("merger/a.py", "NAMES = ('tblctl.tables',)", "imports tblctl.tables; merger/ may import"),
+        ("merger/a.py", "open_it = 'tblctl.tables:open'", "imports tblctl.tables; merger/ may import"),
+        ("merger/a.py", "code = f'import tblctl.pictures.page, {name}'", "imports tblctl.pictures.page"),
+        ("tableformat/parquet/a.py", "from tblctl.tableformat.native.log import names", "parquet may import"),
+        ("tableformat/parquet/a.py", "x = 'tblctl.tableformat.native.port'", "parquet may import"),
+        (
+            "tableformat/native/log/a.py",
+            "from tblctl.tableformat.native.read.scan import x",
+            "native/log may",
+        ),
+        ("tableformat/native/read/a.py", "import tblctl.tableformat.native.write.dml", "native/read may"),
+        ("tableformat/predicate/a.py", "from tblctl.tableformat.storage import Storage", "predicate may"),
+        (
+            "tableformat/model/a.py",
+            "from tblctl.tableformat.storage import Storage",
+            "model may import errors",
+        ),
         ("api/a.py", "from tblctl.cli import main", "imports tblctl.cli.main"),
         ("tableformat/native/a.py", "import fsspec", "use tblctl.tableformat.storage.Storage"),
         ("tableformat/a.py", "import time as t\nt.time()", "a.py:2 uses time.time; use the clock"),
@@ -228,6 +318,10 @@ def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expe
         ("api/spark/reading.py", "import pyspark.sql"),
         ("tableformat/native/a.py", "from ..model.schema import Schema"),
         ("tableformat/a.py", "import time\ntime.perf_counter()"),
+        ("tableformat/a.py", '"""See `tblctl.tables.open`."""\nLOG = getLogger("tblctl")'),
+        ("merger/a.py", "x = 'tblctl.merger.round.round', 'tblctl.tableformat.port', 'tblctl.nowhere'"),
+        ("tableformat/parquet/a.py", "from tblctl.tableformat.storage.ranges import GAP_BYTES"),
+        ("tableformat/native/table.py", "from tblctl.tableformat.native.upkeep.gc import collect"),
         (
             "cli/a.py",
             "import tblctl\nfrom tblctl.errors import TblctlError\nfrom tblctl.cli import render\nprint()",
@@ -237,6 +331,13 @@ def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expe
 )
 def test_what_the_layers_allow_passes(path: str, source: str) -> None:
     assert layer_violations(path, source) == []
+
+
+def test_every_module_of_the_table_formats_is_in_a_room() -> None:
+    folder = ROOT / "tableformat"
+    modules = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.py")]
+    assert [name for name in modules if not any(is_in(name, room) for room in ROOMS)] == ["__init__"]
+    assert [room for room in ROOMS if not any(is_in(name, room) for name in modules)] == []
 
 
 def test_functions_fit_a_screen_and_files_a_sitting() -> None:

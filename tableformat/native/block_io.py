@@ -22,10 +22,12 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.native.blocks import address_of
 from tblctl.tableformat.native.log.names import block_path
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window, parquet_schema
 from tblctl.tableformat.parquet.dictionaries import decoded_bytes
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile, Tails
+from tblctl.tableformat.parquet.opened import IdleBlocks, Tails
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.statistics import Measured, joined
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
@@ -46,6 +48,7 @@ class NativeBlockIO:
     layout: Layout
     column_ids: Mapping[int, frozenset[int]]
     tails: Tails = field(default_factory=Tails, compare=False)
+    idle: IdleBlocks = field(default_factory=IdleBlocks, compare=False)
 
     @property
     def schema(self) -> Schema:
@@ -86,8 +89,8 @@ class NativeBlockReader:
         self._schema = io.schema
         self._tails = io.tails
         self._block = block
-        address = BlockAddress.of(block, io.column_ids)
-        self._file = BlockFile(io.storage, address, io.tails, coded=coded)
+        address = address_of(block, io.column_ids)
+        self._file = BlockFile(io.storage, address, io.tails, coded=coded, idle=io.idle)
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +100,7 @@ class NativeBlockReader:
 
     @cached_property
     def _every(self) -> Projection:
-        """All columns; whoever only reads keys does without."""
+        """How all columns are read; made only when rows are, not for keys."""
         return self._file.projection(self._schema).coded(self._file.coded)
 
     @cached_property
@@ -143,21 +146,27 @@ class NativeBlockReader:
 
     def will_need(self, groups: Sequence[int]) -> int:
         """Begin to fetch what `rows` or `batches` will need of some row groups; return the bytes that are held."""
-        self._tails.drop(self._block.path)
+        self._reads_rows()
         return self._file.will_need(groups, self._every)
 
     def rows(self, groups: Sequence[int]) -> pa.Table:
         """Return all columns of some row groups."""
-        self._tails.drop(self._block.path)
+        self._reads_rows()
         return self._file.read(groups, self._every, use_threads=False)
 
     def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
         """Yield a row group in pieces of at most `most_rows` rows."""
+        self._reads_rows()
         return self._file.batches(group, self._every, most_rows)
+
+    def _reads_rows(self) -> None:
+        """Keep nothing of the block for later: its rows are read once."""
+        self._tails.drop(self._block.path)
+        self._file.close_after_use()
 
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
         """Append some row groups to a block as they are stored."""
-        figures = self._file.told_figures(groups, self._schema)
+        figures = self._file.stated_figures(groups, self._schema)
         others = [leaf for leaf in self._schema.leaves if leaf.id not in figures]
         measured: Mapping[int, Measured] = {}
         for number, group in enumerate(groups):

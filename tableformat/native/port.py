@@ -27,18 +27,20 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.log.alter import add_sorts
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
-from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.edit import Edit
+from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.log.head import load_readable, summaries_since
 from tblctl.tableformat.native.log.names import RECORD, record_path
-from tblctl.tableformat.native.log.segment_file import segment_table, statistic_names
+from tblctl.tableformat.native.log.segment_columns import statistic_names
+from tblctl.tableformat.native.log.segment_rows import segment_table
 from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.read.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.read.scan import condition_columns
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
 from tblctl.tableformat.storage import Storage
 
@@ -212,19 +214,20 @@ class NativePort:
         return NativeBlockIO(
             storage=self._table.storage,
             env=self.env,
-            layout=Layout.of(snapshot),
+            layout=layout_of(snapshot),
             column_ids=snapshot.column_ids,
         )
 
     def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
         """Commit on top of whatever the newest version is."""
         storage = self._table.storage
-        applier = EditApplier(storage, self.env, _edit(base, replacement), base.snapshot)
+        edit = _edit(base, replacement)
+        applier = EditApplier(storage, self.env)
         record = _Record(storage, self.env, replacement.record)
 
         def propose(head: Snapshot) -> Draft:
             _check_schema(storage, base.snapshot, head)
-            return record.named_by(applier.propose(add_sorts(head, replacement.sorts)))
+            return record.named_by(applier.propose(edit, add_sorts(head, replacement.sorts)))
 
         fate = Fate()
         try:
@@ -316,6 +319,7 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
         relabelled.setdefault(segments[path], {})[path] = label
     return Edit(
         operation=RECLUSTER,
+        base_segments=frozenset(segment.path for segment in base.snapshot.segments),
         removed={segment: frozenset(paths) for segment, paths in removed.items()},
         added=segment_table(
             replacement.added, base.schema, [*base.snapshot.sorts.values(), *replacement.sorts]

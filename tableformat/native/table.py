@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from tblctl.tableformat.native.upkeep.gc import Garbage
     from tblctl.tableformat.native.write.source import Source
     from tblctl.tableformat.native.write.staged_write import Part
+    from tblctl.tableformat.predicate.nodes import Node
 
-Condition = Callable[[Snapshot], Any]
+Condition = Callable[[Snapshot], "Node | None"]
+"""Returns a condition on rows, resolved for a snapshot's schema."""
 
 _VERSIONS_AT_ONCE = 64
 """Snapshots that `history` reads and holds at once."""
@@ -157,7 +159,8 @@ class NativeTable:
 
         All in one commit. Returns None if that changes nothing, or `batch` was committed before.
         """
-        from tblctl.tableformat.native.write.dml import Write, run_write
+        from tblctl.tableformat.native.write.dml import run_write
+        from tblctl.tableformat.native.write.planner import Write
 
         head = self.head()
         if source is not None:
@@ -165,13 +168,14 @@ class NativeTable:
         if memory_bytes is not None and memory_bytes < 1:
             msg = f"memory_bytes is {memory_bytes}, expected at least 1"
             raise InvalidOptionError(msg)
-        if condition is not None:
-            condition(head)
+        select = None if condition is None else _once_a_schema(condition)
+        if select is not None:
+            select(head)  # refuse before anything is written
         if assign is not None:
             _assignments(head.schema, assign)
         write = Write(
             operation=operation,
-            select=condition,
+            select=select,
             everything=everything,
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
             rows=None if source is None else lambda schema: _rows_of(source, schema),
@@ -259,6 +263,18 @@ class NativeTable:
         return check_table(
             self.storage, self.head(), deep=deep, now_seconds=self.env.now(), progress=progress
         )
+
+
+def _once_a_schema(condition: Condition) -> Condition:
+    """Return the condition so that it is resolved once for each schema: a long text takes a second."""
+    found: dict[int, Node | None] = {}
+
+    def remembered(head: Snapshot) -> Node | None:
+        if head.schema_id not in found:
+            found[head.schema_id] = condition(head)
+        return found[head.schema_id]
+
+    return remembered
 
 
 def _rows_of(source: Source, schema: Schema) -> Iterator[pa.Table]:

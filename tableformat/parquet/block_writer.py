@@ -19,7 +19,6 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.parquet.dictionaries import (
     as_written,
     coded_schema,
@@ -61,13 +60,6 @@ class Layout:
     schema: Schema
     sort: Sort | None
     options: TableOptions
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Layout:
-        """Return the layout of what is written on top of `snapshot`."""
-        return cls(
-            schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +153,8 @@ class BlockEncoder:
     def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
         """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
 
-        `keys` are those of its rows, `measured` the figures of its columns that Parquet does not count NaN in; `count`
-        is to be told of them.
+        `keys` are those of its rows. `measured` are the figures of its columns that may have NaN, which Parquet does
+        not count. The caller passes rows and figures to `count`.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
 
 from tblctl.tableformat.errors import CorruptTableError, TblctlError
@@ -28,3 +31,12 @@ def read_error(storage: Storage, name: str, error: Exception) -> TblctlError:
 def damaged(name: str, error: Exception) -> CorruptTableError:
     """Return that the object `name` is damaged, as `error` shows."""
     return CorruptTableError(f"{name} is damaged: {str(error)[:300]}", name=name)
+
+
+@contextmanager
+def explained(storage: Storage, name: str) -> Iterator[None]:
+    """Raise what pyarrow raises inside as `read_error` of the object `name`."""
+    try:
+        yield
+    except ARROW_ERRORS as error:
+        raise read_error(storage, name, error) from error

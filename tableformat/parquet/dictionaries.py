@@ -69,7 +69,7 @@ def _text_bytes(text: pa.Array) -> int:
 # -- coded text --------------------------------------------------------------------------------------------------------
 
 MANY_ROWS = 4_096
-"""Among so many rows there are most often all words of coded text."""
+"""Rows among which most often all words of coded text are found."""
 
 
 def is_coded(given: pa.DataType, written: pa.DataType) -> bool:

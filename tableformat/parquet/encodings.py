@@ -51,7 +51,7 @@ _WIDE_BITS, _RANDOM_BITS = 32, 4
 
 _MOST_BATCH, _PAGE_BYTES = 256, 1 << 20
 """Parquet's writers look after each batch of values whether a page is full, at 1 MiB. 1,024 values (pyarrow's own) of
-1 MB would be one page of 1 GB, which takes four times that to write and twice to read, by whoever reads one row of it.
+1 MB would be one page of 1 GB, which takes four times that to write, and twice that to read a single row of it.
 256 take no longer than 1,024, and 64 take 3 % longer: large values may also begin after the row group that decides.
 """
 
@@ -60,7 +60,7 @@ _MOST_BATCH, _PAGE_BYTES = 256, 1 << 20
 class Encodings:
     """How columns are encoded, by their paths in the file: with a dictionary, by a named encoding, or else plain.
 
-    `batch_values`: so many are written before it is looked at whether a page is full.
+    `batch_values`: values that are written between two looks at whether a page is full.
     """
 
     dictionaries: Sequence[str]

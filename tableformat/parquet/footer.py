@@ -34,7 +34,7 @@ MAGIC = b"PAR1"
 TAIL_BYTES = 8  # the footer's length, and the magic
 
 Fetch = Callable[[int, int], bytes | pa.Buffer]
-"""Returns so many bytes of a file, from an offset on."""
+"""Returns bytes of a file: from which offset on, and how many."""
 
 # Field ids. FileMetaData:
 _NUM_ROWS, _ROW_GROUPS = 3, 4
@@ -47,7 +47,7 @@ _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
 _ENCODINGS, _PATH, _VALUES, _UNCOMPRESSED, _COMPRESSED = 2, 3, 5, 6, 7
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
-# Statistics: of the greatest and the least value; all that tells of these.
+# Fields of Statistics that hold the greatest and the least value, or say whether they are exact.
 _IS_EXACT = 7, 8
 _BOUNDS = {1, 2, 5, 6, *_IS_EXACT}
 # OffsetIndex and PageLocation:

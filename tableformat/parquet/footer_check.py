@@ -1,8 +1,8 @@
 """Whether the footer of a file without checksums can be given to pyarrow.
 
-pyarrow 26 ends the whole process where a bound in the statistics has not as many bytes as its type takes, where a
-histogram has not as many levels as its column, or where a column chunk is of another type than its column. And it
-allocates what sizes claim before it reads. Pure: no I/O. Source: parquet.thrift of parquet-format 2.12.
+pyarrow 26 ends the whole process where a bound in the statistics is not as long as its type, where a
+histogram has another number of levels than its column, or where a column chunk is of another type than its column.
+And it allocates what sizes claim before it reads. Pure: no I/O. Source: parquet.thrift of parquet-format 2.12.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 
 @dataclass(frozen=True, kw_only=True)
 class _Leaf:
-    """A column of the file: its physical type, the bytes of a value if all have as many, its greatest levels."""
+    """A column of the file: its physical type, the bytes of a value if all are equally long, its greatest levels."""
 
     type: int
     width: int | None
@@ -112,7 +112,7 @@ def _check_statistics(meta: Struct, leaf: _Leaf) -> None:
 
 
 def _leaves(elements: Sequence[Struct]) -> list[_Leaf]:
-    """Return the leaves of a schema that is given depth first; they must be as many as their parents say."""
+    """Return the leaves of a schema that is given depth first; there must be as many as their parents say."""
     found: list[_Leaf] = []
     open_parents = [(1, 0, 0)]  # how many children are still to come, and the levels around them
     for number, element in enumerate(elements):

@@ -1,4 +1,4 @@
-"""Parquet files of which every byte is verified before it is parsed: blocks and segments.
+"""Parquet files whose every byte is verified before it is parsed: blocks and segments.
 
 Between the pages and the footer, where Parquet's readers look at nothing, lies a table of 16 bytes a column chunk:
 where the chunk ends, and the checksum of all bytes since the end of the chunk before (the first: since the file's
@@ -11,7 +11,6 @@ Verifying costs less than the CRC-32 of pages, which pyarrow can do itself, and 
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tblctl.tableformat.errors import CorruptTableError, InternalError
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.parquet.checksum import checksum
 from tblctl.tableformat.parquet.footer import MAGIC, footer_start
+from tblctl.tableformat.storage.random_access import RandomAccessFile
 
 _ENTRY = np.dtype([("end", "<u8"), ("checksum", "<u8")])
 
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """A file's content, and the seal that whoever names the file keeps."""
+    """A file's content, and its seal, which is kept where the file is named."""
 
     data: pa.Buffer
     seal: Seal
@@ -55,7 +55,7 @@ def seal(pages: pa.Buffer, end: pa.Buffer) -> Sealed:
 
     Args:
         pages: what a writer wrote before its footer: the column chunks, one after the other.
-        end: what comes behind them: the footer, and before it what else belongs to the pages.
+        end: what comes behind them: the footer, and before it page indexes where the writer makes any.
     """
     metadata = pq.read_metadata(pa.BufferReader(end))
     ends = _ends(metadata, pages.size)
@@ -110,7 +110,7 @@ def verified_end(place: Place, seal: Seal, size_bytes: int, data: pa.Buffer) -> 
     return end
 
 
-class VerifiedFile(io.RawIOBase):
+class VerifiedFile(RandomAccessFile):
     """A sealed file for pyarrow. No byte leaves it before its checksum was compared.
 
     Reads are widened to whole column chunks, which is what pyarrow reads anyway. Calls must not overlap.
@@ -122,13 +122,11 @@ class VerifiedFile(io.RawIOBase):
     def __init__(
         self, place: Place, end: pa.Buffer, metadata: pq.FileMetaData, size_bytes: int, fetch: Fetch
     ) -> None:
-        super().__init__()
+        super().__init__(size_bytes)
         self._place = place
         self._end = end
-        self._size_bytes = size_bytes
         self._pages_bytes = size_bytes - end.size
         self._fetch = fetch
-        self._position = 0
         stop = footer_start(end)
         count = metadata.num_row_groups * metadata.num_columns
         table = np.frombuffer(end[max(0, stop - count * _ENTRY.itemsize) : stop], _ENTRY)
@@ -138,7 +136,7 @@ class VerifiedFile(io.RawIOBase):
             self._refuse(f"its table of checksums is not one of {count} column chunks")
 
     def read_at(self, start: int, stop: int) -> pa.Buffer:
-        """Return verified bytes; without a copy, but for where they are of the end and of pages."""
+        """Return verified bytes, without a copy unless they reach from the pages into the end."""
         if start >= self._pages_bytes:
             return self._end[start - self._pages_bytes : stop - self._pages_bytes]
         low, high = self.widened(start, stop)
@@ -179,32 +177,6 @@ class VerifiedFile(io.RawIOBase):
     def _refuse(self, why: str) -> None:
         msg = f"{self._place.title} is damaged: {why}"
         raise CorruptTableError(msg, name=self._place.name)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        return bytes(self.read_buffer(size))
-
-    def read_buffer(self, size: int | None = -1) -> pa.Buffer:
-        """Return the next bytes; pyarrow prefers this to `read`."""
-        stop = self._size_bytes if size is None or size < 0 else min(self._position + size, self._size_bytes)
-        if stop <= self._position:
-            return pa.py_buffer(b"")
-        data = self.read_at(self._position, stop)
-        self._position = stop
-        return data
 
 
 def open_verified(

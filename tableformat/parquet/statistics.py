@@ -26,8 +26,8 @@ from tblctl.tableformat.model.schema.types import (
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.parquet.dictionaries import is_coded
 
-_FOOTER_BYTES = 4_000
-"""Parquet's footer has the least and greatest text of a column if they have at most so many bytes (pyarrow 26)."""
+FOOTER_BYTES = 4_000
+"""Parquet's footer has the least and greatest text of a column if they have at most this many bytes (pyarrow 26)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def _will_be_in_footer(values: pa.ChunkedArray, leaf: Leaf) -> bool:
 
 def _is_short(texts: Iterable[pa.Array]) -> bool:
     longest = (pc.max(pc.binary_length(values)).as_py() or 0 for values in texts)
-    return max(longest, default=0) <= _FOOTER_BYTES
+    return max(longest, default=0) <= FOOTER_BYTES
 
 
 def joined(one: Mapping[int, Measured], other: Mapping[int, Measured]) -> dict[int, Measured]:
@@ -201,7 +201,7 @@ def _null(kind: pa.DataType) -> pa.Scalar:
 
 
 def nan_places(measured: Mapping[int, Measured], schema: Schema) -> frozenset[int]:
-    """Return the places of the Parquet columns that figures, by column id, tell of NaN in."""
+    """Return the places of the Parquet columns that have NaN by the figures, which are by column id."""
     stops = itertools.accumulate(parquet_columns(leaf.type) for leaf in schema.leaves)
     return frozenset(
         stop - 1

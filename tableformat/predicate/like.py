@@ -1,7 +1,9 @@
 """Patterns of LIKE: `%` stands for any characters, `_` for one, and what follows the ESCAPE character for itself.
 
 SQL has no escape character unless ESCAPE names one. Others take a backslash for it (Spark, PostgreSQL, MySQL) or do not
-(DuckDB, SQLite), so one before a wildcard is refused without ESCAPE: which rows are meant cannot be told. Pure.
+(DuckDB, SQLite), so a backslash before a wildcard is refused without ESCAPE: nobody can know which rows are meant.
+
+Pure.
 """
 
 from __future__ import annotations

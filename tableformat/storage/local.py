@@ -67,10 +67,14 @@ class LocalBackend:
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         path = self._path(name)
+        is_taken = False
 
         def link(temporary: str, path: str) -> None:
+            nonlocal is_taken
             try:
                 os.link(temporary, path)
+            except FileExistsError:
+                is_taken = True
             except OSError as error:
                 if error.errno in _NO_HARD_LINKS:
                     msg = (
@@ -80,9 +84,8 @@ class LocalBackend:
                     raise UnsupportedBackendError(msg, name=name, url=self._root) from error
                 raise
 
-        try:
-            self._publish(path, data, link)
-        except FileExistsError:
+        self._publish(path, data, link)
+        if is_taken:
             return False
         self._confirm(name, os.path.dirname(path))  # noqa: PTH120
         return True

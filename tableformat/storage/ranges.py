@@ -10,7 +10,6 @@ bytes; over 1 MiB it took 6 and 1.96. 8 MiB is what AWS recommends for each of s
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -18,6 +17,8 @@ from itertools import pairwise
 from typing import Self
 
 import pyarrow as pa
+
+from tblctl.tableformat.storage.random_access import RandomAccessFile
 
 GAP_BYTES = 1 << 20
 KEY_GAP_BYTES = 128 << 10
@@ -73,17 +74,15 @@ class Fetched:
             future.cancel()
 
 
-class RangeFile(io.RawIOBase):
-    """A file for pyarrow: what `begin` was told comes from memory, without a copy; any other read is a request.
+class RangeFile(RandomAccessFile):
+    """A file for pyarrow: ranges that `begin` announced come from memory, without a copy; other reads are requests.
 
     Calls must not overlap.
     """
 
     def __init__(self, size_bytes: int, fetch: Fetch) -> None:
-        super().__init__()
-        self._size_bytes = size_bytes
+        super().__init__(size_bytes)
         self._fetch = fetch
-        self._position = 0
         self._fetched: list[Fetched] = []
 
     def begin(self, ranges: Iterable[Range], *, gap_bytes: int = GAP_BYTES) -> Fetched:
@@ -114,31 +113,12 @@ class RangeFile(io.RawIOBase):
             item.close()
         super().close()
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        return bytes(self.read_buffer(size))
-
-    def read_buffer(self, size: int | None = -1) -> pa.Buffer:
-        """Return the next bytes; pyarrow prefers this to `read`."""
-        end = self._size_bytes if size is None or size < 0 else min(self._position + size, self._size_bytes)
+    def read_at(self, start: int, stop: int) -> pa.Buffer:
         pieces = []
-        while self._position < end:
-            piece = self._piece(self._position, end)
+        while start < stop:
+            piece = self._piece(start, stop)
             pieces.append(piece)
-            self._position += piece.size
+            start += piece.size
             if not piece.size:
                 break  # the object is shorter than it should be
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))

@@ -26,8 +26,8 @@ from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.block_io import NativeBlockIO
-from tblctl.tableformat.native.log.segment_file import segment_table
-from tblctl.tableformat.native.upkeep.check import _BlockCheck
+from tblctl.tableformat.native.log.segment_rows import segment_table
+from tblctl.tableformat.native.upkeep.check_block import BlockCheck
 from tblctl.tableformat.native.write.writer import BlockWriter
 from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.projection import conform
@@ -153,7 +153,7 @@ class Lake:
         return [
             problem
             for place, record in enumerate(records)
-            for problem in _BlockCheck(head, record.path, table.slice(place, 1)).problems(self.storage)
+            for problem in BlockCheck(head, table.slice(place, 1)).problems(self.storage)
         ]
 
     def stored(self) -> set[str]:

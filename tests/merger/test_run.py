@@ -27,10 +27,10 @@ from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import is_orderable
 from tblctl.tableformat.native.block_io import NativeBlockBuilder, NativeBlockIO
+from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.read.metadata import block_metadata
 from tblctl.tableformat.parquet import statistics
-from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.port import Replacement
 
 from ..model.strategies import SCHEMAS
@@ -281,7 +281,7 @@ def table_slices(table):
     io = NativeBlockIO(
         storage=table._native.storage,
         env=table._native.env,
-        layout=Layout.of(version.snapshot),
+        layout=layout_of(version.snapshot),
         column_ids=version.snapshot.column_ids,
     )
     return port, version, io, whole_slices(version, version.sort, blocks)

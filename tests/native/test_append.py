@@ -27,7 +27,8 @@ import tblctl
 from tblctl.errors import InvalidDataError, InvalidOptionError, SchemaMismatchError, TblctlError
 from tblctl.tableformat.native.log.commit import Draft, publish
 from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS
-from tblctl.tableformat.native.log.segment_file import encode_segment, read_segment, segment_ref
+from tblctl.tableformat.native.log.segment_reader import read_segment
+from tblctl.tableformat.native.log.segment_rows import encode_segment, segment_ref
 
 ROWS = pa.table(
     {
@@ -103,6 +104,28 @@ def test_rows_come_from_the_file(table, tmp_path, name):
     assert table.append([str(tmp_path / name)] * 2).rows_added == 200
     assert multiset(table.scan().to_arrow()) == multiset(pa.concat_tables([ROWS] * 3))
     assert table.check(deep=True).ok
+
+
+@pytest.mark.parametrize("row_group_rows", [1000, 70_000])
+def test_dictionaries_inside_lists_and_structs_come_from_a_file_of_several_row_groups(
+    tmp_path, row_group_rows
+):
+    word = pa.dictionary(pa.int32(), pa.string())
+    count = 2 * row_group_rows + 5
+    rows = pa.table(
+        {
+            "n": range(count),
+            "words": pa.array([[f"w{i % 7}", f"x{i % 300}"] for i in range(count)], pa.list_(word)),
+            "inside": pa.array([{"word": f"y{i % 5}"} for i in range(count)], pa.struct([("word", word)])),
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path, row_group_size=row_group_rows)
+    with memory_table(rows.schema, cluster_by="n") as table:
+        assert table.append(path).rows_added == count
+        found = table.scan().to_arrow()
+        for name in rows.column_names:
+            assert found[name].to_pylist() == rows[name].to_pylist()
 
 
 def test_rows_come_from_an_arrow_stream_in_a_file(table, tmp_path):

@@ -16,7 +16,7 @@ from tables import SCHEMA, Places, as_stored, ids_of, objects_of, places, rows, 
 
 import tblctl
 from tblctl.errors import CorruptTableError, InputError, TblctlError, UnsupportedFormatError
-from tblctl.tableformat.native.log.segment_file import BASE_COLUMNS
+from tblctl.tableformat.native.log.segment_columns import BASE_COLUMNS
 from tblctl.tableformat.native.log.snapshot_file import decode
 from tblctl.tableformat.storage import Storage
 

@@ -317,7 +317,8 @@ def test_several_batches_of_an_overwrite_replace_the_old_rows_in_one_commit(tabl
 def relabel(native, path, level):
     """Give a block another level, as a merge would."""
     from tblctl.tableformat.native.log.commit import publish
-    from tblctl.tableformat.native.log.edit import Edit, EditApplier
+    from tblctl.tableformat.native.log.edit import Edit
+    from tblctl.tableformat.native.log.edit_applier import EditApplier
     from tblctl.tableformat.native.read.metadata import block_metadata
     from tblctl.tableformat.port import Label
 
@@ -326,9 +327,8 @@ def relabel(native, path, level):
     place = metadata.values("path").to_pylist().index(path)
     label = Label(level=level, run_id=metadata.values("run_id")[place].as_py())
     edit = Edit(operation="recluster", relabelled={metadata.segment_of(place).path: {path: label}})
-    assert publish(
-        native.storage, native.env, EditApplier(native.storage, native.env, edit, head).propose, head
-    )
+    applier = EditApplier(native.storage, native.env)
+    assert publish(native.storage, native.env, lambda head: applier.propose(edit, head), head)
 
 
 def test_a_relabelled_block_is_not_rewritten(table):

@@ -64,7 +64,7 @@ def test_statistics_of_windows_are_those_of_all_rows(data):
         assert_told_right(here, records, windows)
 
 
-LIMIT = statistics._FOOTER_BYTES
+LIMIT = statistics.FOOTER_BYTES
 SHORT, MARGINAL, LONG = "m" * 5, "k" * LIMIT, "p" * (LIMIT + 1)
 TEXTS = {
     "short in all windows": [["b", "a"], ["d", "c"]],

@@ -34,7 +34,8 @@ from writers import expected_ids, run_writers
 import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError, TableNotFoundError
 from tblctl.tableformat.native.log.commit import publish
-from tblctl.tableformat.native.log.edit import Edit, EditApplier
+from tblctl.tableformat.native.log.edit import Edit
+from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.write.dml import MOST_REPLANS
 from tblctl.tableformat.port import Label
 
@@ -338,7 +339,7 @@ def _recluster(url: str, relabel: bool) -> None:
     native = native_of(table)
     head = native.head()
     from tblctl.tableformat.native.read.metadata import block_metadata
-    from tblctl.tableformat.native.write.dml import Write, _Planner
+    from tblctl.tableformat.native.write.planner import Planner, Write
 
     metadata = block_metadata(native.storage, head)
     paths = metadata.values("path").to_pylist()
@@ -353,9 +354,9 @@ def _recluster(url: str, relabel: bool) -> None:
         edit = Edit(operation="recluster", relabelled=labels)
     else:
         write = Write(operation="recluster", everything=True, assign=lambda schema: {})
-        edit = _Planner(native.storage, native.env, write).plan(head)
-    applier = EditApplier(native.storage, native.env, edit, head)
-    assert publish(native.storage, native.env, applier.propose, head)
+        edit = Planner(native.storage, native.env, write).plan(head)
+    applier = EditApplier(native.storage, native.env)
+    assert publish(native.storage, native.env, lambda head: applier.propose(edit, head), head)
 
 
 @pytest.mark.parametrize("relabel", [False, True])
@@ -407,9 +408,9 @@ def test_an_edit_reads_a_touched_segment_once_however_often_it_loses(at: Places)
     head = native.head()
     block = next(iter(tblctl.open(url).files()))
     edit = Edit(operation="delete", removed={head.segments[0].path: frozenset([block.path])})
-    applier = EditApplier(native.storage, native.env, edit, head)
+    applier = EditApplier(native.storage, native.env)
     with inject(Faults()) as faults:
-        drafts = [applier.propose(head) for _ in range(3)]
+        drafts = [applier.propose(edit, head) for _ in range(3)]
     assert len([call for call in faults.calls if call.operation in {"read", "open"}]) == 1
     assert all(draft.snapshot.segments == drafts[0].snapshot.segments for draft in drafts)
 

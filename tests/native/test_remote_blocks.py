@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl.tableformat.parquet.reader import Tails
+from tblctl.tableformat.parquet.opened import Tails
 
 ROWS = 60_000
 COLUMNS = 8

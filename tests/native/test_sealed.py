@@ -22,7 +22,8 @@ from tables import as_stored
 import tblctl
 from tblctl.errors import CorruptTableError
 from tblctl.tableformat.model.seal import Seal
-from tblctl.tableformat.native.log.segment_file import encode_segment, read_segment
+from tblctl.tableformat.native.log.segment_reader import read_segment
+from tblctl.tableformat.native.log.segment_rows import encode_segment
 from tblctl.tableformat.parquet.checksum import checksum
 from tblctl.tableformat.parquet.footer import footer_start, read_footer
 from tblctl.tableformat.parquet.sealed import seal

@@ -19,10 +19,10 @@ import tblctl
 from tblctl.tableformat.keys.order import BOUND_LENGTH
 from tblctl.tableformat.model.schema.types import is_orderable
 from tblctl.tableformat.model.values import value_to_json, values_from_json
-from tblctl.tableformat.native.log.segment_file import statistic_names
+from tblctl.tableformat.native.log.segment_columns import statistic_names
 from tblctl.tableformat.native.read.metadata import SegmentSummaries, block_metadata
 from tblctl.tableformat.native.read.scan import select_blocks
-from tblctl.tableformat.parquet.reader import BlockFile, RowGroupStatistics
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.storage import Storage
 
 from ..model.strategies import SCHEMAS
@@ -205,7 +205,7 @@ def test_row_group_statistics_bound_the_rows_of_every_type():
         (address,) = select_blocks(storage, head, None).addresses()
         rows = table.scan().to_arrow()
         with BlockFile(storage, address) as file:
-            statistics = RowGroupStatistics(file, range(file.metadata.num_row_groups))
+            statistics = file.statistics(range(file.metadata.num_row_groups))
             assert statistics.row_count.tolist() == [4] * 6
             for leaf in head.schema.leaves:
                 found = statistics.column(leaf)

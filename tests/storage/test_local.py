@@ -232,6 +232,23 @@ def test_a_temporary_file_that_cannot_be_removed_does_not_undo_what_was_publishe
         assert storage.create("m/a", b"other") is False
 
 
+def test_a_temporary_file_whose_name_is_taken_is_not_taken_for_the_object(storage, monkeypatch):
+    storage.write("m/other", b"")
+    real = os.open
+
+    def taken(path, flags, *mode):
+        if flags & os.O_EXCL:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        return real(path, flags, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", taken)
+        with pytest.raises(StorageError, match="m/a"):
+            storage.create("m/a", b"mine")
+    assert storage.try_read("m/a") is None
+    assert storage.create("m/a", b"mine") is True
+
+
 def test_short_writes_are_continued(storage, monkeypatch):
     real = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:7]))

@@ -63,8 +63,8 @@ class Draft:
     Attributes:
         snapshot: the head with its new segments, schema, tags, ..; `publish` sets sequence, ids and time.
         objects: names that the snapshot will name and the head does not: all that the writer wrote itself.
-        forget: told of those of `objects` that gc may delete and that can be written again, all but blocks: the next
-            draft has others in their place.
+        forget: called with those of `objects` that gc may delete, unless blocks are among them: the next draft has
+            others in their place.
         written: one of `objects` with the writer's time of it; None if nothing was written.
     """
 
@@ -170,7 +170,7 @@ def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
 
 
 def after_gc(storage: Storage, head: Snapshot) -> Snapshot:
-    """Return the newest snapshot, for a caller to whom `head` seemed damaged: gc may have removed what it names since.
+    """Return the newest snapshot when `head` seemed damaged: gc may have removed what it names since.
 
     Raises:
         The error that is being handled: `head` is the newest one, so something of it is damaged.

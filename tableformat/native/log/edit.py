@@ -1,41 +1,25 @@
-"""Edits of a table's blocks, (removed, added, relabelled), and how they apply to whatever the head is by then.
+"""Edits of a table's blocks, (removed, added, relabelled), and what they make of segments.
 
-An edit is planned against a base snapshot and applied to the head. Appends since never conflict; an edit conflicts
-only if a block that it removes or relabels has left the table.
+An edit is planned against a base snapshot and applied to the head (edit_applier.py). Appends since never conflict; an
+edit conflicts only if a block that it removes or relabels has left the table.
+
+Pure: nothing here reads or writes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
-from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Summary
-from tblctl.tableformat.native.log.clock import Written, write_timed
-from tblctl.tableformat.native.log.commit import Draft
+from tblctl.tableformat.model.snapshot import Batch, SegmentRef, Snapshot, Summary
 from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS, fold_plan
-from tblctl.tableformat.native.log.names import segment_path
-from tblctl.tableformat.native.log.segment_file import (
-    concat_segments,
-    encode_segment,
-    read_segment,
-    segment_ref,
-)
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
-from tblctl.tableformat.port import BlocksReplacedError, Label
-from tblctl.tableformat.storage import Storage
-
-LOG = logging.getLogger("tblctl")
+from tblctl.tableformat.port import Label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,24 +28,42 @@ class Edit:
 
     Attributes:
         operation: the word that `history` shows.
+        base_segments: the segments of the snapshot that it was planned against.
         removed: by segment of the base, the blocks of it that leave the table.
         added: rows of a segment for the blocks that join it; None for none.
         copied_rows: rows that leave with a removed block and come back unchanged in an added one.
         relabelled: blocks that stay, with their new label, by segment of the base.
         detail: what the operation has to say in the summary.
+        batch: of a stream, which this edit commits; None for no stream.
     """
 
     operation: str
+    base_segments: frozenset[str] = frozenset()
     removed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     added: pa.Table | None = None
     copied_rows: int = 0
     relabelled: Mapping[str, Mapping[str, Label]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    batch: Batch | None = None
 
     @cached_property
     def removed_paths(self) -> frozenset[str]:
         """The blocks that leave the table."""
         return frozenset().union(*self.removed.values())
+
+    @cached_property
+    def labels(self) -> Mapping[str, Label]:
+        """The new labels of blocks, by path."""
+        return {path: label for part in self.relabelled.values() for path, label in part.items()}
+
+    @cached_property
+    def touched(self) -> Mapping[str, frozenset[str]]:
+        """The blocks to remove or relabel, by the segment of the base that lists them."""
+        relabelled = {key: frozenset(labels) for key, labels in self.relabelled.items()}
+        return {
+            key: self.removed.get(key, frozenset()) | relabelled.get(key, frozenset())
+            for key in [*self.removed, *relabelled]
+        }
 
     @property
     def is_empty(self) -> bool:
@@ -69,206 +71,124 @@ class Edit:
         return not self.removed and not self.relabelled and (self.added is None or self.added.num_rows == 0)
 
 
-@dataclass
-class _Piece:
-    """A part of the new list of segments: one that stays (`ref`), or rows still to be written (`rows`)."""
+@dataclass(frozen=True, kw_only=True)
+class KeptSegment:
+    """A segment of the head that stays as it is, unless it is folded with others."""
 
-    key: str
-    count: int
-    ref: SegmentRef | None = None
-    rows: pa.Table | None = None
+    ref: SegmentRef
+
+    @property
+    def key(self) -> str:
+        """Tells it from every other entry."""
+        return self.ref.path
+
+    @property
+    def block_count(self) -> int:
+        """The blocks that it lists."""
+        return self.ref.block_count
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Edited:
-    """What the edit leaves of a segment (`rows`), and what it takes away."""
+class FreshRows:
+    """Rows of a segment that is still to be written: what an edit left of one, or blocks that it adds.
+
+    `key` is the same for the same rows, whatever attempt they belong to: so they are written once.
+    """
+
+    key: str
+    rows: pa.Table
+
+    @property
+    def block_count(self) -> int:
+        """The blocks that they list."""
+        return int(self.rows.num_rows)
+
+
+Entry: TypeAlias = "KeptSegment | FreshRows"
+"""A place in the new list of segments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditedSegment:
+    """What an edit leaves of a segment (`rows`), and how much it takes away."""
 
     rows: pa.Table
     blocks_removed: int
     rows_removed: int
 
 
-class EditApplier:
-    """Applies one edit to one head after another, until it is committed; keeps what it wrote for the next attempt."""
+def edited_segment(edit: Edit, before: pa.Table, paths: frozenset[str]) -> EditedSegment:
+    """Return what the edit makes of the rows of a segment of which it touches the blocks `paths`."""
+    removed = pa.array(sorted(paths & edit.removed_paths), pa.string())
+    after = before.filter(pc.invert(pc.is_in(before["path"], removed)))
+    if edit.labels.keys() & paths:
+        after = _relabelled(after, edit.labels)
+    return EditedSegment(
+        rows=after,
+        blocks_removed=before.num_rows - after.num_rows,
+        rows_removed=_sum(before, "row_count") - _sum(after, "row_count"),
+    )
 
-    def __init__(self, storage: Storage, env: Environment, edit: Edit, base: Snapshot) -> None:
-        self._storage = storage
-        self._env = env
-        self._edit = edit
-        self._base_paths = frozenset(segment.path for segment in base.segments)
-        self._written: dict[tuple[str, ...], SegmentRef] = {}
-        self._edited: dict[tuple[str, frozenset[str]], _Edited] = {}
-        self._used: frozenset[str] = frozenset()
-        self._timed: dict[str, Written] = {}  # every segment that was written
 
-    def replan(self, edit: Edit, base: Snapshot) -> None:
-        """Apply `edit`, planned against `base`, from now on: segments written for the one before are used again.
+def _relabelled(table: pa.Table, labels: Mapping[str, Label]) -> pa.Table:
+    """Return the rows of a segment with the new labels of blocks in the place of the old ones."""
+    names = table["path"].to_pylist()
+    old = zip(names, table["level"].to_pylist(), table["run_id"].to_pylist(), strict=True)
+    new = [labels.get(name) or Label(level=level, run_id=run_id) for name, level, run_id in old]
+    for column, values in (
+        ("level", [item.level for item in new]),
+        ("run_id", [item.run_id for item in new]),
+    ):
+        place = table.column_names.index(column)
+        table = table.set_column(place, column, pa.array(values, table.schema.field(column).type))
+    return table
 
-        It must remove and relabel the same blocks of every segment that both touch.
-        """
-        self._edit = edit
-        self._base_paths = frozenset(segment.path for segment in base.segments)
 
-    def propose(self, head: Snapshot) -> Draft:
-        """Return the head with the edit applied.
+def entries_after(edit: Edit, head: Snapshot, changed: Mapping[str, EditedSegment]) -> list[Entry]:
+    """Return the new list of segments before folding: those of `head`, and new ones.
 
-        Raises:
-            BlocksReplacedError: a block of the edit is no longer in the head.
-        """
-        edit = self._edit
-        self._used = frozenset()
-        touched = self._touched(head)
-        pieces = [_Piece(segment.path, segment.block_count, ref=segment) for segment in head.segments]
-        rows_removed = blocks_removed = 0
-        places = [place for place, piece in enumerate(pieces) if touched.get(piece.key)]
-        changes = in_parallel(
-            lambda place: self._change(head.segments[place], touched[pieces[place].key]),
-            places,
-            threads=IO_THREADS,
-        )
-        for place, change in zip(places, changes, strict=True):
-            key = f"edited {pieces[place].key}"
-            pieces[place] = _Piece(key, change.rows.num_rows, rows=change.rows)
-            blocks_removed += change.blocks_removed
-            rows_removed += change.rows_removed
-        added = edit.added if edit.added is not None and edit.added.num_rows else None
-        if added is not None:
-            slices = [
-                added.slice(start, SEGMENT_BLOCKS) for start in range(0, added.num_rows, SEGMENT_BLOCKS)
-            ]
-            pieces += [_Piece(_added_key(rows), rows.num_rows, rows=rows) for rows in slices]
-        segments = self._segments([piece for piece in pieces if piece.count], head)
-        snapshot = dataclasses.replace(head, segments=segments)
-        summary = Summary(
-            operation=edit.operation,
-            rows=snapshot.row_count,
-            blocks=snapshot.block_count,
-            data_bytes=snapshot.data_bytes,
-            rows_added=_sum(added, "row_count") - edit.copied_rows,
-            rows_removed=rows_removed - edit.copied_rows,
-            blocks_added=0 if added is None else added.num_rows,
-            blocks_removed=blocks_removed,
-            bytes_added=_sum(added, "size_bytes"),
-            detail=edit.detail,
-        )
-        self._used = frozenset(segment.path for segment in segments)
-        fresh = [ref.path for ref in self._written.values() if ref.path in self._used]
-        data = [] if added is None else added["path"].to_pylist()
-        return Draft(
-            snapshot=dataclasses.replace(snapshot, summary=summary),
-            objects=[*fresh, *data],
-            forget=self.forget,
-            written=self._timed[fresh[-1]] if fresh else None,
-        )
+    Those that the edit touches are in `changed`, by name; one of which nothing is left goes.
+    """
+    entries: list[Entry] = []
+    for segment in head.segments:
+        edited = changed.get(segment.path)
+        if edited is None:
+            entries.append(KeptSegment(ref=segment))
+        elif edited.rows.num_rows:
+            entries.append(FreshRows(key=f"edited {segment.path}", rows=edited.rows))
+    added = edit.added
+    if added is not None:
+        slices = (added.slice(start, SEGMENT_BLOCKS) for start in range(0, added.num_rows, SEGMENT_BLOCKS))
+        entries += [FreshRows(key=_added_key(rows), rows=rows) for rows in slices]
+    return entries
 
-    def forget(self, names: Collection[str]) -> None:
-        """Write those of the segments again: gc may delete them."""
-        self._written = {key: ref for key, ref in self._written.items() if ref.path not in names}
 
-    def discard_unused(self) -> None:
-        """Delete segments of attempts that lost, as far as possible. Only once the outcome is known."""
-        try:
-            self._storage.delete([path for path in self._timed if path not in self._used])
-        except TblctlError as error:
-            LOG.warning("segments that are not needed could not be deleted, gc will: %s", error)
+def folded(entries: list[Entry]) -> list[tuple[Entry, ...]]:
+    """Return which entries become one segment: small ones are folded, every other one stands alone."""
+    groups = fold_plan([entry.block_count for entry in entries])
+    in_group = {place for group in groups for place in group}
+    alone: list[tuple[Entry, ...]] = [
+        (entry,) for place, entry in enumerate(entries) if place not in in_group
+    ]
+    return alone + [tuple(entries[place] for place in group) for group in groups]
 
-    def discard_all(self) -> None:
-        """Delete every segment that was written, as far as possible. Only if nothing was published."""
-        self._used = frozenset()
-        self.discard_unused()
 
-    def _touched(self, head: Snapshot) -> dict[str, frozenset[str]]:
-        """Return the blocks to remove or relabel by the segment of `head` that lists them."""
-        wanted: dict[str, frozenset[str]] = {}
-        for part in (
-            self._edit.removed,
-            {key: frozenset(labels) for key, labels in self._edit.relabelled.items()},
-        ):
-            for key, paths in part.items():
-                wanted[key] = wanted.get(key, frozenset()) | paths
-        here = {segment.path for segment in head.segments}
-        touched = {key: paths for key, paths in wanted.items() if key in here}
-        moved = frozenset().union(*(paths for key, paths in wanted.items() if key not in here))
-        if not moved:
-            return touched
-        fresh = [segment for segment in head.segments if segment.path not in self._base_paths]
-        tables = in_parallel(
-            lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
-        )
-        for segment, table in zip(fresh, tables, strict=True):
-            found = moved.intersection(table["path"].to_pylist())
-            if found:
-                touched[segment.path] = found
-                moved -= found
-        if moved:
-            msg = f"{self._storage.url}: {len(moved)} blocks were replaced by another writer, such as {min(moved)}"
-            raise BlocksReplacedError(msg, paths=tuple(sorted(moved)))
-        return touched
-
-    def _change(self, segment: SegmentRef, paths: frozenset[str]) -> _Edited:
-        """Return what becomes of a segment; what an earlier attempt found is used again."""
-        key = (segment.path, paths)
-        if key not in self._edited:
-            before = read_segment(self._storage, segment)
-            after = self._changed(before, paths)
-            self._edited[key] = _Edited(
-                rows=after,
-                blocks_removed=before.num_rows - after.num_rows,
-                rows_removed=_sum(before, "row_count") - _sum(after, "row_count"),
-            )
-        return self._edited[key]
-
-    def _changed(self, table: pa.Table, paths: frozenset[str]) -> pa.Table:
-        """Return the rows of a segment without the removed ones, the relabelled ones changed."""
-        removed = paths & self._edit.removed_paths
-        kept = table.filter(pc.invert(pc.is_in(table["path"], pa.array(sorted(removed), pa.string()))))
-        labels = {path: label for part in self._edit.relabelled.values() for path, label in part.items()}
-        if not labels.keys() & paths:
-            return kept
-        names = kept["path"].to_pylist()
-        old = zip(names, kept["level"].to_pylist(), kept["run_id"].to_pylist(), strict=True)
-        new = [labels.get(name) or Label(level=level, run_id=run_id) for name, level, run_id in old]
-        for column, values in (
-            ("level", [item.level for item in new]),
-            ("run_id", [item.run_id for item in new]),
-        ):
-            place = kept.column_names.index(column)
-            kept = kept.set_column(place, column, pa.array(values, kept.schema.field(column).type))
-        return kept
-
-    def _segments(self, pieces: Sequence[_Piece], head: Snapshot) -> tuple[SegmentRef, ...]:
-        """Return the pieces as segments, small ones folded, writing what is not written yet."""
-        groups = fold_plan([piece.count for piece in pieces])
-        folded = {place for group in groups for place in group}
-        jobs: list[tuple[_Piece, ...]] = [
-            (pieces[place],) for place in range(len(pieces)) if place not in folded
-        ]
-        jobs += [tuple(pieces[place] for place in group) for group in groups]
-        return tuple(in_parallel(lambda job: self._written_segment(job, head), jobs, threads=IO_THREADS))
-
-    def _written_segment(self, pieces: Sequence[_Piece], head: Snapshot) -> SegmentRef:
-        if len(pieces) == 1 and pieces[0].ref:
-            return pieces[0].ref
-        key = (str(head.schema_id), str(head.cluster_key_id), *(piece.key for piece in pieces))
-        if key not in self._written:
-            path = segment_path(self._env.new_id())
-            try:
-                rows = concat_segments(self._rows_of(pieces), head.schema, head.sorts.values())
-                made = encode_segment(rows)
-                ref = segment_ref(
-                    rows, path, head.schema, head.sort, size_bytes=made.data.size, seal=made.seal
-                )
-            except ARROW_ERRORS as error:
-                raise damaged(" or ".join(piece.key for piece in pieces), error) from error
-            self._timed[path] = write_timed(self._storage, self._env, path, made.data)
-            self._written[key] = ref
-        return self._written[key]
-
-    def _rows_of(self, pieces: Iterable[_Piece]) -> list[pa.Table]:
-        return [
-            piece.rows if piece.rows is not None else read_segment(self._storage, piece.ref)  # type: ignore[arg-type]
-            for piece in pieces
-        ]
+def summary_of(edit: Edit, after: Snapshot, changed: Iterable[EditedSegment]) -> Summary:
+    """Return what the edit did to a head that became `after`."""
+    changed = list(changed)
+    added = edit.added
+    return Summary(
+        operation=edit.operation,
+        rows=after.row_count,
+        blocks=after.block_count,
+        data_bytes=after.data_bytes,
+        rows_added=_sum(added, "row_count") - edit.copied_rows,
+        rows_removed=sum(item.rows_removed for item in changed) - edit.copied_rows,
+        blocks_added=0 if added is None else added.num_rows,
+        blocks_removed=sum(item.blocks_removed for item in changed),
+        bytes_added=_sum(added, "size_bytes"),
+        detail=edit.detail,
+    )
 
 
 def _added_key(rows: pa.Table) -> str:

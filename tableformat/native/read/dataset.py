@@ -36,7 +36,8 @@ from tblctl.tableformat.model.schema.types import (
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.read.handed_out import verify_block
 from tblctl.tableformat.native.read.metadata import ADDRESS_COLUMNS, BlockMetadata, block_metadata
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
+from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.storage import Storage
 
 

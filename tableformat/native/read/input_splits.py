@@ -13,7 +13,8 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.statistics import SOME
 from tblctl.tableformat.native.read.scan import Selection, blame_expiry, condition_columns, rows_satisfying
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
+from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.predicate.nodes import Node
 from tblctl.tableformat.storage import Storage
 
@@ -63,7 +64,7 @@ class ShareReader:
     condition: Node | None
 
     def tables(self, share: Share) -> Iterator[pa.Table]:
-        """Yield the rows wanted, in read types. Some 32 MiB of a block are held at a time, as many are on their way."""
+        """Yield the rows wanted, in read types. At a time 32 MiB of a block are held, and 32 MiB are on their way."""
         try:
             for address, filtered in share.blocks:
                 yield from self._rows(address, self.condition if filtered else None)

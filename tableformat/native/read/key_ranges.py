@@ -13,7 +13,7 @@ from tblctl.tableformat.keys.kinds import key_leaves, key_maker, key_width
 from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.native.log.segment_file import key_names, statistic_names
+from tblctl.tableformat.native.log.segment_columns import key_names, statistic_names
 from tblctl.tableformat.native.read.metadata import BlockMetadata
 
 

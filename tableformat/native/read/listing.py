@@ -8,7 +8,7 @@ import numpy as np
 
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.log.segment_file import python_values
+from tblctl.tableformat.native.log.segment_reader import python_values
 from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges
 from tblctl.tableformat.native.read.metadata import BlockMetadata
 from tblctl.tableformat.storage import Storage

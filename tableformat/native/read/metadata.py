@@ -18,18 +18,17 @@ from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.model.values import values_from_json
+from tblctl.tableformat.native.blocks import known_ids
 from tblctl.tableformat.native.log.names import SNAPSHOTS
-from tblctl.tableformat.native.log.segment_file import (
+from tblctl.tableformat.native.log.segment_columns import (
     BASE_COLUMNS,
     SEAL_COLUMNS,
-    blocks_of,
     key_kinds,
-    read_segment,
-    seals_of,
     statistic_names,
 )
+from tblctl.tableformat.native.log.segment_reader import blocks_of, read_segment, seals_of
 from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
-from tblctl.tableformat.parquet.reader import BlockAddress, known_ids
+from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.storage import Storage
 
 _ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")
@@ -202,7 +201,10 @@ class BlockMetadata:
         ]
 
     def addresses(self, rows: np.ndarray, column_ids: Mapping[int, frozenset[int]]) -> list[BlockAddress]:
-        """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table."""
+        """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table.
+
+        Reading the segments has checked the blocks' names.
+        """
         self.fetch(ADDRESS_COLUMNS)
         table = pa.table({name: self.values(name).take(pa.array(rows)) for name in ADDRESS_COLUMNS})
         facts = (table[name].to_pylist() for name in _ADDRESS_FACTS)

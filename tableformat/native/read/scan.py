@@ -22,14 +22,13 @@ from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME
 from tblctl.tableformat.native.log.head import load_version
 from tblctl.tableformat.native.read.metadata import ADDRESS_COLUMNS, BlockMetadata, SegmentSummaries
-from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
+from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-
-    from tblctl.tableformat.predicate.nodes import Condition
+    from tblctl.tableformat.predicate.nodes import Condition, Node
 
 _WINDOW_BYTES = 256 << 20
 """Decoded bytes of the blocks that a streaming scan reads at once."""
@@ -73,7 +72,7 @@ class Selection:
 def select_blocks(
     storage: Storage,
     snapshot: Snapshot,
-    condition: Condition | None,
+    condition: Node | None,
     columns: Sequence[str] = _SCAN_COLUMNS,
 ) -> Selection:
     """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None).
@@ -99,12 +98,10 @@ def select_blocks(
 
 
 def _match_all(
-    storage: Storage, snapshot: Snapshot, condition: Condition, columns: Sequence[str]
+    storage: Storage, snapshot: Snapshot, condition: Node, columns: Sequence[str]
 ) -> tuple[BlockMetadata, np.ndarray]:
     """Return the metadata of the segments that may hold matching rows, and the outcome of every block in them."""
-    from tblctl.tableformat.predicate.match import (
-        match,  # conditions need PyIceberg: 0.3 s that other scans save
-    )
+    from tblctl.tableformat.predicate.match import match
 
     schema = snapshot.schema
     segments = snapshot.segments
@@ -125,7 +122,7 @@ def condition_columns(condition: Condition | None, schema: Schema) -> tuple[str,
     return needed_columns(condition, schema)
 
 
-def rows_satisfying(table: pa.Table, condition: Condition, schema: Schema) -> pa.BooleanArray:
+def rows_satisfying(table: pa.Table, condition: Node, schema: Schema) -> pa.BooleanArray:
     """Return for every row whether the condition is true, false or NULL; nested leaves are columns named `a.b`."""
     from tblctl.tableformat.predicate.rows import filter_table
 
@@ -134,10 +131,17 @@ def rows_satisfying(table: pa.Table, condition: Condition, schema: Schema) -> pa
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRequest:
-    """What a scan is asked for: `columns` are names of top-level columns or nested fields `a.b`, None for all."""
+    """What a scan is asked for.
+
+    Attributes:
+        where: the condition for people.
+        condition: resolved for the snapshot's schema: once a scan, not for each block.
+        columns: names of top-level columns or nested fields `a.b`; None for all.
+        limit: rows at most; None for all.
+    """
 
     where: str | None = None
-    condition: BooleanExpression | None = None
+    condition: Node | None = None
     columns: tuple[str, ...] | None = None
     limit: int | None = None
 
@@ -182,7 +186,7 @@ class Scanner:
         """Yield the answer block by block.
 
         Blocks of up to `window_bytes` decoded bytes are read at once, fewer towards a limit. Between two
-        windows the processors wait for the last block, so whoever keeps all rows asks for an infinite one.
+        windows the processors wait for the last block, so a caller that keeps all rows asks for an infinite one.
         """
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None

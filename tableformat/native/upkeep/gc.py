@@ -42,7 +42,7 @@ from tblctl.tableformat.native.log.names import (
     record_of,
     snapshot_path,
 )
-from tblctl.tableformat.native.log.segment_file import read_segment
+from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import check_writable, encode_tombstone
 from tblctl.tableformat.storage import ObjectInfo, Storage
 

@@ -21,7 +21,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
 
 _CHUNKS = 32
-"""A run is held in about so many chunks: few enough to gather a block from all, small enough for the cache."""
+"""Chunks that a run is held in, about: few enough to gather a block from all, small enough for the cache."""
 
 
 class Run:

@@ -164,7 +164,19 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
         return
     import pyarrow.parquet as pq
 
-    yield from pq.ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS)
+    file = pq.ParquetFile(source)
+    every = range(file.num_row_groups)
+    # pyarrow 26 cannot read dictionaries inside other types from several row groups at once.
+    together = [every] if _reads_groups_together(file.schema_arrow) else [[group] for group in every]
+    for groups in together:
+        yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=list(groups))
+
+
+def _reads_groups_together(schema: pa.Schema) -> bool:
+    """Tell whether no dictionary is inside another type."""
+    from tblctl.tableformat.parquet.dictionaries import plain_inside
+
+    return bool(plain_inside(schema).equals(schema))
 
 
 def _ipc(source: pa.NativeFile) -> Any:

@@ -11,6 +11,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError, InternalError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.snapshot import ROLLBACK, Snapshot
+from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.log.commit import dropped
 from tblctl.tableformat.native.log.head import summaries_since
 from tblctl.tableformat.native.write.writer import BlockWriter, conformed
@@ -57,7 +58,7 @@ class PartWriter:
         return cls(
             storage=storage,
             env=env,
-            layout=Layout.of(head),
+            layout=layout_of(head),
             table_id=head.table_id,
             sequence=head.sequence,
             memory_bytes=memory_bytes or head.options.memory_bytes,

@@ -41,7 +41,7 @@ from tblctl.tableformat.predicate.sql.text import SqlText, is_hex
 _make: Any = ice  # the signatures that pydantic makes up for mypy hide the positional ones
 _MOST_ROW_VALUES = 50
 _MOST_ROWS = 1_000
-"""In a list of rows, each of which is as many comparisons as it has values."""
+"""In a list of rows; a row counts as one comparison a value."""
 
 _SHOWN_VALUES = 5
 

@@ -5,7 +5,7 @@ in a hundredth of that, and leaves one digit in the text for all its values. Sho
 plain literals, stay as they are.
 
 The digit has a position, which sqlglot does not give for each first value: `.5` has none there. A reader asks
-for lists by that position, and must refuse a text of which it did not come by every list.
+for lists by that position, and must refuse a text if it did not meet every list.
 """
 
 from __future__ import annotations

@@ -1,0 +1,234 @@
+"""Plan one operation on rows: which blocks leave the table, which ones take their place, with all new blocks written.
+
+An operation that lost a race is planned again on the new head, but only for the segments that are new since: what was
+found in the others, and every block that was rewritten, is used again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.snapshot import Batch, SegmentRef, Snapshot
+from tblctl.tableformat.model.statistics import ALL
+from tblctl.tableformat.native.blocks import layout_of
+from tblctl.tableformat.native.log.edit import Edit
+from tblctl.tableformat.native.log.segment_rows import segment_table
+from tblctl.tableformat.native.read.scan import select_blocks
+from tblctl.tableformat.native.write.rewrite import Assign, BlockRewriter, Replacement, null_counts
+from tblctl.tableformat.native.write.staged_write import Part
+from tblctl.tableformat.native.write.writer import BlockWriter
+from tblctl.tableformat.parquet.block_writer import Layout
+from tblctl.tableformat.predicate.nodes import Node
+from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage import Storage
+
+_REWRITE_SHARE = 4
+"""A block under rewriting takes up to four times its decoded size: read, changed, encoded."""
+
+Rows = Callable[[Schema], Iterable[pa.Table]]
+"""Fresh rows in the read types of a schema; called once."""
+
+Select = Callable[[Snapshot], "Node | None"]
+"""The condition on rows that an operation removes or changes in a snapshot, resolved for its schema; None for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One operation on rows, before it is planned.
+
+    Attributes:
+        operation: the word that `history` shows.
+        select: which rows it removes or changes; None where it concerns none.
+        everything: it removes or changes all rows, whatever `select` says.
+        assign: new values for those rows; None to remove them.
+        rows: fresh rows to add; None for none.
+        part: fresh rows to add that tasks elsewhere wrote; None for none. The operation decides what becomes of them.
+        batch: of a stream, committed only once; None for no stream.
+        memory_bytes: budget; None for the table's own.
+        detail: for the summary.
+    """
+
+    operation: str
+    select: Select | None = None
+    everything: bool = False
+    assign: Assign | None = None
+    rows: Rows | None = None
+    part: Part | None = None
+    batch: Batch | None = None
+    memory_bytes: int | None = None
+    detail: Mapping[str, object] = field(default_factory=dict)
+    progress: Progress | None = None
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the plan depends on the rows in the table, as an append's does not."""
+        return self.everything or self.select is not None
+
+    def condition(self, head: Snapshot) -> Node | None:
+        """Return which rows of `head` it removes or changes; None for all."""
+        return None if self.everything or self.select is None else self.select(head)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """A block, and what takes its place."""
+
+    path: str
+    replacement: Replacement
+
+
+_SegmentKey = tuple[str, int, int | None]
+"""A segment, the schema and the cluster key: all that the plan for the segment's blocks depends on."""
+
+
+def _segment_key(segment: SegmentRef, head: Snapshot) -> _SegmentKey:
+    return segment.path, head.schema_id, head.cluster_key_id
+
+
+class Planner:
+    """Plans one operation on one head after another; keeps what it found and wrote for the next plan."""
+
+    def __init__(self, storage: Storage, env: Environment, write: Write) -> None:
+        self._storage = storage
+        self._env = env
+        self._write = write
+        part = write.part
+        self._fresh: Sequence[BlockRecord] | None = None if part is None else part.records
+        self.fresh_schema_id: int | None = None if part is None else part.schema_id
+        self._writers: list[BlockWriter] = []
+        self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
+        self._rewritten: dict[tuple[str, int, int | None], Replacement | None] = {}
+        self._basis: tuple[_SegmentKey, ...] = ()
+        self._edit: Edit | None = None
+
+    @property
+    def written(self) -> list[str]:
+        """All blocks that were written, those of the part included."""
+        part = self._write.part.paths if self._write.part else []
+        return [*part, *(path for writer in self._writers for path in writer.paths)]
+
+    def plan(self, head: Snapshot) -> Edit:
+        """Return what has to change in `head`, with all new blocks written; the same object if nothing is new.
+
+        Reads the segments that no earlier plan has seen, and of their blocks those that only partly match.
+        """
+        layout = layout_of(head)
+        fresh = self._fresh_records(layout)
+        if self._write.reads_rows:
+            self._look_at_new_segments(head, layout)
+        keys = [_segment_key(segment, head) for segment in head.segments]
+        touched = {key: self._changes_of[key] for key in keys if self._changes_of.get(key)}
+        basis = ("", head.schema_id, head.cluster_key_id), *touched
+        if self._edit is None or basis != self._basis:
+            replacements = [change.replacement for changes in touched.values() for change in changes]
+            records = [*fresh, *(record for item in replacements for record in item.records)]
+            self._basis = basis
+            self._edit = Edit(
+                operation=self._write.operation,
+                base_segments=frozenset(segment.path for segment in head.segments),
+                removed={key[0]: frozenset(change.path for change in touched[key]) for key in touched},
+                added=self._segment_rows(records, head) if records else None,
+                copied_rows=sum(item.copied_rows for item in replacements),
+                detail=dict(self._write.detail),
+                batch=self._write.batch,
+            )
+        return self._edit
+
+    def _segment_rows(self, records: Sequence[BlockRecord], head: Snapshot) -> pa.Table:
+        """Return the rows of a segment for the new blocks.
+
+        Raises:
+            ConflictError: a column was widened since the fresh rows were written, and cannot hold all of them.
+        """
+        try:
+            return segment_table(records, head.schema, head.sorts.values())
+        except pa.ArrowInvalid as error:
+            msg = (
+                f"{self._storage.url}: a column was widened while rows were written, and they have values beyond its "
+                f"type now ({error}); nothing was committed: change the rows and write again"
+            )
+            raise ConflictError(msg) from error
+
+    def _writer(self, layout: Layout) -> BlockWriter:
+        writer = BlockWriter(self._storage, self._env, layout)
+        self._writers.append(writer)
+        return writer
+
+    def _fresh_records(self, layout: Layout) -> Sequence[BlockRecord]:
+        """Return the fresh rows as blocks, written once: a later schema or key reads them as well."""
+        write = self._write
+        if self._fresh is None:
+            if write.rows is None:
+                return []
+            budget = write.memory_bytes or layout.options.memory_bytes
+            stream = write.rows(layout.schema)
+            self.fresh_schema_id = layout.schema_id
+            self._fresh = self._writer(layout).write_stream(
+                stream, memory_bytes=budget, progress=write.progress
+            )
+        return self._fresh
+
+    def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
+        """Find what the operation does to the blocks of the segments that no plan has seen, and write it."""
+        fresh = [item for item in head.segments if _segment_key(item, head) not in self._changes_of]
+        if not fresh:
+            return
+        found: dict[_SegmentKey, list[_Change]] = {_segment_key(segment, head): [] for segment in fresh}
+        condition = self._write.condition(head)
+        selection = select_blocks(self._storage, dataclasses.replace(head, segments=tuple(fresh)), condition)
+        metadata = selection.metadata
+        dropped = (selection.outcome == ALL) & (self._write.assign is None)
+        gone = selection.rows[dropped]
+        paths = metadata.values("path").take(pa.array(gone)).to_pylist()
+        for row, path in zip(gone.tolist(), paths, strict=True):
+            change = _Change(path=path, replacement=Replacement())
+            found[_segment_key(metadata.segment_of(row), head)].append(change)
+        rewrite = selection.rows[~dropped]
+        blocks = metadata.blocks(rewrite)
+        nulls = null_counts(metadata.of_segments_with(rewrite), [block.path for block in blocks], head.schema)
+        rewriter = BlockRewriter(
+            storage=self._storage,
+            writer=self._writer(layout),
+            head=head,
+            condition=condition,
+            assign=self._write.assign,
+        )
+        results = self._rewrite_all(list(zip(blocks, nulls, strict=True)), rewriter)
+        for row, block, replacement in zip(rewrite.tolist(), blocks, results, strict=True):
+            if replacement is not None:
+                change = _Change(path=block.path, replacement=replacement)
+                found[_segment_key(metadata.segment_of(row), head)].append(change)
+        self._changes_of |= {key: tuple(changes) for key, changes in found.items()}
+
+    def _rewrite_all(
+        self, blocks: Sequence[tuple[Block, Mapping[str, int]]], rewriter: BlockRewriter
+    ) -> list[Replacement | None]:
+        """Return for each block, given with its null counts, what replaces it; None if no row of it is concerned."""
+        head, write = rewriter.head, self._write
+        largest = max((block.decoded_bytes for block, _ in blocks), default=1)
+        budget = write.memory_bytes or head.options.memory_bytes
+        threads = max(1, min(cpu_threads(), budget // (_REWRITE_SHARE * largest)))
+        done = 0
+
+        def work(item: tuple[Block, Mapping[str, int]]) -> Replacement | None:
+            nonlocal done
+            block, nulls = item
+            key = (block.path, head.schema_id, head.cluster_key_id)
+            if key not in self._rewritten:
+                self._rewritten[key] = rewriter.replacement(block, nulls)
+            done += 1
+            if write.progress:
+                write.progress(done, len(blocks), "blocks")
+            return self._rewritten[key]
+
+        return in_parallel(work, blocks, threads=threads)

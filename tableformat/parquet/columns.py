@@ -1,0 +1,123 @@
+"""Where the columns of a Parquet file are: its leaves, and the column chunks of its row groups. Reads nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.model.schema.field_ids import field_id
+from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.parquet.footer import MAGIC
+from tblctl.tableformat.parquet.statistics import parquet_columns
+from tblctl.tableformat.storage.ranges import Range
+
+_CODED_BYTES = 2
+"""Bytes of a value, with its share of the dictionary, up to which text may stay coded.
+
+Rows that stay coded hold the whole dictionary of their row group, however few they are: so that is small.
+"""
+
+_CODECS = {"none": "UNCOMPRESSED"}
+"""Options' names of codecs that are not Parquet's."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileColumns:
+    """The columns of a file, by its footer and its schema as Arrow reads it."""
+
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+
+    @cached_property
+    def leaves(self) -> Mapping[int, tuple[int, pa.DataType]]:
+        """By column id: the place of the leaf's first Parquet column, and its type in the file."""
+        found: dict[int, tuple[int, pa.DataType]] = {}
+        place = 0
+        for item, kind in _file_leaves(self.schema):
+            if item is not None:
+                found[item] = (place, kind)
+            place += parquet_columns(kind)
+        return found
+
+    @property
+    def groups(self) -> Iterator[pq.RowGroupMetaData]:
+        """The row groups, in order."""
+        return (self.metadata.row_group(group) for group in range(self.metadata.num_row_groups))
+
+    @cached_property
+    def codable(self) -> frozenset[int]:
+        """The columns, by id, that can be read as dictionaries: text with a small one in every row group.
+
+        Not text of Arrow's large types, which pyarrow does not read as dictionaries.
+        """
+        groups = list(self.groups)
+        return frozenset(
+            id_
+            for item in self.schema
+            if (id_ := field_id(item)) is not None
+            and (pa.types.is_string(item.type) or pa.types.is_binary(item.type))
+            and all(_has_small_dictionary(group.column(self.leaves[id_][0])) for group in groups)
+        )
+
+    def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
+        """Return the row groups that can stand in a file of `schema`, with `compression`, as they are stored."""
+        if not self.metadata.schema.equals(schema):
+            return frozenset()
+        codec = _CODECS.get(compression, compression.upper())
+        return frozenset(number for number, group in enumerate(self.groups) if _is_whole(group, codec))
+
+    def ranges(self, groups: Sequence[int], names: Sequence[str]) -> list[Range]:
+        """Return where in the file some top-level columns of some row groups are."""
+        parents = tuple(f"{name}." for name in names)
+        places = [
+            place
+            for place in range(self.metadata.num_columns)
+            if (path := self.metadata.schema.column(place).path) in names or path.startswith(parents)
+        ]
+        return [_range(self.metadata.row_group(group).column(place)) for group in groups for place in places]
+
+    def stored_bytes(self, groups: Sequence[int], leaf: Leaf) -> int | None:
+        """Return the compressed bytes of a leaf in some row groups; None where the file lacks it."""
+        if leaf.id not in self.leaves:
+            return None
+        place, kind = self.leaves[leaf.id]
+        places = range(place, place + parquet_columns(kind))
+        row_groups = [self.metadata.row_group(group) for group in groups]
+        return sum(int(group.column(item).total_compressed_size) for group in row_groups for item in places)
+
+
+def _range(chunk: pq.ColumnChunkMetaData) -> Range:
+    """Return where in the file a column chunk is."""
+    start = chunk.data_page_offset
+    if chunk.dictionary_page_offset is not None:
+        start = min(start, chunk.dictionary_page_offset)
+    stop = start + chunk.total_compressed_size
+    return 0 if start == len(MAGIC) else start, stop  # the first chunk's checksum covers the magic
+
+
+def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
+    return bool(
+        chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values
+    )
+
+
+def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:
+    """Tell whether the column chunks of a row group are of one codec and lie one after the other."""
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    ranges = [_range(chunk) for chunk in chunks]
+    follow = all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
+    return follow and all(chunk.compression == codec for chunk in chunks)
+
+
+def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:
+    for item in fields:
+        if pa.types.is_struct(item.type):
+            yield from _file_leaves([item.type.field(place) for place in range(item.type.num_fields)])
+        else:
+            yield field_id(item), item.type

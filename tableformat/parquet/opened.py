@@ -1,0 +1,280 @@
+"""Open a block's file: size, footer, row count and columns are compared with its address before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
+from tblctl.tableformat.model.schema.field_ids import ids_in
+from tblctl.tableformat.model.seal import Seal
+from tblctl.tableformat.parquet.damage import ARROW_ERRORS, read_error
+from tblctl.tableformat.parquet.footer import footer_of
+from tblctl.tableformat.parquet.footer_check import check_footer
+from tblctl.tableformat.parquet.sealed import Fetch, Place, VerifiedFile, open_verified, reader
+from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
+
+_CHUNK_BYTES = 512
+"""What one column chunk's entry in a parsed footer takes."""
+
+_TAIL_BYTES = 64 << 10
+_TAIL_SHARE = 128
+"""A footer is 0.2 % of a block of lineitem, 8 bytes and 130 a column chunk: this share holds it in one request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockAddress:
+    """What is needed to open a block: its name, and what its file must agree with.
+
+    Attributes:
+        path: the object's name; the table format has checked that it lies in the table.
+        uncompressed_bytes: of its column chunks.
+        column_ids: of the schema that it was written with, at every depth: its file has them all.
+        seal: of its end; None where no checksums are known.
+    """
+
+    path: str
+    size_bytes: int
+    row_count: int
+    uncompressed_bytes: int
+    column_ids: frozenset[int]
+    seal: Seal | None
+
+
+class Tails:
+    """The ends of blocks, with their footers: a merge opens each block for its keys, and later for its rows.
+
+    Takes `most_bytes` at most: what comes when it is full is not kept. Threads may share one; pickles empty.
+    """
+
+    def __init__(self, most_bytes: int = 16 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._kept: dict[str, bytes] = {}
+        self._lock = Lock()
+
+    def keep(self, path: str, tail: bytes) -> None:
+        """Keep the end of a block."""
+        with self._lock:
+            if sum(map(len, self._kept.values())) + len(tail) <= self._most_bytes:
+                self._kept[path] = tail
+
+    def get(self, path: str) -> bytes | None:
+        """Return the end of a block, None if it is not kept."""
+        return self._kept.get(path)
+
+    def drop(self, path: str) -> None:
+        """Keep the end of a block no longer."""
+        with self._lock:
+            self._kept.pop(path, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._most_bytes,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenBlock:
+    """A block's file after `open_block`.
+
+    Attributes:
+        source: the open file; the caller closes it.
+        ranges: `source` where ranges can be fetched before they are read; None elsewhere.
+        verified: gives verified bytes only; None for a block without checksums.
+        file: for pyarrow, over `verified` where there is one.
+        schema: of `file`, which makes it anew for every caller.
+        pre_buffer: whether Arrow joins what it reads.
+    """
+
+    source: pa.NativeFile
+    ranges: RangeFile | None
+    verified: VerifiedFile | None
+    file: pq.ParquetFile
+    schema: pa.Schema
+    pre_buffer: bool
+
+    @property
+    def footer_memory_bytes(self) -> int:
+        """About what the parsed footer takes."""
+        metadata = self.file.metadata
+        return int(metadata.num_row_groups * metadata.num_columns * _CHUNK_BYTES)
+
+    def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
+        """Return the file opened again, with some columns of text as Arrow dictionaries."""
+        return _parquet_file(
+            self.source, self.verified, self.file.metadata, pre_buffer=self.pre_buffer, dictionaries=names
+        )
+
+    def read_at(self, start: int, size: int) -> bytes | pa.Buffer:
+        """Return some bytes, verified where the block has checksums."""
+        if self.verified is None:
+            return self.source.read_at(size, start)
+        return self.verified.read_at(start, start + size)
+
+
+class IdleBlocks:
+    """Open blocks that will be read again: a merge looks at the keys of its blocks before it reads their rows.
+
+    Keeps the last `most_files`, or fewer whose footers take about `most_bytes`; closes the others. Threads may share
+    one; pickles empty.
+    """
+
+    def __init__(self, most_files: int = 64, most_bytes: int = 16 << 20) -> None:
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+        self._kept: dict[str, OpenBlock] = {}  # the one that was kept first comes first
+        self._bytes = 0
+        self._lock = Lock()
+
+    def keep(self, path: str, block: OpenBlock) -> None:
+        """Keep a block open, instead of others or of itself if they would be too many."""
+        with self._lock:
+            surplus = [self._kept.pop(path)] if path in self._kept else []
+            self._kept[path] = block
+            self._bytes += block.footer_memory_bytes - sum(item.footer_memory_bytes for item in surplus)
+            while len(self._kept) > self._most_files or self._bytes > self._most_bytes:
+                surplus.append(self._kept.pop(next(iter(self._kept))))
+                self._bytes -= surplus[-1].footer_memory_bytes
+        for item in surplus:
+            item.source.close()
+
+    def take(self, path: str) -> OpenBlock | None:
+        """Return a block that was kept, and keep it no longer; None if it is not there."""
+        with self._lock:
+            block = self._kept.pop(path, None)
+            if block is not None:
+                self._bytes -= block.footer_memory_bytes
+            return block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._most_files, self._most_bytes))
+
+
+def open_block(
+    storage: Storage, address: BlockAddress, tails: Tails | None = None, *, ahead: bool = False
+) -> OpenBlock:
+    """Open a block, and verify its footer before pyarrow parses it.
+
+    On a remote storage it takes one request, none if the block's end is among `tails`. `ahead`: the memory is there to
+    hold what one call reads, as stored, all at once.
+
+    Raises:
+        CorruptTableError: it is missing or damaged.
+    """
+    with opening(storage, address.path):
+        source = open_source(storage, address)
+        ranges = source.ranges if isinstance(source, RangedInput) else None
+        if ranges:
+            _provide_tail(ranges, address, tails)
+        verified, metadata = _verified_footer(storage, address, reader(ranges or source))
+        # Where ranges cannot be announced, Arrow joins what it reads: on a local disk that is only worth it to come
+        # through Python's lock once for many column chunks, 7 % of a scan, and holds them all at once.
+        pre_buffer = not ranges and (ahead or not storage.is_local)
+        file = _parquet_file(source, verified, metadata, pre_buffer=pre_buffer)
+        schema = file.schema_arrow
+    _require_rows_and_columns(storage, address, file.metadata, schema)
+    return OpenBlock(
+        source=source, ranges=ranges, verified=verified, file=file, schema=schema, pre_buffer=pre_buffer
+    )
+
+
+@contextmanager
+def opening(storage: Storage, path: str) -> Iterator[None]:
+    """Raise what fails inside as that the block is missing, that it is damaged, or that the storage failed."""
+    try:
+        yield
+    except (ObjectNotFoundError, FileNotFoundError) as error:
+        msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
+        raise CorruptTableError(msg, name=path) from error
+    except ARROW_ERRORS as error:
+        raise read_error(storage, path, error) from error
+
+
+def open_source(storage: Storage, address: BlockAddress) -> pa.NativeFile:
+    """Open a block's file, and refuse one of another size than its address says."""
+    source = storage.open_input(address.path, size_bytes=address.size_bytes)
+    size_bytes, expected = source.size(), address.size_bytes
+    if size_bytes != expected:
+        source.close()
+        raise refused(storage, address, f"has {size_bytes} bytes, expected {expected}")
+    return source
+
+
+def refused(storage: Storage, address: BlockAddress, why: str) -> CorruptTableError:
+    """Return that a block is not what its address says."""
+    return CorruptTableError(f"{title_of(storage, address)} {why}", name=address.path)
+
+
+def title_of(storage: Storage, address: BlockAddress) -> str:
+    """Return what messages call a block."""
+    return f"{storage.url}: block {address.path}"
+
+
+def _provide_tail(ranges: RangeFile, address: BlockAddress, tails: Tails | None) -> None:
+    """Have the end of a remote block in memory: from `tails`, or in one request."""
+    path, size, seal = address.path, address.size_bytes, address.seal
+    tail = tails.get(path) if tails else None
+    if tail is None:
+        tail_bytes = seal.footer_bytes if seal else max(_TAIL_BYTES, size // _TAIL_SHARE)
+        tail = ranges.fetch(max(0, size - tail_bytes), size)
+        if tails:
+            tails.keep(path, tail)
+    ranges.keep(size - len(tail), tail)
+
+
+def _verified_footer(
+    storage: Storage, address: BlockAddress, fetch: Fetch
+) -> tuple[VerifiedFile | None, pq.FileMetaData | None]:
+    """Return the file behind its checksums, with its footer.
+
+    Of a block without checksums the footer is looked through, and left to pyarrow to parse: None twice.
+    """
+    size, seal = address.size_bytes, address.seal
+    if seal is None:
+        footer, start = footer_of(fetch, size)
+        check_footer(
+            footer,
+            pages_stop=start,
+            row_count=address.row_count,
+            most_chunk_bytes=address.uncompressed_bytes,
+        )
+        return None, None
+    end = fetch(max(0, size - seal.footer_bytes), size)
+    place = Place(name=address.path, title=title_of(storage, address))
+    return open_verified(place, seal, size, end, fetch)
+
+
+def _parquet_file(
+    source: pa.NativeFile,
+    verified: VerifiedFile | None,
+    metadata: pq.FileMetaData | None,
+    *,
+    pre_buffer: bool,
+    dictionaries: Sequence[str] = (),
+) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        source if verified is None else pa.PythonFile(verified, mode="r"),
+        metadata=metadata,
+        pre_buffer=pre_buffer,
+        page_checksum_verification=verified is None,
+        read_dictionary=dictionaries or None,
+    )
+
+
+def _require_rows_and_columns(
+    storage: Storage, address: BlockAddress, metadata: pq.FileMetaData, schema: pa.Schema
+) -> None:
+    """Refuse a footer of another number of rows, or without a column: its rows would read as null."""
+    row_count, expected = metadata.num_rows, address.row_count
+    if row_count != expected:
+        raise refused(storage, address, f"has {row_count} rows, expected {expected}")
+    missing = address.column_ids - ids_in(schema)
+    if missing:
+        ids = ", ".join(map(str, sorted(missing)[:8]))
+        why = f"lacks {len(missing)} columns of the schema it was written with: those of ids {ids}"
+        raise refused(storage, address, why)
