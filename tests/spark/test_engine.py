@@ -15,6 +15,7 @@ import pytest
 
 from tblctl.merger.engines.spark.engine import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name, _Unit
 from tblctl.merger.task.spec import TaskFailure, TaskResult
+from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
 from .toys import ROWS, block_io, outcomes_of, result, task
@@ -191,7 +192,9 @@ def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_ca
         found.append(outcome)
 
     tasks = [task(group, number) for group in range(groups) for number in range(groups)]
-    SparkEngine(spark.session, function=where).run(block_io(), tasks, done, title="toys", advance=rows.append)
+    SparkEngine(spark.session, CODE, function=where).run(
+        block_io(), tasks, done, title="toys", advance=rows.append
+    )
     assert sorted((one.group, one.number) for one in found) == [(one.group, one.number) for one in tasks]
     assert len({one.bytes_read for one in found}) == len(tasks)
     assert threads == {threading.get_ident()}
@@ -212,7 +215,7 @@ def test_no_tasks_start_nothing(spark: Any) -> None:
 
 
 def test_parallelism_is_the_sessions_cores(spark: Any) -> None:
-    assert SparkEngine(spark.session).parallelism == 2
+    assert SparkEngine(spark.session, CODE).parallelism == 2
 
 
 def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
@@ -220,7 +223,7 @@ def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
         pytest.skip("a Connect session is asked once how many parts a range has")
     session = spark.session.newSession()
     session.conf.set("spark.sql.leafNodeDefaultParallelism", 3)
-    assert SparkEngine(session).parallelism == 3
+    assert SparkEngine(session, CODE).parallelism == 3
 
 
 def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:
@@ -319,7 +322,7 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("tblctl.merger.engines.spark.engine._SLOT_BYTES", 0)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        SparkEngine(spark.session, function=sleeps).run(
+        SparkEngine(spark.session, CODE, function=sleeps).run(
             block_io(started=str(started)), [task(0), task(1)], interrupted, title="toys"
         )
     assert not [

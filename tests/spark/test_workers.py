@@ -61,13 +61,14 @@ def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, s
 BARE_WORKERS = """
 import sys
 from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.spark.code import CODE
 from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import EngineError
 
 with open_session(master="local[1]") as session:
     session.sparkContext.pythonExec = sys.argv[1]
     try:
-        SparkEngine(session).run(None, [], print, title="none")
+        SparkEngine(session, CODE).run(None, [], print, title="none")
     except EngineError as error:
         print(error)
 """

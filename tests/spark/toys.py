@@ -8,6 +8,7 @@ from typing import Any
 
 from tblctl.merger.engines.spark.engine import SparkEngine, TaskFunction
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
+from tblctl.spark.code import CODE
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.options import TableOptions
@@ -68,7 +69,7 @@ def outcomes_of(
 ) -> dict[tuple[int, int], TaskResult | TaskFailure]:
     """Run tasks and return their outcomes by group and number, each reported exactly once."""
     found: list[TaskResult | TaskFailure] = []
-    SparkEngine(session, function=function).run(
+    SparkEngine(session, CODE, function=function).run(
         more.pop("io", block_io()), tasks, found.append, title="toys", **more
     )
     by_task = {(outcome.group, outcome.number): outcome for outcome in found}

@@ -30,6 +30,7 @@ from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.spark import workers
 from tblctl.merger.engines.spark.frame import one_each
 from tblctl.merger.engines.spark.on_worker import TaskFunction
+from tblctl.merger.engines.spark.shipping import Code
 from tblctl.merger.engines.spark.shuffled import sorted_and_merged
 from tblctl.merger.engines.spark.workers import reason
 from tblctl.merger.presort.decide import SortTask, decodings, neighbours, sort_tasks, units
@@ -60,13 +61,15 @@ class SparkEngine:
 
     Args:
         session: pyspark's. None of its settings is changed; tblctl's code joins its Python files.
+        code: what of tblctl is sent to the session's workers.
         function: what runs a task, if not `spark_task.run`.
     """
 
     name = "spark"
 
-    def __init__(self, session: Any, *, function: TaskFunction | None = None) -> None:
+    def __init__(self, session: Any, code: Code, *, function: TaskFunction | None = None) -> None:
         self._session = session
+        self._code = code
         self._function = function
 
     @property
@@ -94,7 +97,7 @@ class SparkEngine:
             if advance and isinstance(outcome, TaskResult):
                 advance(outcome.rows)
 
-        workers.prepare(self._session)
+        workers.prepare(self._session, self._code)
         jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
         jobs.run(_cut(tasks, self.parallelism, io.options.row_group_rows), report)
 
