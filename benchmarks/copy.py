@@ -56,7 +56,7 @@ def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int)
             f"{KEY}, zstd 1, row groups of {row_group_rows:,} rows; {rounds} rounds"
         )
         copying, decoding = (Local(job, place(folder, name)) for name in ("copying", "decoding"))
-        none = mock.patch("tblctl.merger.task.merge.plan_copies", return_value=())
+        none = mock.patch("tblctl.merger.task.order.plan_copies", return_value=())
         floor = checked(Floor(job, place(folder, "floor")), check, "the floor", ordered=False)
         seconds = compare(
             report,

@@ -24,7 +24,8 @@ import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
 from tblctl.maintain.request import Request, make_plan
-from tblctl.merger.round.cuts import KEY_SHARE, ORDER_BYTES
+from tblctl.merger.presort.decide import THRESHOLDS
+from tblctl.merger.task.spec import ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
 from tblctl.selector.options import DEFAULT_GROUP_BYTES, SelectOptions
 from tblctl.selector.plan import Group
@@ -348,7 +349,7 @@ def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
     slots = EXECUTORS * CORES
     groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
     key_bytes = 12  # a date and an integer
-    rows_a_task = SelectOptions().memory_bytes / KEY_SHARE / (key_bytes + ORDER_BYTES)
+    rows_a_task = SelectOptions().memory_bytes / THRESHOLDS.keys_divisor / (key_bytes + ORDER_BYTES)
     tasks = max(groups, size_bytes / rates.row_bytes / rows_a_task)
     report.figure("groups of 8 GiB", groups, f"in {math.ceil(groups / MOST_GROUPS)} rounds")
     report.figure(

@@ -19,8 +19,8 @@ import tblctl
 from benchmarks.common import Report, main, scratch
 from benchmarks.merging.tasks import merge_tasks
 from tblctl.merger.engines.local import THREADS
-from tblctl.merger.presort.portions import sort_blocks
-from tblctl.merger.presort.spill import Scratch
+from tblctl.merger.presort.presorter import presort
+from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import MergeTask, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
@@ -113,8 +113,8 @@ def rows_of(keys: np.ndarray) -> pa.Table:
 def merged(io: BlockIO, tasks: tuple[MergeTask, ...]) -> Merged:
     """Run all tasks of a group, and delete their output."""
     started = time.perf_counter()
-    with Scratch() as folder:
-        portions = sort_blocks(
+    with SpillFolder() as folder:
+        portions = presort(
             io, tasks, folder, lambda work, items: in_parallel(work, items, threads=cpu_threads())
         )
         sorted_at = time.perf_counter()

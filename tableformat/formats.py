@@ -1,4 +1,4 @@
-"""The formats of tables: what puts a table behind the port, whichever it has, and the packages that its tasks import.
+"""The formats of tables: what puts a table behind the port, whichever it has.
 
 Outside of a format's own folder nothing else names it, for planning, measuring and reclustering.
 """
@@ -10,23 +10,6 @@ from typing import Any
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.port import TablePort
 from tblctl.tableformat.storage import Storage
-
-PACKAGES = (
-    "tblctl.tableformat",
-    "tblctl.tableformat.keys",
-    "tblctl.tableformat.model",
-    "tblctl.tableformat.model.schema",
-    "tblctl.tableformat.native",
-    "tblctl.tableformat.native.log",
-    "tblctl.tableformat.native.read",
-    "tblctl.tableformat.native.upkeep",
-    "tblctl.tableformat.native.write",
-    "tblctl.tableformat.parquet",
-    "tblctl.tableformat.predicate",
-    "tblctl.tableformat.predicate.sql",
-    "tblctl.tableformat.storage",
-)
-"""A list, since an editable installation has no folder to walk."""
 
 
 def port_of(storage: Storage, env: Environment) -> TablePort[Any]:

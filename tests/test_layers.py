@@ -56,6 +56,7 @@ STRINGS_ALLOWED = (
     "merger/engines/spark/shipping.py",
 )  # names the packages that it packs for Spark's workers
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
+MODULE_NAME = re.compile(r"tblctl(\.\w+)+")
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 600
 
@@ -151,6 +152,7 @@ def layer_files() -> list[Path]:
 def read_uses(source: str, *, package: str) -> list[Use]:
     """Return every imported module or name, and every attribute of one, by its full dotted name.
 
+    A string that is the name of a module counts as an import: whoever holds it depends on that module too.
     `package` is the package that the file lies in, for relative imports.
     """
     tree = ast.parse(source)
@@ -177,7 +179,13 @@ def read_uses(source: str, *, package: str) -> list[Use]:
         if dotted is not None and dotted[0] in aliases:
             full = ".".join([aliases[dotted[0]], *dotted[1:]])
             uses.append(Use(name=full, line=node.lineno, is_import=False))
-    return uses
+    return uses + [
+        Use(name=node.value, line=node.lineno, is_import=True)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and MODULE_NAME.fullmatch(node.value)
+    ]
 
 
 def named_modules(source: str) -> list[Use]:
@@ -302,6 +310,7 @@ def test_every_file_keeps_to_its_layer_and_leaves_clocks_and_storage_to_their_ow
         ("api/a.py", "import os\nos.environ['A']", "nothing below the command reads environment variables"),
         ("api/a.py", "print('hi')", "use logging.getLogger"),
         ("merger/a.py", "import pyspark.sql", "use tblctl.merger.engines.spark"),
+        ("merger/a.py", "NAMES = ('tblctl.spark', 'b')", "imports tblctl.spark; merger/ may import"),
         ("api/sparkle.py", "import pyspark.sql", "or tblctl.spark, the data source"),
         ("api/a.py", "import pyarrow as pa\npa.set_cpu_count(1)", "the host program's"),
     ],

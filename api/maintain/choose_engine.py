@@ -66,11 +66,12 @@ def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan],
 def _spark(session: Any, opened: ExitStack, *, instead: Engine | None) -> Engine:
     from tblctl.merger.engines.spark.engine import SparkEngine
     from tblctl.merger.engines.spark.session import open_session
+    from tblctl.spark.code import CODE
 
     try:
         if session is None or callable(session):
             session = opened.enter_context((session or open_session)())
-        return SparkEngine(session)
+        return SparkEngine(session, CODE)
     except EngineError:
         if instead is None:
             raise

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tblctl.merger.engines.spark import workers
+from tblctl.spark.code import CODE
 from tblctl.spark.options import require_shared
 from tblctl.spark.sessions import name_for
 from tblctl.tableformat.errors import EngineError, InputError
@@ -29,7 +30,7 @@ def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Par
 
     require_shared(table.storage.url)
     writer = part_writer(table, to_arrow_schema(frame.schema), memory_bytes)
-    workers.prepare(frame.sparkSession)
+    workers.prepare(frame.sparkSession, CODE)
     try:
         rows = frame.mapInArrow(_mapper(pickle.dumps(writer)), "outcome binary").collect()
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tblctl.merger.engines.spark import workers
+from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.storage import Storage
 
@@ -29,7 +30,7 @@ def register_source(session: Any, name: str, storage: Storage) -> None:
     from tblctl.spark.source import source_class
 
     version = spark_version(session)
-    workers.prepare(session)
+    workers.prepare(session, CODE)
     parallelism = workers.parallelism(session)
     try:
         pushdown = version > _FILTERS_MIXED_UP and can_push_filters(session)

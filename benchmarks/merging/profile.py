@@ -16,10 +16,10 @@ from benchmarks.common import Report
 
 STAGES = (
     ("plan", "tblctl.maintain.recluster", "plan_view"),
-    ("find the cuts between tasks", "tblctl.merger.round.round", "split_group"),
-    ("read and check keys", "tblctl.merger.task.merge", "look_at"),
-    ("sort keys", "tblctl.merger.task.merge", "_planned"),
-    ("read rows", "tblctl.merger.task.inputs", "Input.take"),
+    ("find the cuts between tasks", "tblctl.merger.round.round", "cut_into_tasks"),
+    ("read and check keys", "tblctl.merger.task.order", "look_at"),
+    ("sort keys", "tblctl.merger.task.merge", "order_rows"),
+    ("read rows", "tblctl.merger.task.inputs", "RowStream.take"),
     ("verify", "tblctl.merger.task.verify", "Fingerprint.of"),
     ("statistics", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.adding"),
     ("encode", "tblctl.tableformat.parquet.block_writer", "BlockEncoder.add"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tblctl
 from tblctl.maintain.request import Request, make_plan
-from tblctl.merger.round.cuts import Output, split_group
-from tblctl.merger.task.spec import MergeTask, whole_slices
+from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
+from tblctl.merger.task.spec import MergeTask
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -23,7 +23,7 @@ def merge_tasks(
     io = port.block_io(version)
     (group,) = make_plan(version, Request.of(policy="full", condition=lambda _: None, options=None)).groups
     blocks = version.blocks(group.blocks)
-    slices = whole_slices(version, version.sort, [blocks[path] for path in group.blocks])
+    splits = whole_splits(version, version.sort, [blocks[path] for path in group.blocks])
     output = Output(
         sort=version.sort,
         level=group.output_level,
@@ -31,7 +31,7 @@ def merge_tasks(
         memory_bytes=memory_bytes,
         same_key_rows=group.same_key_rows,
     )
-    return io, split_group(io, group.number, slices, output, tasks=tasks)
+    return io, cut_into_tasks(io, group.number, splits, output, tasks=tasks)
 
 
 def rows_decoded(table: tblctl.Table, *, tasks: int) -> float:
@@ -39,7 +39,7 @@ def rows_decoded(table: tblctl.Table, *, tasks: int) -> float:
     io, found = merge_tasks(table, tasks=tasks)
     decoded = 0
     for task in found:
-        for item in task.slices:
+        for item in task.splits:
             with io.open(item.block) as reader:
                 first = 0
                 for rows in reader.group_rows:

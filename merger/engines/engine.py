@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import InternalError, TblctlError
 from tblctl.tableformat.port import BlockIO
@@ -17,6 +18,7 @@ class Engine(Protocol):
     """Runs merge tasks."""
 
     name: str  # "local" or "spark"
+    thresholds: Thresholds  # groups are cut into tasks, and rows presorted, by these
 
     @property
     def parallelism(self) -> int:
@@ -47,7 +49,7 @@ class Engine(Protocol):
 
 def failure(task: MergeTask, error: Exception) -> TaskFailure:
     """Return what an engine reports of a task that raised `error`."""
-    own = as_own(error, f"group {task.group}, task {task.number}")
+    own = as_own(error, task.title)
     return TaskFailure(group=task.group, number=task.number, error=own)
 
 

@@ -7,31 +7,67 @@ import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
+from typing import TypeAlias
 
 from tblctl.merger.engines.engine import Advance, Done, failure
-from tblctl.merger.engines.sorted_group import SortedGroup
-from tblctl.merger.presort.decide import units
+from tblctl.merger.engines.presorted_unit import PresortedUnit
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, units
 from tblctl.merger.presort.portions import Portion
-from tblctl.merger.task.memory import Resident
+from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.merge import THREADS, Cancelled, Hooks, run_task
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.concurrency import cpu_threads
 from tblctl.tableformat.port import BlockIO
 
-Run = Callable[[MergeTask], TaskResult]
+RunTask: TypeAlias = Callable[[MergeTask], TaskResult]
+
+
+@dataclass(frozen=True)
+class _RowsMerged:
+    """Some task merged rows."""
+
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class _TaskEnded:
+    """A task is done, or failed."""
+
+    outcome: TaskResult | TaskFailure
+
+
+@dataclass(frozen=True, eq=False)
+class _Interrupted:
+    """What ended a task's thread concerns the whole run."""
+
+    error: BaseException
+
+
+_ProgressEvent: TypeAlias = _RowsMerged | _TaskEnded | _Interrupted
 
 
 class LocalEngine:
-    """Runs tasks in threads of this process; `tblctl.merger.engines.engine.Engine`."""
+    """Runs tasks in threads of this process; `tblctl.merger.engines.engine.Engine`.
+
+    Args:
+        thresholds: by which groups are cut into tasks, and rows presorted.
+        processors: how many there are to keep busy.
+    """
 
     name = "local"
+
+    def __init__(
+        self, *, thresholds: Thresholds = THRESHOLDS, processors: Callable[[], int] = cpu_threads
+    ) -> None:
+        self.thresholds = thresholds
+        self._processors = processors
 
     @property
     def parallelism(self) -> int:
         """How many tasks keep all processors busy; one keeps as many as it has threads."""
-        return max(1, cpu_threads() // THREADS)
+        return max(1, self._processors() // THREADS)
 
     def run(
         self,
@@ -43,71 +79,96 @@ class LocalEngine:
         advance: Advance | None = None,
     ) -> None:
         """See `Engine.run`. In memory are `parallelism` tasks and one more, which fills in where others wait."""
-        news: queue.SimpleQueue[TaskResult | TaskFailure | int | BaseException] = queue.SimpleQueue()
-        written: dict[int, TaskResult] = {}  # and not reported, by identity
-        stop = Event()
-        hooks = Hooks(advance=news.put, cancelled=stop.is_set)
+        run = _Run(io, self.thresholds)
         at_once = self.parallelism + 1
-
-        def work(run: Run, task: MergeTask) -> None:
-            try:
-                result = run(task)
-                written[id(result)] = result
-                news.put(result)
-            except Cancelled:
-                pass
-            except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
-                news.put(failure(task, error))
-            except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
-                news.put(error)
-
+        running = 0
         with ExitStack() as opened, ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
-            waiting = _runs(_Common(io, hooks, Resident(io.env)), tasks, opened)
+            waiting = run.attempts(tasks, opened)
             try:
-                running = 0
                 while True:
-                    for run, task in itertools.islice(waiting, at_once - running):
-                        pool.submit(work, run, task)
+                    for run_one, task in itertools.islice(waiting, at_once - running):
+                        pool.submit(run.attempt, run_one, task)
                         running += 1
                     if not running:
                         return
-                    item = news.get()
-                    if isinstance(item, BaseException):
-                        raise item  # noqa: TRY301
-                    if not isinstance(item, int):
-                        running -= 1
-                        written.pop(id(item), None)  # from here on it is the caller's, whatever happens
-                        done(item)
-                    elif advance:
-                        advance(item)
+                    match run.events.get():
+                        case _RowsMerged(rows) if advance:
+                            advance(rows)
+                        case _TaskEnded(outcome):
+                            running -= 1
+                            run.written.pop(id(outcome), None)  # from here on the caller's, whatever happens
+                            done(outcome)
+                        case _Interrupted(error):
+                            raise error  # noqa: TRY301
             except BaseException:
-                stop.set()
+                run.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
-                io.discard([record.path for result in written.values() for record in result.records])
+                io.discard([record.path for result in run.written.values() for record in result.records])
                 raise
 
 
-@dataclass(frozen=True)
-class _Common:
-    """What the tasks of one run share."""
+@dataclass
+class _Run:
+    """What the task attempts of one run share.
+
+    Attributes:
+        io: of the table.
+        thresholds: of the engine.
+        events: what attempts report.
+        written: results that the caller does not have yet, by identity.
+        stop: set when the run is over.
+    """
 
     io: BlockIO
-    hooks: Hooks
-    resident: Resident
+    thresholds: Thresholds
+    events: queue.SimpleQueue[_ProgressEvent] = field(default_factory=queue.SimpleQueue)
+    written: dict[int, TaskResult] = field(default_factory=dict)
+    stop: Event = field(default_factory=Event)
 
-    def run(self, task: MergeTask, portions: Sequence[Portion] | None = None) -> TaskResult:
-        """Run one of them."""
-        return run_task(
-            self.io, task, threads=THREADS, hooks=self.hooks, portions=portions, resident=self.resident
+    def __post_init__(self) -> None:
+        self._memory = ProcessMemory(self.io.env)
+        self._hooks = Hooks(
+            advance=lambda rows: self.events.put(_RowsMerged(rows)), cancelled=self.stop.is_set
         )
 
+    def attempt(self, run_one: RunTask, task: MergeTask) -> None:
+        """Run a task in this thread, and report what became of it."""
+        try:
+            result = run_one(task)
+            self.written[id(result)] = result
+            self.events.put(_TaskEnded(result))
+        except Cancelled:
+            pass
+        except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
+            self.events.put(_TaskEnded(failure(task, error)))
+        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
+            self.events.put(_Interrupted(error))
 
-def _runs(common: _Common, tasks: Iterable[MergeTask], opened: ExitStack) -> Iterator[tuple[Run, MergeTask]]:
-    """Yield each task with what runs it."""
-    for unit in units(tasks, group_rows=common.io.options.row_group_rows):
-        run: Run = common.run
-        if len(unit) > 1:
-            group = SortedGroup(common.io, unit, common.run, common.resident, common.hooks.cancelled)
-            run = opened.enter_context(group).run
-        for task in unit:
-            yield run, task
+    def attempts(self, tasks: Iterable[MergeTask], opened: ExitStack) -> Iterator[tuple[RunTask, MergeTask]]:
+        """Yield each task with what runs it; what units share is closed with `opened`."""
+        group_rows = self.io.options.row_group_rows
+        for unit in units(tasks, group_rows=group_rows, thresholds=self.thresholds):
+            run_one: RunTask = self._run_task
+            if len(unit) > 1:
+                presorted = PresortedUnit(
+                    self.io,
+                    unit,
+                    self._run_task,
+                    self._memory,
+                    thresholds=self.thresholds,
+                    cancelled=self.stop.is_set,
+                )
+                run_one = opened.enter_context(presorted).run
+            for task in unit:
+                yield run_one, task
+
+    def _run_task(self, task: MergeTask, portions: Sequence[Portion] | None = None) -> TaskResult:
+        return run_task(
+            self.io,
+            task,
+            threads=THREADS,
+            hooks=self._hooks,
+            portions=portions,
+            memory=self._memory,
+            thresholds=self.thresholds,
+        )

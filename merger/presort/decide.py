@@ -1,233 +1,293 @@
-"""Which rows are read once and sorted, and portioned out to the merge tasks that take them (`portions.py` does it).
+"""Decide which rows are sorted before tasks merge them, which tasks do so together, and how much at a time.
 
-These are of blocks in another order, and of blocks in key order that are too many to be merged as they are read
-(`round/cuts.py`). Merge tasks of a group say which rows of a block they take by where these are in its sorted order.
-So of the rows that a sort task sorts together each merge task takes one stretch: its portion.
+Pure. Rows of a block in key order are best merged as they are read. Three kinds of blocks are presorted instead:
 
-How blocks are sorted together changes no output: rows with equal keys keep the order of the group.
+- blocks in another order;
+- blocks in key order that tasks cannot stream well: very many small ones, or more at one place of the key order than
+  memory or file handles allow;
+- blocks in key order that many tasks take rows of: each task would decode the row groups at its ends once more.
+
+A presorted row is decoded once, sorted, and handed to the merge task that takes it (`portions.py`). Tasks do that each
+for itself where they decode little more than once so, and together where they would decode the same rows again.
+
+Nothing here changes what is written: rows with equal keys keep the order of the group.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tblctl.merger.task.spec import MergeTask, Slice
-from tblctl.tableformat.model.cluster_key import Sort
+import numpy as np
 
-SORT_SHARE = 6
-"""What a thread sorts at once takes so much of a task's memory, up to three times: as read, as sorted, a column, pages.
-Two threads of a task may do so. Fewer and larger portions are merged faster: each is read piece by piece."""
-
-_MOST_SORT_BYTES = 1 << 28
-"""But no more than that: Spark carries portions of at most 2 GiB."""
-
-_EVEN_SORTS = 4
-_LEAST_SORT_SHARE = 32
-"""Less is sorted at once, down to such a part of the memory, where there were fewer sort tasks than so many for each
-merge task: processors would wait for the last ones."""
-
-ORDER_BYTES = 24
-"""What ordering takes a row, beside its key."""
-
-_DECODINGS_ALONE = 1.2
-"""Of rows that are portioned out, at most, by tasks that sort for themselves. What is not decoded again is worth the
-wait for the last of what is sorted together."""
-
-_MOST_TOGETHER = 16
-"""Neighbours that one worker runs take so many times a task's memory at most, decoded: they lie in its scratch folder
-together, and are lost with it."""
-
-_PIECES_SHARE = 8
-"""One piece of every portion that a merge task reads takes so much of its memory."""
-
-_LEAST_PIECE_BYTES = 1 << 14
+from tblctl.merger.task.spec import InputSplit, MergeTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taker:
-    """The merge task `number` takes the rows `start` to `stop` of those of a sort task, counted in key order."""
-
-    number: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SortTask:
-    """Rows of blocks that are read and sorted together.
+class Thresholds:
+    """What the sizes of blocks and of a task's memory are compared with. A `_divisor` d means memory_bytes // d.
 
     Attributes:
-        group: their number in the plan.
-        place: of the first of them in the group, which the others follow.
-        slices: what is read of blocks: one, or as many as may be sorted at once.
-        takers: the merge tasks that take rows of them, in key order.
-        sort: the order.
-        sort_bytes: how much is sorted at once.
-        piece_bytes: the size of the pieces that portions are stored in.
+        keys_divisor: of a task's memory, what its keys and their order may take; more tasks are made until they fit.
+        sampled_keys, sampled_key_bytes: keys of a group that are sampled to find its cuts, at most. A cut then lies
+            within rows / 65,536 rows of a sample, and the samples take 32 MiB.
+        key_piece_rows: keys that wait in the spill folder are read back this many at a time.
+        many_blocks, small_block_bytes: in a group of more blocks, those of at most so many decoded bytes are presorted.
+            Sorting one takes 1 ms. Streaming one takes 5 ms, in each task, and for keys and rows apart.
+        repeated_decodings: a block that tasks would decode this many times is presorted. Presorting costs about as much
+            as decoding it four times, and eight times where Spark carries the rows.
+        useful_piece_bytes: blocks in key order are presorted only if pieces are at least as large: smaller ones take
+            too long to read.
+        read_divisor: of a task's memory, what rows that were read and wait may take; pages may take half as much.
+        open_blocks: blocks that a task may have open at once; each takes a file handle.
+        decodings_alone: rows that tasks would decode at most this many times on average are sorted by each task for
+            itself. To sort together, the first task waits for the last of what is sorted.
+        decodings_by_worker: the same for Spark's workers that each sort what their tasks take. Sorting once for all
+            costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of
+            processor time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts
+            for itself, 2 take 11 s, 4 take 15 s, and 8 take 20 to 21 s.
+        share_memories: what one worker sorts for its tasks takes at most this many times a task's memory, decoded: it
+            lies in the worker's spill folder, and is lost with it.
+        sort_divisor: of a task's memory, what one thread sorts at once. Sorting takes up to three times as much (rows
+            as read, as sorted, a column, pages), and two threads of a task may sort.
+        most_sort_bytes: the most that is sorted at once: Spark carries portions of at most 2 GiB.
+        sorts_per_task, least_sort_divisor: less is sorted at once, down to that part of the memory, until there are
+            this many sort tasks for each merge task. With fewer, processors wait for the last ones.
+        piece_divisor: of a task's memory, what one piece of every portion that it reads may take together.
+        least_piece_bytes: no piece is smaller.
+        held_divisor: of a task's memory, what portions may take that stay in memory; more go to the spill folder.
+        dictionary_divisor: text stays in the dictionaries that it is stored in while these together take at most that
+            part of a piece: each piece has them whole.
+        reader_bytes: memory for each block that is opened at once where opening waits for a network.
     """
 
-    group: int
-    place: int
-    slices: tuple[Slice, ...]
-    takers: tuple[Taker, ...]
-    sort: Sort
-    sort_bytes: int
-    piece_bytes: int
+    keys_divisor: int = 4
+    sampled_keys: int = 65_536
+    sampled_key_bytes: int = 32 << 20
+    key_piece_rows: int = 65_536
+    many_blocks: int = 256
+    small_block_bytes: int = 1 << 20
+    repeated_decodings: int = 8
+    useful_piece_bytes: int = 1 << 16
+    read_divisor: int = 4
+    open_blocks: int = 256
+    decodings_alone: float = 1.2
+    decodings_by_worker: float = 8.0
+    share_memories: int = 16
+    sort_divisor: int = 6
+    most_sort_bytes: int = 1 << 28
+    sorts_per_task: int = 4
+    least_sort_divisor: int = 32
+    piece_divisor: int = 8
+    least_piece_bytes: int = 1 << 14
+    held_divisor: int = 4
+    dictionary_divisor: int = 16
+    reader_bytes: int = 64 << 20
+
+    def sort_bytes(self, memory_bytes: int, total_bytes: int, tasks: int) -> int:
+        """Return how much is sorted at once, of `total_bytes` that so many merge tasks take rows of."""
+        most = min(memory_bytes // self.sort_divisor, self.most_sort_bytes)
+        even = total_bytes // (self.sorts_per_task * tasks)
+        return max(1, min(most, max(memory_bytes // self.least_sort_divisor, even)))
+
+    def piece_bytes(self, memory_bytes: int, inputs: int) -> int:
+        """Return the size of the pieces that portions are stored in, for tasks that merge so many inputs each."""
+        return max(self.least_piece_bytes, memory_bytes // self.piece_divisor // max(inputs, 1))
+
+
+THRESHOLDS = Thresholds()
+
+
+# -- which blocks in key order are presorted ---------------------------------------------------------------------------
+
+
+def presort_many_small(splits: Sequence[InputSplit], thresholds: Thresholds) -> Sequence[InputSplit]:
+    """Return the splits; in a group of very many blocks the small ones are presorted."""
+    if len(splits) <= thresholds.many_blocks:
+        return splits
+    return [
+        replace(item, is_presorted=True) if item.block.decoded_bytes <= thresholds.small_block_bytes else item
+        for item in splits
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spans:
+    """Where in a group's key order each block has rows, counted in samples of all blocks' keys.
+
+    Attributes:
+        first, last: the number of each block's first sample and of its last one.
+        own: how many samples are the block's own.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    own: np.ndarray
 
     @property
-    def title(self) -> str:
-        """What errors call it."""
-        return f"group {self.group}, sorting {self.slices[0].block.path}"
+    def sparseness(self) -> np.ndarray:
+        """How many samples lie in each block's span for one of its own."""
+        return np.asarray((self.last - self.first + 1) / self.own)
 
-    @property
-    def decoded_bytes(self) -> int:
-        """About what the blocks' rows take in memory."""
-        return sum(map(decoded_bytes, self.slices))
+    def changes(self, values: np.ndarray) -> np.ndarray:
+        """Return for each sample the sum of `values` of the blocks whose span it lies in."""
+        steps = np.zeros(int(self.last.max()) + 2)
+        np.add.at(steps, self.first, values)
+        np.subtract.at(steps, self.last + 1, values)
+        return np.cumsum(steps)[:-1]
 
 
-def units(tasks: Iterable[MergeTask], *, group_rows: int) -> Iterator[tuple[MergeTask, ...]]:
-    """Yield the tasks that are run as one: those of a group that had better sort together what they take, or else one.
+def presort_unstreamable(
+    splits: Sequence[InputSplit],
+    bounds: np.ndarray,
+    spans: Callable[[], Spans],
+    *,
+    group_rows: int,
+    memory_bytes: int,
+    thresholds: Thresholds,
+) -> Sequence[InputSplit]:
+    """Return the splits; blocks in key order are presorted that tasks cannot stream well.
+
+    Args:
+        splits: all rows of each block.
+        bounds: how many rows of each block (columns) lie before each task, and in the end (rows).
+        spans: asked only where so many blocks are streamed that some may have to be presorted.
+        group_rows: the most rows of a row group.
+        memory_bytes: of a task.
+        thresholds: to compare with.
+    """
+    tasks = len(bounds) - 1
+    total_bytes = sum(item.block.decoded_bytes for item in splits)
+    sorts = -(-total_bytes // thresholds.sort_bytes(memory_bytes, total_bytes, tasks))
+    if thresholds.piece_bytes(memory_bytes, sorts) < thresholds.useful_piece_bytes:
+        return splits
+    row_groups = -(-bounds[-1] // group_rows)
+    decoded = _row_groups_decoded(bounds, group_rows)
+    presorted = decoded >= thresholds.repeated_decodings * row_groups
+    held = np.array([_held_bytes(item, group_rows) for item in splits])
+    most_bytes = memory_bytes // thresholds.read_divisor
+    if held.sum() > most_bytes or np.count_nonzero(held) > thresholds.open_blocks:
+        presorted |= crowded(spans(), held, most_bytes=most_bytes, most_open=thresholds.open_blocks)
+    return [
+        replace(item, is_presorted=True) if one else item
+        for item, one in zip(splits, presorted.tolist(), strict=True)
+    ]
+
+
+def _row_groups_decoded(bounds: np.ndarray, group_rows: int) -> np.ndarray:
+    """Return how many row groups of each block the tasks decode in all."""
+    start, stop = bounds[:-1], bounds[1:]
+    touched = -(-stop // group_rows) - start // group_rows
+    return np.asarray(np.where(start < stop, touched, 0).sum(axis=0))
+
+
+def _held_bytes(split: InputSplit, group_rows: int) -> float:
+    """Return about what one row group of a block takes in memory, if it is streamed."""
+    if not split.is_streamed:
+        return 0.0
+    return split.block.decoded_bytes * min(1.0, group_rows / split.block.row_count)
+
+
+def crowded(spans: Spans, held_bytes: np.ndarray, *, most_bytes: int, most_open: int) -> np.ndarray:
+    """Return which blocks not to stream, so that at every place of the key order the others fit.
+
+    At a place, the blocks whose span it lies in are open. They fit if they hold at most `most_bytes` and are at most
+    `most_open`. The sparsest blocks go first: they overlap most others for the fewest rows. Blocks at least half as
+    sparse as the last one that has to go, go too. O(samples x log blocks).
+
+    Args:
+        spans: of all blocks.
+        held_bytes: what each takes while it is open; 0 for one that is not streamed anyway.
+        most_bytes: see above.
+        most_open: see above.
+    """
+
+    def overfull(held: np.ndarray) -> np.ndarray:
+        return (spans.changes(held) > most_bytes) | (spans.changes(held > 0) > most_open)
+
+    overfull_before = np.cumsum([0, *overfull(held_bytes)])
+    is_candidate = (overfull_before[spans.last + 1] > overfull_before[spans.first]) & (held_bytes > 0)
+    candidates = np.flatnonzero(is_candidate)
+    left_out = np.zeros(len(held_bytes), dtype=bool)
+    if not len(candidates):
+        return left_out
+    sparseness = spans.sparseness
+    sparsest_first = candidates[np.argsort(-sparseness[candidates], kind="stable")]
+
+    def fits_without(count: int) -> bool:
+        rest = held_bytes.copy()
+        rest[sparsest_first[:count]] = 0
+        return not overfull(rest).any()
+
+    last = bisect.bisect_left(range(1, len(candidates)), 1, key=fits_without)
+    left_out[candidates[sparseness[candidates] >= sparseness[sparsest_first[last]] / 2]] = True
+    return left_out
+
+
+# -- which tasks sort together -----------------------------------------------------------------------------------------
+
+
+def units(
+    tasks: Iterable[MergeTask], *, group_rows: int, thresholds: Thresholds
+) -> Iterator[tuple[MergeTask, ...]]:
+    """Yield the units that tasks run as: one task, or the tasks of a group that sort together what they take.
 
     Args:
         tasks: of groups, all tasks of one after the other.
         group_rows: the most rows of a row group.
+        thresholds: to compare with.
     """
-    sharing: list[MergeTask] = []
+    waiting: list[MergeTask] = []  # the tasks of one group that take presorted rows
     for task in tasks:
         if task.is_streamed:
             yield (task,)
             continue
-        sharing.append(task)
-        if len(sharing) < task.sharing:
-            continue
-        alone = [(one,) for one in sharing]
-        yield from [tuple(sharing)] if decodings(alone, group_rows) > _DECODINGS_ALONE else alone
-        sharing = []
-    yield from ((one,) for one in sharing)
+        waiting.append(task)
+        if len(waiting) == task.presorted_tasks:
+            alone = [(one,) for one in waiting]
+            together = decodings(alone, group_rows) > thresholds.decodings_alone
+            yield from [tuple(waiting)] if together else alone
+            waiting = []
+    yield from ((one,) for one in waiting)
 
 
-def neighbours(tasks: Sequence[MergeTask], workers: int) -> list[tuple[MergeTask, ...]]:
-    """Return a group's tasks in key order, parted for so many workers, or more where they would have too much."""
+def deal(tasks: Sequence[MergeTask], workers: int, thresholds: Thresholds) -> list[tuple[MergeTask, ...]]:
+    """Return the shares of so many workers, of neighbouring tasks of a group each; more shares if one is too large."""
     tasks = sorted(tasks, key=lambda task: task.number)
-    least = -(-portioned_bytes(tasks) // (_MOST_TOGETHER * tasks[0].memory_bytes))
+    total_bytes = sum(task.presorted_bytes for task in tasks)
+    least = -(-total_bytes // (thresholds.share_memories * tasks[0].memory_bytes))
     count = min(max(workers, least), len(tasks))
     ends = [-(-len(tasks) * number // count) for number in range(count + 1)]
     return [tuple(tasks[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def decodings(shares: Iterable[Sequence[MergeTask]], group_rows: int) -> float:
-    """Return how many times the rows that are portioned out are decoded, on average, if each share sorts its own."""
+    """Return how many times a presorted row is decoded, on average, if each share sorts what its tasks take."""
     once: dict[int, int] = {}
     decoded = 0
     for tasks in shares:
-        read = _read_together(tasks)
-        for item in read.values():
+        for item in read_together(tasks).values():
             if not item.is_streamed:
                 once[item.place] = item.block.row_count
-                decoded += min(item.stop - item.start + group_rows, item.block.row_count)
+                decoded += min(item.rows + group_rows, item.block.row_count)
     return decoded / max(sum(once.values()), 1)
 
 
-def _read_together(tasks: Iterable[MergeTask]) -> dict[int, Slice]:
-    """Return what must be read of each block to have the rows that neighbouring tasks, in key order, take of it."""
-    read: dict[int, Slice] = {}
-    for task in tasks:
-        for item in task.slices:
-            first = read.get(item.place)
-            read[item.place] = _to_read(item if first is None else replace(item, start=first.start))
-    return read
+def read_together(tasks: Iterable[MergeTask]) -> dict[int, InputSplit]:
+    """Return what must be read of each block, by its place, for the rows that neighbouring tasks take of it.
 
-
-def sort_tasks(tasks: Sequence[MergeTask]) -> tuple[SortTask, ...]:
-    """Return what sorts the rows that are portioned out to some neighbouring tasks of a group.
-
-    Neighbours in the group are sorted together, as many as fit, so that many small blocks become few portions.
+    Of a block in key order that is from the first task's first row to the last task's last one. Any other block is read
+    whole.
     """
-    tasks = sorted(tasks, key=lambda task: task.number)
-    read = _read_together(tasks)
-    if not read:
-        return ()
-    portioned = [item for item in read.values() if not item.is_streamed]
-    sort_bytes = _sort_bytes(tasks[0].memory_bytes, sum(map(decoded_bytes, portioned)), len(tasks))
-    together = list(_together([read[place] for place in sorted(read)], sort_bytes))
-    firsts: dict[int, int] = {}
+    read: dict[int, InputSplit] = {}
     for task in tasks:
-        for item in task.slices:
-            firsts.setdefault(item.place, item.start)
-    mine = {item.place: number for number, some in enumerate(together) for item in some}
-    takers: list[list[Taker]] = [[] for _ in together]
-    ends = [sum(firsts[item.place] - item.start for item in some) for some in together]
-    for task in tasks:
-        counts: dict[int, int] = {}
-        for item in task.slices:
-            if not item.is_streamed:
-                counts[mine[item.place]] = counts.get(mine[item.place], 0) + item.stop - item.start
-        for number, count in counts.items():
-            takers[number].append(Taker(number=task.number, start=ends[number], stop=ends[number] + count))
-            ends[number] += count
-    sizes = [sum(map(decoded_bytes, some)) for some in together]
-    parts = len(read) - len(portioned) + sum(-(-size // sort_bytes) for size in sizes)
-    return tuple(
-        SortTask(
-            group=tasks[0].group,
-            place=some[0].place,
-            slices=tuple(some),
-            takers=tuple(takers[number]),
-            sort=tasks[0].sort,
-            sort_bytes=sort_bytes,
-            piece_bytes=_piece_bytes(parts, tasks[0].memory_bytes),
-        )
-        for number, some in enumerate(together)
-    )
-
-
-def _to_read(part: Slice) -> Slice:
-    """Return what must be read of a block to have some of its rows."""
-    return part if part.is_ordered else replace(part, start=0, stop=part.block.row_count)
-
-
-def decoded_bytes(part: Slice) -> int:
-    """Return about what the rows of a slice take in memory, and their order."""
-    rows = part.stop - part.start
-    return part.block.decoded_bytes * rows // part.block.row_count + ORDER_BYTES * rows
-
-
-def portioned_bytes(tasks: Iterable[MergeTask]) -> int:
-    """Return about what the rows that are portioned out to some tasks take in memory, and their order."""
-    return sum(decoded_bytes(item) for task in tasks for item in task.slices if not item.is_streamed)
-
-
-def shared_piece_bytes(sizes: Sequence[int], memory_bytes: int, tasks: int) -> int:
-    """Return the size of the pieces that portions are stored in, where blocks of such decoded sizes are all sorted."""
-    total_bytes = sum(sizes)
-    return _piece_bytes(-(-total_bytes // _sort_bytes(memory_bytes, total_bytes, tasks)), memory_bytes)
-
-
-def _piece_bytes(parts: int, memory_bytes: int) -> int:
-    """Return the size of the pieces that portions are stored in, for tasks that merge so many parts each."""
-    return max(_LEAST_PIECE_BYTES, memory_bytes // _PIECES_SHARE // max(parts, 1))
-
-
-def _sort_bytes(memory_bytes: int, total_bytes: int, tasks: int) -> int:
-    """Return how much is sorted at once, of so much that so many merge tasks take rows of."""
-    most = min(memory_bytes // SORT_SHARE, _MOST_SORT_BYTES)
-    least = memory_bytes // _LEAST_SORT_SHARE
-    return max(1, min(most, max(least, total_bytes // (_EVEN_SORTS * tasks))))
-
-
-def _together(slices: Sequence[Slice], most_bytes: int) -> Iterator[list[Slice]]:
-    """Yield the slices to portion out in lists of neighbours of at most so many bytes, or of one."""
-    some: list[Slice] = []
-    size = 0
-    for item in slices:
-        is_full = size + decoded_bytes(item) > most_bytes
-        if some and (item.is_streamed or is_full):
-            yield some
-            some, size = [], 0
-        if not item.is_streamed:
-            some.append(item)
-            size += decoded_bytes(item)
-    if some:
-        yield some
+        for item in task.splits:
+            if not item.is_ordered:
+                read[item.place] = replace(item, start=0, stop=item.block.row_count)
+            elif item.place in read:
+                read[item.place] = replace(item, start=read[item.place].start)
+            else:
+                read[item.place] = item
+    return read

@@ -52,7 +52,7 @@ class Pieces:
             return pa.ipc.open_stream(source, options=options).read_all()
 
 
-class Scratch:
+class SpillFolder:
     """A temporary folder, made when first written to and gone afterwards; a context manager. Threads may share one."""
 
     def __init__(self) -> None:

@@ -210,12 +210,12 @@ class GroupRun:
 
 
 def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
-    """Tell whether the slices of `tasks` take every row of `blocks` once, and every task writes what it takes."""
+    """Tell whether the splits of `tasks` take every row of `blocks` once, and every task writes what it takes."""
     stretches: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
     for task in tasks:
-        if task.rows != sum(item.stop - item.start for item in task.slices):
+        if task.rows != sum(item.stop - item.start for item in task.splits):
             return False
-        for item in task.slices:
+        for item in task.splits:
             if item.block.path not in stretches:
                 return False
             stretches[item.block.path].append((item.start, item.stop))

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tblctl.merger.engines.engine import Engine, as_own
+from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict, salvage
-from tblctl.merger.round.cuts import Output, split_group
+from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard, left_the_table
-from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult, whole_slices
+from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.concurrency import ahead
@@ -235,7 +236,7 @@ def _cutter(
         )
         outputs = [_output(run, port.env.new_run_id(), memory_bytes) for run in runs]
         return ahead(
-            lambda item: _cut_group(version, io, *item),
+            lambda item: _cut_group(version, io, *item, thresholds=engine.thresholds),
             zip(runs, outputs, counts, strict=True),
             threads=groups_ahead,
         )
@@ -256,12 +257,12 @@ def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
 
 
 def _cut_group(
-    version: Version, io: BlockIO, run: GroupRun, output: Output, tasks: int
+    version: Version, io: BlockIO, run: GroupRun, output: Output, tasks: int, *, thresholds: Thresholds
 ) -> tuple[MergeTask, ...] | str:
     """Return the tasks of a group, or why it has none."""
     try:
-        slices = whole_slices(version, output.sort, run.blocks)
-        found = split_group(io, run.number, slices, output, tasks=tasks)
+        splits = whole_splits(version, output.sort, run.blocks)
+        found = cut_into_tasks(io, run.number, splits, output, tasks=tasks, thresholds=thresholds)
     except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
         return str(as_own(error, f"planning the tasks of group {run.number}"))
     if not covers(found, run.blocks):

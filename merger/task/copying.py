@@ -15,22 +15,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tblctl.merger.presort.portions import Portion
-from tblctl.merger.task.inputs import Part, Piece
+from tblctl.merger.task.block_input import BlockInput, RowGroupRange
 from tblctl.tableformat.model.block import Block
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """Row groups of one part that follow each other in the part and in the output.
+    """Row groups of one input that follow each other in the input and in the output.
 
     Attributes:
-        part: its number.
-        block: which it is of.
+        input: its number.
+        block: which block it is of.
         groups: the row groups.
         start, stop: where their rows are in the task's output.
     """
 
-    part: int
+    input: int
     block: Block
     groups: tuple[int, ...]
     start: int
@@ -44,7 +44,7 @@ class Copy:
 
 def plan_copies(
     order: np.ndarray,
-    parts: Sequence[Part | Portion],
+    inputs: Sequence[BlockInput | Portion],
     cuts: Sequence[int],
     *,
     group_rows: int,
@@ -53,40 +53,41 @@ def plan_copies(
     """Return what is copied, in the order of the output. O(rows), 2 bytes a row for a moment.
 
     Args:
-        order: the places of all rows, counted through the parts, in key order.
-        parts: what is merged.
+        order: the places of all rows, counted through the inputs, in key order.
+        inputs: what is merged.
         cuts: rows of each block to write.
         group_rows: the most rows of a row group to write.
         most_bytes: the most bytes of a row group that is copied: it is in memory as a whole.
     """
     least = (group_rows + 1) // 2
     found = [
-        (first, piece, number, part)
-        for first, piece, number, part in _pieces(parts)
-        if piece.is_copyable and least <= piece.rows <= group_rows and piece.stored_bytes <= most_bytes
+        (first, rows, number, block)
+        for first, rows, number, block in _row_groups(inputs)
+        if rows.is_copyable and least <= rows.rows <= group_rows and rows.stored_bytes <= most_bytes
     ]
     ends = np.cumsum(cuts)
     starts = _positions(order, np.array([first for first, *_ in found], dtype=order.dtype))
     copies = []
-    for start, (first, piece, number, part) in zip(starts.tolist(), found, strict=True):
-        stop = start + piece.rows
+    for start, (first, rows, number, block) in zip(starts.tolist(), found, strict=True):
+        stop = start + rows.rows
         in_one_block = stop <= ends[np.searchsorted(ends, start, side="right")]
         if in_one_block and _counts_on(order[start:stop], first):
-            block = part.slice.block
-            copies.append(Copy(part=number, block=block, groups=(piece.group,), start=start, stop=stop))
+            copies.append(Copy(input=number, block=block, groups=(rows.group,), start=start, stop=stop))
     copies.sort(key=lambda copy: copy.start)
     return tuple(_without_slivers(copies, cuts, least))
 
 
-def _pieces(parts: Sequence[Part | Portion]) -> Iterator[tuple[int, Piece, int, Part]]:
-    """Yield the row groups' pieces, each with the place of its first row, and its part with its number."""
+def _row_groups(
+    inputs: Sequence[BlockInput | Portion],
+) -> Iterator[tuple[int, RowGroupRange, int, Block]]:
+    """Yield the rows of each row group with the place of the first one, the number of their input, and its block."""
     first = 0
-    for number, part in enumerate(parts):
-        if isinstance(part, Part):
-            starts = itertools.accumulate((piece.rows for piece in part.pieces), initial=first)
-            for start, piece in zip(starts, part.pieces, strict=False):
-                yield start, piece, number, part
-        first += part.rows
+    for number, item in enumerate(inputs):
+        if isinstance(item, BlockInput):
+            starts = itertools.accumulate((rows.rows for rows in item.ranges), initial=first)
+            for start, rows in zip(starts, item.ranges, strict=False):
+                yield start, rows, number, item.split.block
+        first += item.rows
 
 
 def _positions(order: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -126,12 +127,12 @@ def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) ->
 
 
 def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
-    """Yield copies of one block, those that follow each other in their part and in the output as one."""
+    """Yield copies of one block, those that follow each other in their input and in the output as one."""
     last: Copy | None = None
     for copy in copies:
         if last is None:
             last = copy
-        elif (copy.part, copy.groups[0], copy.start) == (last.part, last.groups[-1] + 1, last.stop):
+        elif (copy.input, copy.groups[0], copy.start) == (last.input, last.groups[-1] + 1, last.stop):
             last = replace(last, groups=last.groups + copy.groups, stop=copy.stop)
         else:
             yield last
@@ -141,7 +142,7 @@ def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
 
 
 def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
-    """Yield what is copied of some places of the output, and the stretches that are not, in order."""
+    """Yield what is copied of some places of the output, and the ranges that are not, in order."""
     start = places.start
     for copy in copies:
         if copy.start in places:
@@ -153,12 +154,14 @@ def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
         yield range(start, places.stop)
 
 
-def without_copied(parts: Sequence[Part | Portion], copies: Sequence[Copy]) -> tuple[Part | Portion, ...]:
-    """Return the parts, told which of their row groups are copied and so never decoded."""
+def without_copied(
+    inputs: Sequence[BlockInput | Portion], copies: Sequence[Copy]
+) -> tuple[BlockInput | Portion, ...]:
+    """Return the inputs, with the row groups that are copied marked, so that they are never decoded."""
     groups: dict[int, set[int]] = {}
     for copy in copies:
-        groups.setdefault(copy.part, set()).update(copy.groups)
+        groups.setdefault(copy.input, set()).update(copy.groups)
     return tuple(
-        replace(part, copied=frozenset(groups.get(number, ()))) if isinstance(part, Part) else part
-        for number, part in enumerate(parts)
+        replace(item, copied=frozenset(groups.get(number, ()))) if isinstance(item, BlockInput) else item
+        for number, item in enumerate(inputs)
     )

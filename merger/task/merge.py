@@ -1,10 +1,10 @@
 """The one task function, the same in every engine: rows of some blocks in, merged blocks out.
 
-First the keys alone are read and put in order, so that it is known where every row goes; then the rows are read once,
-in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first (so
-`round/cuts.py` cuts tasks), and then the order and a size for each row stay; a quarter is for rows that were read, and
-at most an eighth for pages read ahead; and 0.6 B for windows: three times one, for that which is gathered while the one
-before it is made ready, and 1.25 times each that is written or waits for it (its rows, and its file).
+First the keys alone are read and put in order (`order.py`), so that it is known where every row goes. Then the rows are
+read once, in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first
+(so `round/cuts.py` cuts tasks), and then the order and a size for each row stay; a quarter is for rows that were read,
+and at most an eighth for pages read ahead; and 0.6 B for windows: three times one, for that which is gathered while the
+one before it is made ready, and 1.25 times each that is written or waits for it (its rows, and its file).
 """
 
 from __future__ import annotations
@@ -23,51 +23,52 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.merger.presort.portions import READER_BYTES, Portion, sort_blocks
-from tblctl.merger.presort.spill import Scratch
-from tblctl.merger.task.copying import Copy, between, plan_copies, without_copied
-from tblctl.merger.task.inputs import READ_SHARE, Input, Part, look_at, open_inputs
-from tblctl.merger.task.memory import Resident
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
+from tblctl.merger.presort.portions import Portion
+from tblctl.merger.presort.presorter import presort
+from tblctl.merger.presort.spill import SpillFolder
+from tblctl.merger.task.columns import Columns
+from tblctl.merger.task.copying import Copy, between
+from tblctl.merger.task.inputs import RowStream, open_streams
+from tblctl.merger.task.memory import ProcessMemory
+from tblctl.merger.task.order import MergeOrder, order_rows
 from tblctl.merger.task.spec import MergeTask, TaskResult
-from tblctl.merger.task.threads import WRITING, Clock, Line, Threads, raise_failures
+from tblctl.merger.task.threads import WRITING, Clock, SerialQueue, Threads, raise_failures
 from tblctl.merger.task.verify import (
     Fingerprint,
     VerificationError,
     require_equal,
+    require_null_counts,
     require_sorted,
-    require_told,
 )
 from tblctl.tableformat.errors import InternalError
-from tblctl.tableformat.keys.order import key_changes, key_table, sort_indices
-from tblctl.tableformat.model.cut import cut_rows, rows_back
+from tblctl.tableformat.keys.order import key_table
+from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
 THREADS = 2
 """Of a task, in every engine: one reads or writes while the other computes."""
 
-_COPY_SHARE = 16  # of the budget, what a row group has at most that is copied: as a whole, by each thread
+_T = TypeVar("_T")
 
 
-def _window_bytes(memory_bytes: int) -> int:
+def window_bytes(memory_bytes: int) -> int:
     """Return the size of a window. It does not depend on what else a machine has, so that neither do blocks."""
     return max(1, int(0.6 * memory_bytes / (3 + 1.25 * WRITING)))
 
 
-_T = TypeVar("_T")
-
-
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
-    """The task was told to stop; what it wrote is deleted."""
+    """The engine asked the task to stop; what the task wrote is deleted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What an engine wants to be asked and told while a task runs, from whatever thread.
+    """How an engine follows a task while it runs. Both are called from any thread.
 
     Attributes:
-        advance: is told numbers of rows as they are merged.
-        cancelled: is asked whether to stop.
+        advance: called with a number of rows whenever some were merged.
+        cancelled: asked whether to stop.
     """
 
     advance: Callable[[int], None]
@@ -84,7 +85,9 @@ def run_task(
     threads: int = 1,
     hooks: Hooks = _NO_HOOKS,
     portions: Sequence[Portion] | None = None,
-    resident: Resident | None = None,
+    memory: ProcessMemory | None = None,
+    thresholds: Thresholds = THRESHOLDS,
+    most_window_bytes: int | None = None,
 ) -> TaskResult:
     """Merge the task's rows and store them as blocks; nothing is committed. What a failed task stored is deleted.
 
@@ -93,114 +96,57 @@ def run_task(
         task: what to do.
         threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
-        portions: its rows that are portioned out, if that was done for all tasks of the group beforehand.
-        resident: the process's memory, where tasks share it.
+        portions: the task's presorted rows, if its unit sorted them; None if the task sorts them itself.
+        memory: the process's, where tasks share it.
+        thresholds: what sizes are compared with.
+        most_window_bytes: of a window; None for what the task's budget allows.
 
     Raises:
         VerificationError: what would be written is not what was read.
         CorruptTableError: a block is missing, damaged or not in order; named.
         StorageError: of the table, or of the local disk.
-        Cancelled: as asked.
+        Cancelled: the engine asked for it.
     """
     clock = Clock(io)
-    opens = min(io.opens, task.memory_bytes // READER_BYTES)
-    resident = resident or Resident(io.env)
+    memory = memory or ProcessMemory(io.env)
     with (
-        resident.task(task.memory_bytes),
-        Scratch() as scratch,
+        memory.task(task.memory_bytes),
+        SpillFolder() as folder,
         ExitStack() as opened,
-        Threads(threads, clock, opens) as pool,
+        Threads(threads, clock, min(io.opens, task.memory_bytes // thresholds.reader_bytes)) as pool,
     ):
         if portions is None:
-            portions = sort_blocks(io, [task], scratch, pool.map, resident.bound)[task.number]
-        plan = _planned(io, task, portions, pool)
-        inputs = open_inputs(
-            io, plan.parts, scratch, budget_bytes=task.memory_bytes // READ_SHARE, at_once=plan.at_once
+            portions = presort(
+                io, [task], folder, pool.map, give_back=memory.give_back, thresholds=thresholds
+            )[task.number]
+        order = order_rows(io, task, portions, pool)
+        streams = open_streams(
+            io,
+            order.inputs,
+            folder,
+            budget_bytes=task.memory_bytes // thresholds.read_divisor,
+            at_once=order.at_once,
+            most_open=thresholds.open_blocks,
         )
-        for one in inputs:
-            opened.callback(one.close)
-        records = _Merge(_Job(io, task, hooks, resident), plan, inputs, pool).run()
+        for stream in streams:
+            opened.callback(stream.close)
+        most_window_bytes = most_window_bytes or window_bytes(task.memory_bytes)
+        records = _Merge(_Job(io, task, hooks, memory, most_window_bytes), order, streams, pool).run()
+    return _result(task, order, records, clock)
+
+
+def _result(task: MergeTask, order: MergeOrder, records: tuple[BlockRecord, ...], clock: Clock) -> TaskResult:
     return TaskResult(
         group=task.group,
         number=task.number,
         records=records,
         rows=task.rows,
-        rows_copied=sum(copy.rows for copy in plan.copies),
-        bytes_read=sum(part.bytes_read for part in plan.parts),
+        rows_copied=sum(copy.rows for copy in order.copies),
+        bytes_read=sum(item.bytes_read for item in order.inputs),
         bytes_written=sum(record.size_bytes for record in records),
         wall_seconds=clock.wall(),
         cpu_seconds=clock.cpu(),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """Where the rows of a task go.
-
-    Attributes:
-        parts: to merge.
-        order: the places of all rows, counted through the parts one after the other, in key order; equal keys keep
-            their order. 4 bytes a row, and 8 more while keys are sorted.
-        cuts: the rows of each block to write.
-        copies: the row groups that are copied undecoded.
-        copied_ends: the keys of the first and the last row of each copy.
-        at_once: at most so many parts have rows before a place in the order and behind it.
-    """
-
-    parts: tuple[Part | Portion, ...]
-    order: np.ndarray
-    cuts: tuple[int, ...]
-    copies: tuple[Copy, ...]
-    copied_ends: tuple[pa.Table, ...]
-    at_once: int
-
-
-def _planned(io: BlockIO, task: MergeTask, portions: Sequence[Portion], pool: Threads) -> _Plan:
-    """Read the keys, and find out where every row goes."""
-    streamed = [item for item in task.slices if item.is_streamed]
-    found: list[tuple[pa.Table, Part | Portion]] = [
-        *pool.read(lambda item: look_at(io, item, task.sort), streamed),
-        *((portion.keys(task.sort, io.schema), portion) for portion in portions),
-    ]
-    found.sort(key=lambda pair: pair[1].order)
-    keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
-    places = sort_indices(keys, task.sort).to_numpy()
-    if len(places) != task.rows:
-        msg = f"task {task.group}.{task.number} has slices of {len(places)} rows for cuts of {task.rows}"
-        raise InternalError(msg)
-    order = places.astype(np.uint32) if len(places) < 1 << 32 else places
-    cuts = _clean_cuts(task, keys, places)
-    del places
-    parts = [part for _, part in found]
-    most_bytes = task.memory_bytes // _COPY_SHARE
-    copies = plan_copies(order, parts, cuts, group_rows=io.options.row_group_rows, most_bytes=most_bytes)
-    return _Plan(
-        parts=without_copied(parts, copies),
-        order=order,
-        cuts=cuts,
-        copies=copies,
-        copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
-        at_once=_at_once(order, [part.rows for part in parts]),
-    )
-
-
-def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
-    """Return how many inputs of so many rows have a row at or before a place and one at or behind it, at most."""
-    stops = np.cumsum(rows)
-    first, last = np.zeros((2, len(order)), dtype=bool)
-    first[stops - rows] = last[stops - 1] = True
-    begun, ended = np.flatnonzero(first[order]), np.flatnonzero(last[order])
-    return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
-
-
-def _clean_cuts(task: MergeTask, keys: pa.Table, places: np.ndarray) -> tuple[int, ...]:
-    """Return the rows of each block, every cut moved back to where a key ends if its slack allows."""
-    ends = np.cumsum(task.cuts)
-    for number, slack in enumerate(task.slack):
-        if slack:
-            around = keys.take(pa.array(places[ends[number] - slack - 1 : ends[number] + 1]))
-            ends[number] -= rows_back(key_changes(around))
-    return tuple(np.diff(ends, prepend=0).tolist())
 
 
 @dataclass(frozen=True)
@@ -208,24 +154,77 @@ class _Job:
     io: BlockIO
     task: MergeTask
     hooks: Hooks
-    resident: Resident
+    memory: ProcessMemory
+    most_window_bytes: int
+
+
+class _Block(NamedTuple):
+    """A block that is written: what takes its rows, and the queue that keeps them in order."""
+
+    builder: BlockBuilder
+    writes: SerialQueue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Rows that follow each other in a block.
+
+    Attributes:
+        numbers: the rows, counted through the inputs, in key order.
+        groups: the rows of each row group that they become.
+    """
+
+    numbers: np.ndarray
+    groups: tuple[int, ...]
+
+
+def windows(
+    numbers: np.ndarray, row_bytes: np.ndarray, *, most_bytes: int, group_rows: int
+) -> Iterator[Window]:
+    """Yield rows that follow each other in a block as windows of at most `most_bytes`, or of one row.
+
+    Windows end where row groups do, if they hold one: then the file does not depend on the budget. They have about
+    the same number of them, so that none waits long for another.
+
+    Args:
+        numbers: the rows, counted through the inputs, in key order.
+        row_bytes: about what each row takes, by its number.
+        most_bytes: of a window.
+        group_rows: the most rows of a row group to write.
+    """
+    sizes = np.cumsum(row_bytes[numbers], dtype=np.float64)
+    groups = deque(cut_rows(len(numbers), group_rows))
+    even = math.ceil(len(groups) / math.ceil(sizes[-1] / most_bytes))
+    first = 0
+    while first < len(numbers):
+        done = sizes[first - 1] if first else 0.0
+        room = max(1, int(np.searchsorted(sizes, done + most_bytes, side="right")) - first)
+        taken: list[int] = []
+        while groups and len(taken) < even and sum(taken) + groups[0] <= room:
+            taken.append(groups.popleft())
+        if not taken:  # a part of a row group, which becomes several
+            groups[0] -= room
+            taken.append(room)
+        yield Window(numbers=numbers[first : first + sum(taken)], groups=tuple(taken))
+        first += sum(taken)
 
 
 class _Merge:
-    """The windows of one task, from inputs to builders."""
+    """The windows of one task, from its inputs to its blocks."""
 
-    def __init__(self, job: _Job, plan: _Plan, inputs: Sequence[Input], pool: Threads) -> None:
+    def __init__(self, job: _Job, order: MergeOrder, streams: Sequence[RowStream], pool: Threads) -> None:
         self._io = job.io
         self._task = job.task
         self._hooks = job.hooks
-        self._resident = job.resident
-        self._plan = plan
-        self._inputs = inputs
+        self._memory = job.memory
+        self._most_window_bytes = job.most_window_bytes
+        self._order = order
+        self._streams = streams
         self._pool = pool
-        self._ends = dict(zip((copy.start for copy in plan.copies), plan.copied_ends, strict=True))
-        self._starts = np.cumsum([0] + [one.rows for one in inputs])
-        self._row_bytes = np.concatenate([one.row_bytes for one in inputs])
-        self._taken = np.zeros(len(inputs), dtype=np.int64)
+        self._copied_ends = dict(zip((copy.start for copy in order.copies), order.copied_ends, strict=True))
+        self._starts = np.cumsum([0] + [stream.rows for stream in streams])
+        self._row_bytes = np.concatenate([stream.row_bytes for stream in streams])
+        self._taken = np.zeros(len(streams), dtype=np.int64)  # rows of each input
         self._merged: list[Fingerprint] = []
         self._last: list[pa.Table] = []  # the key of the last row so far
         self._builders: list[BlockBuilder] = []
@@ -236,7 +235,7 @@ class _Merge:
         try:
             for finish in _one_later(self._begun()):
                 finish()
-                self._resident.bound()
+                self._memory.give_back()
                 raise_failures(self._finished)
             self._require_all_taken()
             return self._verified(tuple(record for future in self._finished for record in future.result()))
@@ -251,97 +250,86 @@ class _Merge:
     def _begun(self) -> Iterator[Callable[[], None]]:
         """Begin one piece of work after the other, and yield what finishes each; that is to be done in this order."""
         task = self._task
+        group_rows = self._io.options.row_group_rows
         start = 0
-        for count in self._plan.cuts:
+        for count in self._order.cuts:
             builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
             self._builders.append(builder)
-            block = _Block(builder, Line(self._pool))
-            for piece in between(self._plan.copies, range(start, start + count)):
-                if isinstance(piece, Copy):
-                    yield self._copied(piece, block)
+            block = _Block(builder, SerialQueue(self._pool))
+            for part in between(self._order.copies, range(start, start + count)):
+                if isinstance(part, Copy):
+                    yield self._copied(part, block)
                     continue
-                for numbers, groups in self._windows(piece):
-                    yield self._gathered(numbers, groups, block)
+                numbers = self._order.order[part.start : part.stop]
+                for window in windows(
+                    numbers, self._row_bytes, most_bytes=self._most_window_bytes, group_rows=group_rows
+                ):
+                    yield self._gathered(window, block)
             yield functools.partial(self._complete, block)
             start += count
 
     def _complete(self, block: _Block) -> None:
-        self._finished.append(block.line.submit(block.builder.finish))
+        self._finished.append(block.writes.submit(block.builder.finish))
 
     def _copied(self, copy: Copy, block: _Block) -> Callable[[], None]:
-        """Have row groups copied."""
-        if self._hooks.cancelled():
-            raise Cancelled
-        self._taken[copy.part] += copy.rows
+        """Begin to copy row groups."""
+        self._require_not_cancelled()
+        self._taken[copy.input] += copy.rows
 
         def finish() -> None:
-            self._check_order(self._ends[copy.start])
+            self._check_order(self._copied_ends[copy.start])
             self._hooks.advance(copy.rows)
-            self._pool.write(block.line, functools.partial(block.builder.copy, copy.block, copy.groups))
+            self._pool.write(block.writes, functools.partial(block.builder.copy, copy.block, copy.groups))
 
         return finish
 
-    def _windows(self, places: range) -> Iterator[tuple[np.ndarray, tuple[int, ...]]]:
-        """Yield the places of rows that follow each other in a block in windows, each with the sizes of its row groups.
-
-        Windows end where row groups do, if they hold one: then the file does not depend on the budget. They have about
-        the same number of them, so that none waits long for another.
-        """
-        numbers = self._plan.order[places.start : places.stop]
-        most = _window_bytes(self._task.memory_bytes)
-        sizes = np.cumsum(self._row_bytes[numbers], dtype=np.float64)
-        groups = deque(cut_rows(len(numbers), self._io.options.row_group_rows))
-        even = math.ceil(len(groups) / math.ceil(sizes[-1] / most))
-        first = 0
-        while first < len(numbers):
-            done = sizes[first - 1] if first else 0.0
-            room = max(1, int(np.searchsorted(sizes, done + most, side="right")) - first)
-            taken: list[int] = []
-            while groups and len(taken) < even and sum(taken) + groups[0] <= room:
-                taken.append(groups.popleft())
-            if not taken:  # a part of a row group, which becomes several
-                groups[0] -= room
-                taken.append(room)
-            yield numbers[first : first + sum(taken)], tuple(taken)
-            first += sum(taken)
-
-    def _gathered(self, numbers: np.ndarray, groups: Sequence[int], block: _Block) -> Callable[[], None]:
-        """Have the rows in these places gathered, in this order; each input gives a stretch of its own."""
-        if self._hooks.cancelled():
-            raise Cancelled
-        source = np.searchsorted(self._starts, numbers, side="right") - 1
-        counts = np.bincount(source, minlength=len(self._inputs))
-        active = np.flatnonzero(counts).tolist()
-        found = self._pool.read(lambda number: self._inputs[number].take(int(counts[number])), active)
-        # A row lies behind those of earlier inputs, at its place in its own input's stretch.
-        shift = np.cumsum(counts) - counts - self._taken - self._starts[:-1]
-        places = numbers + shift[source]
-        self._taken += counts
-        if places.min() < 0 or places.max() >= len(places):
-            msg = f"group {self._task.group}, task {self._task.number}: rows were to be gathered from nowhere"
-            raise InternalError(msg)
-        read = pa.concat_tables(itertools.chain.from_iterable(found))
-        del found
-        in_order = bool((places == np.arange(len(places))).all())
-        gather, numbered = _columns(read, None if in_order else pa.array(places.astype(np.uint32)))
-        del read  # `gather` lets go of one column after the other
-        columns = self._pool.begin(gather, numbered)
+    def _gathered(self, window: Window, block: _Block) -> Callable[[], None]:
+        """Begin to gather a window's rows, column by column; finish by checking and writing them."""
+        self._require_not_cancelled()
+        rows, order = self._rows_of(window)
+        gathering = self._pool.begin(functools.partial(_gather, rows, order), range(len(rows)))
+        del rows
 
         def finish() -> None:
-            gathered = [column.result() for column in columns]
-            columns.clear()
+            gathered = [column.result() for column in gathering]
+            gathering.clear()
             self._merged += [fingerprint for _, fingerprint in gathered]
             rows = pa.table({column.column_names[0]: column.column(0) for column, _ in gathered})
             del gathered
             self._check_order(key_table(rows, self._task.sort, self._io.schema))
             self._hooks.advance(rows.num_rows)
-            self._pool.write(block.line, block.builder.adding(rows, groups))
-            block.line.submit(self._resident.bound)
+            self._pool.write(block.writes, block.builder.adding(rows, window.groups))
+            block.writes.submit(self._memory.give_back)
 
         return finish
 
+    def _rows_of(self, window: Window) -> tuple[Columns, pa.Array | None]:
+        """Take the window's rows from the inputs.
+
+        Returns:
+            The rows, input by input, and the order to bring them in; None if they are in order.
+        """
+        source = np.searchsorted(self._starts, window.numbers, side="right") - 1
+        counts = np.bincount(source, minlength=len(self._streams))
+        # What is taken of an input lies behind what is taken of earlier ones, and begins with its next row.
+        first_place = np.cumsum(counts) - counts
+        first_number = self._starts[:-1] + self._taken
+        places = window.numbers + (first_place - first_number)[source]
+        if places.min() < 0 or places.max() >= len(places):
+            raise InternalError(f"{self._task.title}: rows were to be gathered from nowhere")
+        active = np.flatnonzero(counts).tolist()
+        taken = self._pool.read(lambda number: self._streams[number].take(int(counts[number])), active)
+        self._taken += counts
+        is_in_order = bool((places == np.arange(len(places))).all())
+        order = None if is_in_order else pa.array(places.astype(np.uint32))
+        return Columns(pa.concat_tables(itertools.chain.from_iterable(taken))), order
+
+    def _require_not_cancelled(self) -> None:
+        if self._hooks.cancelled():
+            raise Cancelled
+
     def _require_all_taken(self) -> None:
-        """Refuse a merge that did not take every row of its inputs: what nothing asked for was never decoded either.
+        """Refuse a merge that did not take every row of its inputs: no fingerprint shows rows that nobody asked for.
 
         Raises:
             VerificationError: it did not.
@@ -349,8 +337,8 @@ class _Merge:
         rows = np.diff(self._starts)
         if (self._taken != rows).any():
             msg = (
-                f"group {self._task.group}, task {self._task.number}: of {rows.tolist()} rows of its inputs "
-                f"{self._taken.tolist()} were merged. Nothing is committed. A bug of tblctl: please report it"
+                f"{self._task.title}: of {rows.tolist()} rows of its inputs {self._taken.tolist()} were merged. "
+                "Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg)
 
@@ -360,39 +348,27 @@ class _Merge:
         Raises:
             VerificationError: it is not.
         """
-        where = f"group {self._task.group}, task {self._task.number}"
+        where = self._task.title
         merged = Fingerprint.total(self._merged)
-        require_equal(Fingerprint.total(part for one in self._inputs for part in one.read), merged, where)
-        copied = sum(copy.rows for copy in self._plan.copies)
-        require_told(records, merged, self._io.schema, rows_copied=copied, where=where)
+        decoded = Fingerprint.total(part for stream in self._streams for part in stream.decoded)
+        require_equal(decoded, merged, where)
+        copied = sum(copy.rows for copy in self._order.copies)
+        require_null_counts(records, merged, self._io.schema, rows_copied=copied, where=where)
         return records
 
     def _check_order(self, keys: pa.Table) -> None:
         """Refuse rows that are not in order, or not behind those before them."""
-        task = self._task
-        require_sorted([*self._last, keys], task.sort, f"group {task.group}, task {task.number}")
+        require_sorted([*self._last, keys], self._task.sort, self._task.title)
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
-def _columns(
-    rows: pa.Table, order: pa.Array | None
-) -> tuple[Callable[[int], tuple[pa.Table, Fingerprint]], range]:
-    """Return what puts a column of some rows in an order, and the columns. Lets go of each that it was asked for."""
-    names = rows.column_names
-    columns: list[pa.ChunkedArray | None] = rows.columns
-
-    def gather(place: int) -> tuple[pa.Table, Fingerprint]:
-        column, columns[place] = columns[place], None  # frees what no input holds any more
-        if column is None:
-            msg = f"column {names[place]!r} was to be gathered twice"
-            raise InternalError(msg)
-        column = column.combine_chunks()
-        if order is not None:
-            column = pc.take(column, order, boundscheck=False)  # 2.2 times as fast
-        gathered = pa.table({names[place]: column})
-        return gathered, Fingerprint.of(gathered)
-
-    return gather, range(len(names))
+def _gather(rows: Columns, order: pa.Array | None, place: int) -> tuple[pa.Table, Fingerprint]:
+    """Return a column of some rows in an order, with its fingerprint. `rows` lets go of the column."""
+    column = rows.take(place)
+    if order is not None:
+        column = pc.take(column, order, boundscheck=False)  # 2.2 times as fast
+    gathered = pa.table({rows.schema.names[place]: column})
+    return gathered, Fingerprint.of(gathered)
 
 
 def _one_later(items: Iterable[_T]) -> Iterator[_T]:
@@ -403,10 +379,3 @@ def _one_later(items: Iterable[_T]) -> Iterator[_T]:
         if len(made) > 1:
             yield made.popleft()
     yield from made
-
-
-class _Block(NamedTuple):
-    """A block that is written: what takes its rows, and the order in which it does."""
-
-    builder: BlockBuilder
-    line: Line

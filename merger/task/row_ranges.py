@@ -1,4 +1,4 @@
-"""Stretches of rows: of which row groups they are, and apart from the rows that they were read with."""
+"""Ranges of rows: the row groups that they lie in, and copies that hold nothing else in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def within(tables: Iterable[pa.Table], start: int, stop: int) -> Iterator[pa.Tab
 
 
 def own(rows: pa.Table, start: int, stop: int) -> pa.Table:
-    """Return some rows without holding on to the others, nor to more words of theirs than there are rows."""
+    """Return some rows without holding on to the others, nor to dictionaries of more values than there are rows."""
     if stop - start == rows.num_rows:
         return rows
     taken = rows.take(pa.array(np.arange(start, stop)))

@@ -1,24 +1,28 @@
-"""The unit of work of a merge: rows of some blocks in, whole blocks out. The same values run in every engine."""
+"""What a merge task is, and what becomes of it: frozen values, the same in every engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.port import Version
+
+ORDER_BYTES = 24
+"""Memory that ordering takes a row, beside its key."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slice:
+class InputSplit:
     """Rows `start` to `stop` of a block, counted in key order.
 
-    That is the block's own order if it `is_ordered`; otherwise the stable order that sorting it by the key gives.
-    `place` is the block's among those of its group, whose rows with equal keys keep that order. If it `is_portioned`,
-    its rows are not merged as they are read, but sorted together with others' beforehand (`presort/decide.py`).
+    Attributes:
+        block: the block.
+        place: the block's among those of its group. Rows with equal keys keep this order in the output.
+        start, stop: the rows. A block that is not in key order counts as if a stable sort had put it in order.
+        is_ordered: the block is in key order.
+        is_presorted: its rows are sorted with others' before tasks merge them, although the block is in key order.
     """
 
     block: Block
@@ -26,38 +30,39 @@ class Slice:
     start: int
     stop: int
     is_ordered: bool
-    is_portioned: bool = False
+    is_presorted: bool = False
 
     @property
     def is_streamed(self) -> bool:
         """Whether its rows are merged as they are read."""
-        return self.is_ordered and not self.is_portioned
+        return self.is_ordered and not self.is_presorted
 
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
 
-def whole_slices(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[Slice]:
-    """Return all rows of a group's blocks, given in its order."""
-    return [
-        Slice(
-            block=block,
-            place=place,
-            start=0,
-            stop=block.row_count,
-            is_ordered=version.is_ordered(block, sort),
-        )
-        for place, block in enumerate(blocks)
-    ]
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of the block's file they are."""
+        return self.block.size_bytes * self.rows // self.block.row_count
+
+    @property
+    def sorting_bytes(self) -> int:
+        """About what they take in memory, decoded, with their order."""
+        return self.block.decoded_bytes * self.rows // self.block.row_count + ORDER_BYTES * self.rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTask:
-    """A part of a group that is merged alone.
+    """Rows of a group that are merged alone, into whole blocks.
 
     Attributes:
         group: its number in the plan.
         number: of the task in the group, in key order.
-        sharing: how many tasks of the group take rows that are portioned out.
-        slices: what to merge; rows with equal keys keep this order, and within a block their own.
-        cuts: rows of each block to write as planned; their sum is that of the slices.
+        presorted_tasks: how many tasks of the group take rows that are sorted before they are merged.
+        splits: what to merge; rows with equal keys keep this order, and within a block their own.
+        cuts: rows of each block to write as planned; their sum is that of the splits.
         slack: for each cut between two of these how many rows it may move back, to where a key ends (`model/cut.py`).
         sort: the order of the output.
         level: of the output (constant full blocks become -1 all the same).
@@ -67,8 +72,8 @@ class MergeTask:
 
     group: int
     number: int
-    sharing: int
-    slices: tuple[Slice, ...]
+    presorted_tasks: int
+    splits: tuple[InputSplit, ...]
     cuts: tuple[int, ...]
     slack: tuple[int, ...]
     sort: Sort
@@ -77,9 +82,14 @@ class MergeTask:
     memory_bytes: int
 
     @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"group {self.group}, task {self.number}"
+
+    @property
     def is_streamed(self) -> bool:
         """Whether it merges all rows as they are read."""
-        return all(item.is_streamed for item in self.slices)
+        return all(item.is_streamed for item in self.splits)
 
     @property
     def rows(self) -> int:
@@ -89,9 +99,12 @@ class MergeTask:
     @property
     def size_bytes(self) -> int:
         """About how many bytes of files it reads."""
-        return sum(
-            item.block.size_bytes * (item.stop - item.start) // item.block.row_count for item in self.slices
-        )
+        return sum(item.size_bytes for item in self.splits)
+
+    @property
+    def presorted_bytes(self) -> int:
+        """About what its rows that are sorted beforehand take in memory, with their order."""
+        return sum(item.sorting_bytes for item in self.splits if not item.is_streamed)
 
 
 @dataclass(frozen=True, kw_only=True)

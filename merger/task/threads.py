@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from tblctl.tableformat.port import BlockIO
 
 WRITING = 4
-"""Windows that are written, or wait for it: while one block's follow each other, those of the next are begun."""
+"""Windows that are being written, or wait: the writes of one block follow each other, those of the next may begin."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -24,9 +24,8 @@ class Threads:
     """
 
     def __init__(self, threads: int, clock: Clock, opens: int) -> None:
-        self.threads = threads
-        self.clock = clock
-        self.pool = _pool(threads)
+        self._clock = clock
+        self._pool = _pool(threads)
         self._readers = _pool(opens) if opens > threads else None
         self._writing: list[Future[Any]] = []
 
@@ -34,17 +33,17 @@ class Threads:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for pool in (self.pool, self._readers):
+        for pool in (self._pool, self._readers):
             if pool:
                 pool.shutdown(cancel_futures=True)
 
     def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """Return `work` of every item."""
-        return self._map(self.pool, work, items)
+        return self._map(self._pool, work, items)
 
     def read(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """Return `work` of every item, work that waits for the storage."""
-        return self._map(self._readers or self.pool, work, items)
+        return self._map(self._readers or self._pool, work, items)
 
     def _map(
         self, pool: ThreadPoolExecutor | None, work: Callable[[_T], _R], items: Iterable[_T]
@@ -52,22 +51,29 @@ class Threads:
         waiting = list(items)
         if pool is None or len(waiting) <= 1:
             return [work(item) for item in waiting]
-        return list(pool.map(lambda item: self.clock.counted(work, item), waiting))
+        return list(pool.map(lambda item: self._clock.counted(work, item), waiting))
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Have some work done; with one thread at once."""
+        if self._pool:
+            self._pool.submit(self._clock.counted, lambda _: work(), None)
+        else:
+            work()
 
     def begin(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[Future[_R]]:
         """Begin `work` of every item, and return what will have it."""
-        if self.pool:
-            return [self.pool.submit(self.clock.counted, work, item) for item in items]
+        if self._pool:
+            return [self._pool.submit(self._clock.counted, work, item) for item in items]
         return [_done(work(item)) for item in items]
 
-    def write(self, line: Line, work: Callable[[], _R]) -> Future[_R]:
-        """Put work into a line, once fewer than `WRITING` pieces of work are waiting or being done."""
+    def write(self, queue: SerialQueue, work: Callable[[], _R]) -> Future[_R]:
+        """Put a write into a queue, once fewer than `WRITING` writes are waiting or being done."""
         raise_failures(self._writing)
         self._writing = [future for future in self._writing if not future.done()]
         while len(self._writing) >= WRITING:
             self._writing[0].result()
             self._writing.pop(0)
-        future = line.submit(work)
+        future = queue.submit(work)
         self._writing.append(future)
         return future
 
@@ -94,47 +100,48 @@ def raise_failures(futures: Iterable[Future[Any]]) -> None:
             future.result()
 
 
-class Line:
-    """Work that is done one after the other, beside the caller; after a failure all that follows fails the same."""
+class SerialQueue:
+    """Work that is done one piece at a time, in the order in which it comes, in a task's threads.
+
+    After a failure nothing more is done: all later pieces fail with the same error.
+    """
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._lock = Lock()
-        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._running = False
-        self._failed: BaseException | None = None
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._is_draining = False  # a thread does what waits, until nothing is left
+        self._error: BaseException | None = None
 
     def submit(self, work: Callable[[], _R]) -> Future[_R]:
         """Queue some work."""
         future: Future[_R] = Future()
         with self._lock:
-            self._waiting.append((future, work))
-            start = not self._running
-            self._running = True
-        if start and self._threads.pool:
-            self._threads.pool.submit(self._threads.clock.counted, lambda _: self._run(), None)
-        elif start:
-            self._run()
+            self._waiting.append((work, future))
+            if self._is_draining:
+                return future
+            self._is_draining = True
+        self._threads.start(self._drain)
         return future
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._running = False
-                    return
-                future, work = self._waiting.popleft()
-            try:
-                result = work() if self._failed is None else None
-            except BaseException as error:  # noqa: BLE001 (raised again by whoever asks for the result)
-                self._failed = error
-                future.set_exception(error)
-            else:
-                if self._failed is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(self._failed)
-            del future, work
+    def _drain(self) -> None:
+        while (item := self._next()) is not None:
+            self._do(*item)
+
+    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+        with self._lock:
+            self._is_draining = bool(self._waiting)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _do(self, work: Callable[[], Any], future: Future[Any]) -> None:
+        if self._error is not None:
+            future.set_exception(self._error)
+            return
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (raised again by whoever asks for the result)
+            self._error = error
+            future.set_exception(error)
 
 
 class Clock:

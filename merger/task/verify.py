@@ -2,8 +2,8 @@
 
 Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
 lengths of text and lists). About 5 % of a merge; catches lost, doubled and altered values, not rows whose values were
-exchanged, nor what encoding them as Parquet might do. Statistics of blocks must tell as many nulls, but of fields of
-structs.
+exchanged, nor what encoding them as Parquet might do. Statistics of blocks must count as many nulls, except for fields
+of structs.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def require_equal(read: Fingerprint, merged: Fingerprint, where: str) -> None:
         raise VerificationError(msg, columns=tuple(wrong))
 
 
-def require_told(
+def require_null_counts(
     records: Sequence[BlockRecord], merged: Fingerprint, schema: Schema, *, rows_copied: int, where: str
 ) -> None:
-    """Compare the numbers of nulls that the blocks' statistics tell, as far as they do, with those that were merged.
+    """Compare the null counts in the blocks' statistics, where they have them, with the nulls that were merged.
 
     Rows that were copied undecoded are not in `merged`: any of them may be null too. Fields of structs are left out.
 
@@ -95,11 +95,11 @@ def require_told(
         if len(leaf.path) > 1 or any(leaf.id not in record.columns for record in records):
             continue
         _, nulls, _ = merged.columns.get(leaf.name, (0, 0, 0))
-        told = sum(record.columns[leaf.id].null_count for record in records)
-        if not nulls <= told <= nulls + rows_copied:
+        counted = sum(record.columns[leaf.id].null_count for record in records)
+        if not nulls <= counted <= nulls + rows_copied:
             msg = (
-                f"{where}: statistics of {leaf.name!r} tell of {told} nulls, yet {nulls} were merged and {rows_copied} "
-                "rows copied. Nothing is committed. A bug of tblctl: please report it"
+                f"{where}: statistics of {leaf.name!r} count {counted} nulls, yet {nulls} were merged and "
+                f"{rows_copied} rows copied. Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg, columns=(leaf.name,))
 

@@ -365,7 +365,7 @@ class FakeSpark:
 
     sessions: ClassVar[list[Any]] = []
 
-    def __new__(cls, session: Any) -> Any:
+    def __new__(cls, session: Any, _code: Any) -> Any:
         cls.sessions.append(session)
         engine = LocalEngine()
         engine.name = "spark"

@@ -2,7 +2,7 @@
 
 with lake("k: int64", "k desc", block_rows=4) as here:
     here.add(rows)                     # a block in key order; `unordered(rows)` one as the rows come
-    tasks = here.split(tasks=2)
+    tasks = here.cut(tasks=2)
     here.rows_of(here.run(tasks))      # what the tasks wrote, in their order
     here.expected()                    # what a stable sort in plain Python says
 """
@@ -17,9 +17,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from tblctl.merger.round.cuts import Output, split_group
+from tblctl.merger.presort.decide import Thresholds
+from tblctl.merger.round.cuts import Output, cut_into_tasks
 from tblctl.merger.task.merge import run_task
-from tblctl.merger.task.spec import Slice
+from tblctl.merger.task.spec import InputSplit
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.keys.order import key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
@@ -69,7 +70,7 @@ class Lake:
         self.sort = Sort(id=1, terms=terms) if terms else None
         layout = Layout(schema_id=1, schema=schema, sort=None, options=TableOptions.from_mapping(options))
         self.io = NativeBlockIO(storage=storage, env=SYSTEM, layout=layout, column_ids={1: schema.ids})
-        self.slices: list[Slice] = []
+        self.splits: list[InputSplit] = []
 
     def set_options(self, **options):
         """Change options of the table."""
@@ -84,40 +85,42 @@ class Lake:
 
     # -- blocks to merge
 
-    def add(self, rows) -> Slice:
+    def add(self, rows) -> InputSplit:
         """Write rows as one block in key order."""
         rows = self.conformed(rows)
         return self._add(rows.take(sort_indices(self.keys(rows), self.sort)), ordered=True)
 
-    def unordered(self, rows, *, is_said_to_be_ordered=False) -> Slice:
+    def unordered(self, rows, *, is_said_to_be_ordered=False) -> InputSplit:
         """Write rows as one block as they are."""
         return self._add(self.conformed(rows), ordered=is_said_to_be_ordered)
 
     def conformed(self, rows):
         return conform(rows, self.schema) if rows.schema != self.schema.read_schema else rows
 
-    def _add(self, rows, *, ordered) -> Slice:
+    def _add(self, rows, *, ordered) -> InputSplit:
         writer = BlockWriter(self.storage, SYSTEM, self.io.layout)
         record = writer.write_block(rows, sort=None, level=0, run_id=None)
-        slice_ = Slice(
+        slice_ = InputSplit(
             block=block_of(record),
-            place=len(self.slices),
+            place=len(self.splits),
             start=0,
             stop=record.row_count,
             is_ordered=ordered,
         )
-        self.slices.append(slice_)
+        self.splits.append(slice_)
         return slice_
 
     @property
     def rows(self) -> int:
-        return sum(item.block.row_count for item in self.slices)
+        return sum(item.block.row_count for item in self.splits)
 
     # -- merging
 
-    def split(self, tasks=1, *, memory_bytes=LARGE_BYTES, level=LEVEL):
+    def cut(self, tasks=1, *, memory_bytes=LARGE_BYTES, level=LEVEL, **limits):
+        """Return merge tasks; `limits` are values of `Thresholds`."""
         output = Output(sort=self.sort, level=level, run_id=RUN, memory_bytes=memory_bytes)
-        return split_group(self.io, 7, self.slices, output, tasks=tasks)
+        limits = Thresholds(**limits)
+        return cut_into_tasks(self.io, 7, self.splits, output, tasks=tasks, thresholds=limits)
 
     def run(self, tasks, *, threads=1, **more):
         """Run tasks one after the other, and return the records of what they wrote."""
@@ -142,7 +145,7 @@ class Lake:
 
     def expected(self) -> pa.Table:
         """Return all rows by (key, place of their block, row), sorted in plain Python."""
-        rows = pa.concat_tables([self.block_rows(item.block) for item in self.slices])
+        rows = pa.concat_tables([self.block_rows(item.block) for item in self.splits])
         columns = [model_values(column.combine_chunks()) for column in self.keys(rows).columns]
         return rows.take(pa.array(model_order(self.sort.terms, columns), pa.int64()))
 
@@ -158,7 +161,7 @@ class Lake:
 
     def stored(self) -> set[str]:
         """Return every object beside the blocks to merge."""
-        return {item.name for item in self.storage.list()} - {item.block.path for item in self.slices}
+        return {item.name for item in self.storage.list()} - {item.block.path for item in self.splits}
 
 
 def merge_threads() -> list[str]:

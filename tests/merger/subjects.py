@@ -13,6 +13,7 @@ import tblctl
 from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.environment import Environment
@@ -183,6 +184,7 @@ class Meddling:
     error: TblctlError = field(default_factory=lambda: StorageError("the disk is full"))  # of those that fail
     name: str = "local"
     parallelism: int = 2
+    thresholds: Thresholds = THRESHOLDS
 
     def run(
         self,

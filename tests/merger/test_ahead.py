@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from tblctl.merger.task.inputs import Part, Piece, _Ahead, _Stream
+from tblctl.merger.task.block_input import BlockInput, RowGroupRange
+from tblctl.merger.task.inputs import _BlockSource, _ReadAhead
 
 ROWS, GROUPS, STORED = 10, 6, 100
 
@@ -40,19 +41,20 @@ class Reader:
             yield pa.table({"k": range(start, min(start + most_rows, ROWS))})
 
 
-def stream(ahead, log, *, share):
-    pieces = tuple(
-        Piece(row_bytes=100.0, stored_bytes=STORED, group=group, start=0, stop=ROWS)
+def tables(ahead, log, *, each_bytes):
+    ranges = tuple(
+        RowGroupRange(row_bytes=100.0, stored_bytes=STORED, group=group, start=0, stop=ROWS)
         for group in range(GROUPS)
     )
-    part = Part(
-        slice=SimpleNamespace(block=None),
-        pieces=pieces,
+    block = BlockInput(
+        split=SimpleNamespace(block=None),
+        ranges=ranges,
         group_bytes=1_000,
         stored_bytes=STORED,
-        overhead_bytes=0,
+        footer_bytes=0,
     )
-    return _Stream(SimpleNamespace(open=lambda _, coded: Reader(log)), part, share, ahead)
+    io = SimpleNamespace(open=lambda _, coded: Reader(log))
+    return _BlockSource(io, block, each_bytes, ahead, frozenset()).tables()
 
 
 def merged(log, tables):
@@ -77,30 +79,30 @@ def merged(log, tables):
 )
 def test_the_next_row_groups_are_fetched_before_the_present_one_is_merged(budget, expected):
     log = []
-    found = merged(log, stream(_Ahead(budget, 1), log, share=1_000)([]))
+    found = merged(log, tables(_ReadAhead(budget, 1), log, each_bytes=1_000))
     assert found[: len(expected)] == expected
     assert [entry for entry in found if entry.startswith("read")] == [f"read {n}" for n in range(GROUPS)]
 
 
 def test_a_row_group_that_is_read_in_pieces_is_followed_by_the_next_all_the_same():
     log = []
-    found = merged(log, stream(_Ahead(STORED, 1), log, share=999)([]))  # of 4, 4 and 2 rows
+    found = merged(log, tables(_ReadAhead(STORED, 1), log, each_bytes=999))  # of 4, 4 and 2 rows
     assert found[:7] == ["fetch 0", "read 0 in pieces", "fetch 1", *["merged"] * 3, "read 1 in pieces"]
 
 
 def test_all_streams_together_hold_no_more_than_the_budget():
-    ahead = _Ahead(3 * STORED, 2)
+    ahead = _ReadAhead(3 * STORED, 2)
     logs = [], [], []
-    streams = [stream(ahead, log, share=1_000)([]) for log in logs]
+    streams = [tables(ahead, log, each_bytes=1_000) for log in logs]
     for one in streams:
         next(one)
     assert [log[0] for log in logs] == ["fetch 0", "fetch 0", "fetch 0"], "an even share of two holds one"
     fourth = []
-    next(stream(ahead, fourth, share=1_000)([]))
+    next(tables(ahead, fourth, each_bytes=1_000))
     assert fourth[0] == "read 0", "there is no room for a fourth"
     for one in streams:
         one.close()
     again = []
-    next(stream(ahead, again, share=1_000)([]))
+    next(tables(ahead, again, each_bytes=1_000))
     assert again[0] == "fetch 0", "what was closed gave its room back"
     assert all(log[-1] == "closed" for log in logs)

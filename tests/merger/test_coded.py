@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.task import merge
 from tblctl.merger.task.row_ranges import own
 from tblctl.merger.task.verify import Fingerprint
 from tblctl.tableformat.native.block_io import NativeBlockBuilder
@@ -81,14 +80,11 @@ def test_coded_text_becomes_the_same_file_as_text(data):
             keys = range(begin, begin + data.draw(st.integers(1, 150)))
             words = data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6))
             here.add(rows(keys, words))
-        tasks = here.split(tasks=data.draw(st.integers(1, 3)))
-        window = mock.patch.object(
-            merge, "_window_bytes", return_value=data.draw(st.sampled_from([5_000, 1 << 30]))
-        )
-        with window:
-            found = written(here, tasks, threads=data.draw(st.sampled_from([1, 2])))
-            with decoded():
-                assert written(here, tasks) == found
+        tasks = here.cut(tasks=data.draw(st.integers(1, 3)))
+        most = data.draw(st.sampled_from([5_000, 1 << 30]))
+        found = written(here, tasks, threads=data.draw(st.sampled_from([1, 2])), most_window_bytes=most)
+        with decoded():
+            assert written(here, tasks, most_window_bytes=most) == found
         records = here.run(tasks)
         assert canonical(here.rows_of(records)) == canonical(here.expected())
         assert here.problems(records) == []
@@ -108,11 +104,9 @@ def test_the_files_do_not_depend_on_windows_of_whole_row_groups():
                     }
                 )
             )
-        tasks = here.split()
-        found = []
-        for window_bytes in (4_000, 20_000, 1 << 30):
-            with mock.patch.object(merge, "_window_bytes", return_value=window_bytes):
-                found.append(written(here, tasks)[0])
+        tasks = here.cut()
+        sizes = (4_000, 20_000, 1 << 30)
+        found = [written(here, tasks, most_window_bytes=most)[0] for most in sizes]
         assert found[0] == found[1] == found[2]
 
 
@@ -122,17 +116,17 @@ def test_text_stays_coded_from_the_file_to_the_file():
             here.add(rows(range(start, 200, 2), WORDS[:3]))
         coded = ["dictionary<values=string, indices=int32, ordered=0>"]
         coded.append(coded[0].replace("string", "binary"))
-        assert gathered(here, here.split()) == [["int64", *coded, "int64"]]
+        assert gathered(here, here.cut()) == [["int64", *coded, "int64"]]
         with decoded():
-            assert gathered(here, here.split()) == [["int64", "string", "binary", "int64"]]
+            assert gathered(here, here.cut()) == [["int64", "string", "binary", "int64"]]
 
 
 def test_where_one_block_has_no_dictionary_the_others_are_decoded():
     with lake(COLUMNS, "k") as here:
         here.add(rows(range(0, 400, 2), WORDS[:3]))
         here.add(rows(range(1, 400, 2), [f"unique {n}" for n in range(100_000)]))
-        assert gathered(here, here.split()) == [["int64", "string", "binary", "int64"]]
-        records = here.run(here.split())
+        assert gathered(here, here.cut()) == [["int64", "string", "binary", "int64"]]
+        records = here.run(here.cut())
         assert canonical(here.rows_of(records)) == canonical(here.expected())
 
 
@@ -141,11 +135,11 @@ def test_coded_rows_behind_a_copied_row_group_are_decoded():
         here.add(rows(range(100), WORDS[:3]))
         for start in (100, 101):
             here.add(rows(range(start, 300, 2), WORDS[:3]))
-        assert len(gathered(here, here.split())) == 1
-        found = written(here, here.split())
+        assert len(gathered(here, here.cut())) == 1
+        found = written(here, here.cut())
         with decoded():
-            assert written(here, here.split()) == found
-        records = here.run(here.split())
+            assert written(here, here.cut()) == found
+        records = here.run(here.cut())
         assert canonical(here.rows_of(records)) == canonical(here.expected())
 
 
@@ -163,7 +157,7 @@ def test_a_file_has_the_ids_of_its_own_schema_though_another_one_equals_it():
             if again:
                 here.set_schema(here.schema.drop_column("n").add_column("n", pa.int64()))
             here.add(pa.table({"k": [1], "n": [2]}))
-            (record,) = here.run(here.split())
+            (record,) = here.run(here.cut())
             footer = pq.read_metadata(pa.BufferReader(here.storage.read(record.path)))
             stored = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(footer.metadata[b"ARROW:schema"])))
             found.append([int(item.metadata[b"PARQUET:field_id"]) for item in stored])
@@ -175,7 +169,7 @@ def test_a_block_of_an_older_schema_gives_its_text_as_the_new_one_has_it():
         here.add(pa.table({"k": [1, 3], "s": ["a", "b"]}))
         here.set_schema(here.schema.rename_column("s", "t").widen_column("t", pa.large_string()))
         here.add(pa.table({"k": [2, 4], "t": ["c", "a"]}))
-        assert canonical(here.rows_of(here.run(here.split()))) == canonical(here.expected())
+        assert canonical(here.rows_of(here.run(here.cut()))) == canonical(here.expected())
 
 
 def test_the_size_of_coded_text_is_that_of_the_text():
@@ -204,7 +198,7 @@ def test_bounds_of_long_coded_text_are_right():
     with lake("k: int64, s: string", "k") as here:
         for start in (0, 1):
             here.add(pa.table({"k": range(start, 200, 2), "s": long * 50}))
-        records = here.run(here.split())
+        records = here.run(here.cut())
         assert here.problems(records) == []
         assert canonical(here.rows_of(records)) == canonical(here.expected())
 
@@ -214,6 +208,6 @@ def test_coded_text_may_wait_in_the_scratch_folder(memory_bytes):
     with lake(COLUMNS, "k", row_group_rows=100) as here:
         for start in range(40):
             here.add(rows(range(start, 40_000, 100), WORDS))
-        records = here.run(here.split(memory_bytes=memory_bytes))
+        records = here.run(here.cut(memory_bytes=memory_bytes))
         assert canonical(here.rows_of(records)) == canonical(here.expected())
         assert here.problems(records) == []

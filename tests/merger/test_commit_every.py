@@ -264,13 +264,13 @@ def test_the_largest_groups_are_merged_first(pairs: Subject) -> None:
 def test_merging_begins_before_all_groups_are_cut_into_tasks(
     pairs: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, cut, seen = round_module.split_group, [], []
+    real, cut, seen = round_module.cut_into_tasks, [], []
 
-    def split_group(io: Any, group: int, *rest: Any, **more: Any) -> Any:
+    def cut_into_tasks(io: Any, group: int, *rest: Any, **more: Any) -> Any:
         cut.append(group)
         return real(io, group, *rest, **more)
 
-    monkeypatch.setattr(round_module, "split_group", split_group)
+    monkeypatch.setattr(round_module, "cut_into_tasks", cut_into_tasks)
     run(pairs, engine=one_by_one(lambda _done: seen.append(len(cut))), groups_ahead=1)
     assert seen[0] <= 3
     assert len(cut) == 4

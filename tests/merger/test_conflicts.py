@@ -8,7 +8,7 @@ import pytest
 
 from tblctl.merger.round.conflicts import Verdict, salvage
 from tblctl.merger.round.group_run import covers
-from tblctl.merger.task.spec import MergeTask, Slice
+from tblctl.merger.task.spec import InputSplit, MergeTask
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, Term
 
@@ -44,17 +44,17 @@ def block(path: str, rows: int) -> Block:
 A, B = block("a", 10), block("b", 4)
 
 
-def task(number: int, *slices: tuple[Block, int, int]) -> MergeTask:
+def task(number: int, *splits: tuple[Block, int, int]) -> MergeTask:
     found = tuple(
-        Slice(block=of, place=place, start=start, stop=stop, is_ordered=True)
-        for place, (of, start, stop) in enumerate(slices)
+        InputSplit(block=of, place=place, start=start, stop=stop, is_ordered=True)
+        for place, (of, start, stop) in enumerate(splits)
     )
     rows = sum(item.stop - item.start for item in found)
     return MergeTask(
         group=0,
         number=number,
-        sharing=0,
-        slices=found,
+        presorted_tasks=0,
+        splits=found,
         cuts=(rows,),
         slack=(),
         sort=SORT,

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.task import merge
+from tblctl.merger.task import merge, order
+from tblctl.merger.task.block_input import BlockInput, RowGroupRange
 from tblctl.merger.task.copying import Copy, between, plan_copies
-from tblctl.merger.task.inputs import Part, Piece
 from tblctl.merger.task.merge import run_task
-from tblctl.merger.task.spec import Slice
+from tblctl.merger.task.spec import InputSplit
 from tblctl.merger.task.verify import VerificationError
 
 from .blocks import lake
@@ -46,8 +46,8 @@ def assert_no_slivers(here, records):
 
 
 def part(*groups, start=0, copyable=True, stored_bytes=1):
-    pieces = tuple(
-        Piece(
+    ranges = tuple(
+        RowGroupRange(
             row_bytes=1,
             stored_bytes=stored_bytes,
             group=number,
@@ -57,13 +57,13 @@ def part(*groups, start=0, copyable=True, stored_bytes=1):
         )
         for number, rows in enumerate(groups)
     )
-    slice_ = Slice(place=0, block=SimpleNamespace(path="b"), start=0, stop=sum(groups), is_ordered=True)
-    return Part(slice=slice_, pieces=pieces, group_bytes=1, stored_bytes=1, overhead_bytes=0)
+    split = InputSplit(place=0, block=SimpleNamespace(path="b"), start=0, stop=sum(groups), is_ordered=True)
+    return BlockInput(split=split, ranges=ranges, group_bytes=1, stored_bytes=1, footer_bytes=0)
 
 
 def planned(order, parts, cuts, *, group_rows=4, most_bytes=10):
     found = plan_copies(np.array(order, np.uint32), parts, cuts, group_rows=group_rows, most_bytes=most_bytes)
-    return [(copy.part, copy.groups, copy.start, copy.stop) for copy in found]
+    return [(copy.input, copy.groups, copy.start, copy.stop) for copy in found]
 
 
 def test_row_groups_that_follow_each_other_are_one_copy():
@@ -109,7 +109,7 @@ def test_row_groups_that_do_not_fit_memory_or_another_schema_are_decoded():
 
 
 def test_what_is_left_between_copies_and_they_are_every_row_once():
-    copies = [Copy(part=0, block=None, groups=(0,), start=start, stop=start + 2) for start in (3, 5, 9)]
+    copies = [Copy(input=0, block=None, groups=(0,), start=start, stop=start + 2) for start in (3, 5, 9)]
     assert list(between(copies, range(1, 12))) == [
         range(1, 3), copies[0], copies[1], range(7, 9), copies[2], range(11, 12),
     ]  # fmt: skip
@@ -156,13 +156,13 @@ def test_blocks_are_the_same_as_without_copying(blocks, block_rows, group_rows, 
     options = {"block_rows": block_rows, "row_group_rows": group_rows}
     with lake("k: int64, n: int64, f: float64", "k", **options) as here:
         fill(here, blocks)
-        tasks = here.split(data.draw(st.integers(1, 3)))
+        tasks = here.cut(data.draw(st.integers(1, 3)))
         records, copied = merged(here, tasks, threads=data.draw(st.integers(1, 3)))
         assert canonical(here.rows_of(records)) == canonical(here.expected())
         assert here.problems(records) == []
         assert_no_slivers(here, records)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(merge, "plan_copies", lambda *_, **__: ())
+            patch.setattr(order, "plan_copies", lambda *_, **__: ())
             others, none = merged(here, tasks)
         assert none == 0
         assert [record.row_count for record in records] == [record.row_count for record in others]
@@ -188,12 +188,14 @@ def test_row_groups_do_not_become_ever_smaller_over_many_merges(seed, group_rows
                 [sorted(rng.choices(range(start, start + rng.randrange(1, 60)), k=rng.randrange(1, 40)))],
             )
             rows = here.rows
-            records, copied = merged(here, here.split(2))
+            records, copied = merged(here, here.cut(2))
             assert copied > 0
             assert here.problems(records) == []
             assert_no_slivers(here, records)
-            here.slices = [
-                Slice(block=block_of(record), start=0, stop=record.row_count, is_ordered=True, place=place)
+            here.splits = [
+                InputSplit(
+                    block=block_of(record), start=0, stop=record.row_count, is_ordered=True, place=place
+                )
                 for place, record in enumerate(records)
             ]
             assert here.rows == rows
@@ -202,7 +204,7 @@ def test_row_groups_do_not_become_ever_smaller_over_many_merges(seed, group_rows
 def test_a_row_group_that_is_neither_copied_nor_decoded_is_noticed(monkeypatch):
     with lake("k: int64, n: int64, f: float64", "k", block_rows=60, row_group_rows=10) as here:
         fill(here, [list(range(30))])
-        (task,) = here.split()
+        (task,) = here.cut()
         monkeypatch.setattr(merge, "between", lambda copies, places: list(between(copies, places))[:-1])
         with pytest.raises(VerificationError, match="were merged"):
             run_task(here.io, task)

@@ -11,8 +11,10 @@ import pytest
 from arrow_rows import canonical
 from faults import Faults, inject
 
-from tblctl.merger.presort.spill import Scratch
-from tblctl.merger.task import inputs
+from tblctl.merger.presort.decide import Thresholds
+from tblctl.merger.presort.spill import SpillFolder
+from tblctl.merger.task.block_input import look_at
+from tblctl.merger.task.inputs import open_streams
 from tblctl.merger.task.merge import Hooks
 from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.model.block import ClusterStatistics
@@ -42,7 +44,7 @@ class Spy:
         for owner, name, replacement in (
             (NativeBlockReader, "rows", self._rows),
             (NativeBlockReader, "batches", self._batches),
-            (Scratch, "write", self._write),
+            (SpillFolder, "write", self._write),
             (BlockFile, "__init__", self._init),
             (BlockFile, "__exit__", self._exit),
         ):
@@ -101,7 +103,7 @@ def test_small_slices_are_read_whole_and_nothing_is_spilled(spy):
         here.unordered(rows(5, 100))
         expected = canonical(here.expected())
         spy.whole.clear()
-        assert canonical(here.rows_of(here.run(here.split()))) == expected
+        assert canonical(here.rows_of(here.run(here.cut()))) == expected
         assert (spy.whole[:2], spy.pieces) == ([100, 150], []), "the row group that nothing reaches is copied"
         assert (spy.spilled, spy.open) == ([], 0)
 
@@ -113,7 +115,7 @@ def test_larger_slices_are_read_a_row_group_at_a_time_and_larger_groups_in_piece
             here.add(rows(start, 4_000, 2))
         expected = canonical(here.expected())
         # The quarter for reading ahead is for two streams: 1,200 rows each, then 600, half of it for pages.
-        (task,) = here.split()
+        (task,) = here.cut()
         for share, whole, pieces in ((1_200, [1_000] * 8, 0), (600, [], 300)):
             spy.whole.clear()
             records = here.run([replace(task, memory_bytes=share * ROW_BYTES * 2 * 4)], threads=threads)
@@ -131,7 +133,7 @@ def test_unordered_rows_that_exceed_the_budget_are_spilled_in_pieces(spy, thread
         here.unordered(rows(0, 2_000))
         here.add(rows(3, 300))
         expected = canonical(here.expected())
-        (task,) = here.split()
+        (task,) = here.cut()
         task = replace(task, memory_bytes=400_000)
         hooks = Hooks(advance=lambda _: seen.extend(tmp_path.glob("*/*")), cancelled=lambda: False)
         records = here.run([task], threads=threads, hooks=hooks)
@@ -143,16 +145,15 @@ def test_unordered_rows_that_exceed_the_budget_are_spilled_in_pieces(spy, thread
 
 
 @pytest.mark.parametrize("most", [2, 5])
-def test_no_more_blocks_are_open_at_once_than_allowed(spy, most, monkeypatch):
-    monkeypatch.setattr(inputs, "MOST_OPEN", most)
+def test_no_more_blocks_are_open_at_once_than_allowed(spy, most):
     with lake(COLUMNS, "k", row_group_rows=100) as here:
         for start in range(8):
             here.add(rows(start, 400, 8))
         expected = canonical(here.expected())
-        (task,) = here.split()
+        (task,) = here.cut()
         task = replace(task, memory_bytes=45 * ROW_BYTES * 8 * 4 * 8)
         spy.most_open = 0
-        records = here.run([task])
+        records = here.run([task], thresholds=Thresholds(open_blocks=most))
         assert len(spy.spilled) == 8 - most
         assert most <= spy.most_open <= most + 1, "one more while it is spilled"
         assert canonical(here.rows_of(records)) == expected
@@ -163,7 +164,7 @@ def test_blocks_that_do_not_fit_the_budget_open_are_spilled(spy):
         for start in range(4):
             here.add(rows(start, 1_000, 4))
         expected = canonical(here.expected())
-        (task,) = here.split()
+        (task,) = here.cut()
         records = here.run([replace(task, memory_bytes=400_000)])
         assert len(spy.spilled) == 4
         assert canonical(here.rows_of(records)) == expected
@@ -173,8 +174,8 @@ def test_only_row_groups_that_a_slice_touches_are_read(spy):
     with lake(COLUMNS, "k", row_group_rows=100, block_rows=250) as here:
         for start in (0, 1_000):
             here.add(rows(start, 1_000))
-        tasks = here.split(tasks=8)
-        assert [(item.start, item.stop) for item in tasks[1].slices] == [(250, 500)]
+        tasks = here.cut(tasks=8)
+        assert [(item.start, item.stop) for item in tasks[1].splits] == [(250, 500)]
         spy.whole.clear()
         here.run([tasks[1]])
         assert spy.whole == [100], "group 2 of 10; 3 and 4 are copied"
@@ -184,7 +185,7 @@ def test_a_block_that_lies_about_its_order_is_named_and_nothing_is_stored(spy):
     with lake(COLUMNS, "k") as here:
         here.add(rows(0, 20))
         liar = here.unordered(rows(0, 10), is_said_to_be_ordered=True)
-        (task,) = here.split()
+        (task,) = here.cut()
         for threads in (1, 3):
             with pytest.raises(CorruptTableError, match=f"{liar.block.path} is not in the order") as caught:
                 here.run([task], threads=threads)
@@ -196,8 +197,8 @@ def test_a_block_that_lies_about_its_order_is_named_and_nothing_is_stored(spy):
 def test_a_block_with_other_keys_than_its_metadata_says_is_named(spy, end):
     with lake(COLUMNS, "k") as here:
         here.add(rows(0, 20))
-        (task,) = here.split()
-        (item,) = task.slices
+        (task,) = here.cut()
+        (item,) = task.splits
         true = {"min": (0,), "max": (19,)}
         cluster = ClusterStatistics(
             cluster_key_id=here.sort.id, exact=True, level=0, **(true | {end: (1_000,)})
@@ -206,7 +207,7 @@ def test_a_block_with_other_keys_than_its_metadata_says_is_named(spy, end):
         with pytest.raises(
             CorruptTableError, match=f"{item.block.path} (begins|ends) with the key"
         ) as caught:
-            here.run([replace(task, slices=(lying,))])
+            here.run([replace(task, splits=(lying,))])
         assert caught.value.details["name"] == item.block.path
         assert here.stored() == set()
 
@@ -214,16 +215,16 @@ def test_a_block_with_other_keys_than_its_metadata_says_is_named(spy, end):
 def test_a_file_of_another_size_is_no_block(spy):
     with lake(COLUMNS, "k") as here:
         block = here.add(rows(0, 20)).block
-        (task,) = here.split()
+        (task,) = here.cut()
         with pytest.raises(CorruptTableError, match=rf"block {block.path} has \d+ bytes, expected 1$"):
-            here.run([replace(task, slices=(replace(task.slices[0], block=replace(block, size_bytes=1)),))])
+            here.run([replace(task, splits=(replace(task.splits[0], block=replace(block, size_bytes=1)),))])
 
 
 def test_a_missing_block_is_named_and_nothing_is_stored(spy):
     with lake(COLUMNS, "k") as here:
         here.add(rows(0, 20))
         gone = here.add(rows(0, 10)).block.path
-        (task,) = here.split()
+        (task,) = here.cut()
         here.storage.delete([gone])
         with pytest.raises(CorruptTableError, match="is missing") as caught:
             here.run([task], threads=2)
@@ -238,7 +239,7 @@ def test_readers_and_the_disk_are_let_go_after_any_failure(spy, threads, memory_
         for start in range(3):
             here.add(rows(start, 700, 3))
             here.unordered(rows(start, 300, 3))
-        (task,) = here.split()
+        (task,) = here.cut()
         task = replace(task, memory_bytes=memory_bytes)
         for operation, nth in (("open", 2), ("open", 5), ("open", 6), ("write", 1), ("write", 3)):
             faults = Faults()
@@ -257,12 +258,12 @@ def test_a_damaged_page_is_named_while_other_blocks_stream(spy, threads):
     with lake(COLUMNS, "k", row_group_rows=100, compression="none") as here:
         for start in range(3):
             here.add(rows(start, 700, 3))
-        path = here.slices[1].block.path
+        path = here.splits[1].block.path
         data = bytearray(here.storage.read(path))
         place = data.index(f"{345:0100d}".encode())
         data[place : place + 9] = b"y" * 9
         here.storage.write(path, bytes(data))
-        (task,) = here.split()
+        (task,) = here.cut()
         for memory_bytes in (1 << 30, 100_000):
             with pytest.raises(CorruptTableError) as caught:
                 here.run([replace(task, memory_bytes=memory_bytes)], threads=threads)
@@ -271,11 +272,11 @@ def test_a_damaged_page_is_named_while_other_blocks_stream(spy, threads):
 
 
 def test_closing_an_input_before_it_was_asked_opens_nothing(spy):
-    with lake(COLUMNS, "k") as here, Scratch() as scratch:
+    with lake(COLUMNS, "k") as here, SpillFolder() as folder:
         here.add(rows(0, 20))
-        _, part = inputs.look_at(here.io, here.slices[0], here.sort)
+        _, item = look_at(here.io, here.splits[0], here.sort)
         opened = spy.opened
-        (one,) = inputs.open_inputs(here.io, [part], scratch, budget_bytes=1, at_once=1)
+        (one,) = open_streams(here.io, [item], folder, budget_bytes=1, at_once=1)
         with contextlib.closing(one):
             assert one.rows == 20
         assert spy.opened == opened
@@ -287,7 +288,7 @@ def test_an_input_that_was_taken_whole_holds_nothing(spy):
         for start in range(0, 6_000, 300):
             for parity in range(2):
                 here.add(rows(start + parity, 150, 2))
-        (task,) = here.split()
+        (task,) = here.cut()
         spy.most_open = 0
         records = here.run([replace(task, memory_bytes=50 * ROW_BYTES * 2 * 4 * 8)], threads=2)
         assert canonical(here.rows_of(records)) == canonical(here.expected())

@@ -29,19 +29,18 @@ def here():
 
 
 @pytest.fixture(params=[1, 2, 8])
-def processors(request, monkeypatch):
-    monkeypatch.setattr(local, "cpu_threads", lambda: request.param)
+def processors(request):
     return request.param
 
 
-def run(here, tasks, done=lambda _: None, **more):
+def run(here, tasks, done=lambda _: None, *, processors=2, **more):
     found = []
 
     def note(item):
         found.append(item)
         done(item)
 
-    LocalEngine().run(here.io, tasks, note, title="a test", **more)
+    LocalEngine(processors=lambda: processors).run(here.io, tasks, note, title="a test", **more)
     return sorted(found, key=lambda item: item.number)
 
 
@@ -56,8 +55,10 @@ def test_every_task_is_reported_once_from_the_calling_thread(here, processors):
         callers.add(threading.current_thread())
         advanced.append(rows)
 
-    tasks = here.split(tasks=4)
-    found = run(here, tasks, lambda _: callers.add(threading.current_thread()), advance=advance)
+    tasks = here.cut(tasks=4)
+    found = run(
+        here, tasks, lambda _: callers.add(threading.current_thread()), processors=processors, advance=advance
+    )
     assert [(item.group, item.number) for item in found] == [(7, number) for number in range(4)]
     assert callers == {threading.current_thread()}
     assert sum(advanced) == 400
@@ -69,11 +70,11 @@ def test_every_task_is_reported_once_from_the_calling_thread(here, processors):
 
 
 def test_a_result_says_what_was_done(here):
-    (result,) = run(here, here.split(tasks=1))
+    (result,) = run(here, here.cut(tasks=1))
     assert isinstance(result, TaskResult)
     assert result.rows == 400
     assert result.bytes_written == sum(record.size_bytes for record in result.records)
-    assert 0 < result.bytes_read <= sum(item.block.size_bytes for item in here.slices)
+    assert 0 < result.bytes_read <= sum(item.block.size_bytes for item in here.splits)
     assert result.wall_seconds >= 0
     assert result.cpu_seconds >= 0
 
@@ -83,18 +84,17 @@ def test_no_tasks_are_done_at_once(here):
 
 
 def test_tasks_begin_in_the_order_given_and_are_asked_for_when_there_is_room(here, monkeypatch):
-    monkeypatch.setattr(local, "cpu_threads", lambda: 1)
     began, planned, ahead = [], [], []
     monkeypatch.setattr(local, "run_task", lambda io, task, **_: began.append(task) or result_of(task))
 
     def plan():
-        for task in here.split(tasks=7):
+        for task in here.cut(tasks=7):
             ahead.append(len(planned) - len(done))
             planned.append(task)
             yield task
 
     done = []
-    run(here, plan(), done.append)
+    run(here, plan(), done.append, processors=1)
     assert [task.number for task in began] == list(range(7))
     assert max(ahead) == 1, "one runs and one fills in"
 
@@ -107,12 +107,12 @@ def result_of(task):
 
 
 def test_a_task_that_fails_does_not_stop_the_others(here, processors):
-    tasks = here.split(tasks=8)
+    tasks = here.cut(tasks=8)
     lost = here.add(pa.table({"k": [0, 1], "n": [0, 0]}))
     here.storage.delete([lost.block.path])
-    (broken,) = here.split(tasks=1)
-    here.slices.pop()
-    found = run(here, [*tasks[:3], broken, *tasks[4:]])
+    (broken,) = here.cut(tasks=1)
+    here.splits.pop()
+    found = run(here, [*tasks[:3], broken, *tasks[4:]], processors=processors)
     failed = [item for item in found if isinstance(item, TaskFailure)]
     (failure,) = failed
     assert isinstance(failure.error, CorruptTableError)
@@ -124,9 +124,9 @@ def test_a_task_that_fails_does_not_stop_the_others(here, processors):
 def test_a_failed_task_deletes_what_it_stored(here, processors):
     faults = Faults()
     faults.fail(operation="write", name="data/", nth=5)
-    tasks = here.split(tasks=2)
+    tasks = here.cut(tasks=2)
     with inject(faults):
-        found = run(here, tasks)
+        found = run(here, tasks, processors=processors)
     (failure,) = (item for item in found if isinstance(item, TaskFailure))
     assert isinstance(failure.error, StorageError)
     assert here.stored() == paths(item for item in found if item is not failure)
@@ -144,7 +144,7 @@ def test_an_error_of_another_library_is_wrapped_and_names_the_task(here, monkeyp
         return real(io, task, **more)
 
     monkeypatch.setattr(local, "run_task", run_task)
-    found = run(here, here.split(tasks=3))
+    found = run(here, here.cut(tasks=3))
     assert [type(item) for item in found] == [TaskResult, TaskFailure, TaskResult]
     assert isinstance(found[1].error, InternalError)
     text = str(found[1].error)
@@ -157,19 +157,18 @@ def test_an_interrupt_while_rows_advance_leaves_nothing(here, processors):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(here, here.split(tasks=4), advance=advance)
+        run(here, here.cut(tasks=4), processors=processors, advance=advance)
     assert here.stored() == set()
     assert merge_threads() == []
 
 
 def test_an_interrupt_stops_tasks_that_run_and_those_that_wait(here, monkeypatch):
-    monkeypatch.setattr(local, "cpu_threads", lambda: 1)
     began = []
     real = local.run_task
     monkeypatch.setattr(
         local, "run_task", lambda io, task, **more: began.append(task) or real(io, task, **more)
     )
-    (task,) = here.split(tasks=1)
+    (task,) = here.cut(tasks=1)
     faults = Faults()
     pause = faults.pause(operation="write", name="data/", nth=2)
 
@@ -178,14 +177,13 @@ def test_an_interrupt_stops_tasks_that_run_and_those_that_wait(here, monkeypatch
         raise KeyboardInterrupt
 
     with inject(faults), pytest.raises(KeyboardInterrupt):
-        run(here, [task] * 5, advance=advance)
+        run(here, [task] * 5, processors=1, advance=advance)
     assert len(began) == 2, "one fills in where the other waits"
     assert len([call for call in faults.calls if call.operation == "write"]) < 8
     assert here.stored() == set()
 
 
 def test_an_interrupt_deletes_what_was_written_except_what_the_caller_was_told_of(here, monkeypatch):
-    monkeypatch.setattr(local, "cpu_threads", lambda: 2)
     both = threading.Barrier(3)
     real = local.run_task
 
@@ -207,7 +205,7 @@ def test_an_interrupt_deletes_what_was_written_except_what_the_caller_was_told_o
             both.wait(30)  # both tasks are merged before any is reported
 
     with pytest.raises(KeyboardInterrupt):
-        run(here, here.split(tasks=2), done, advance=advance)
+        run(here, here.cut(tasks=2), done, processors=2, advance=advance)
     assert len(told) == 1
     assert here.stored() == paths(told) != set()
 
@@ -217,11 +215,10 @@ def test_what_is_no_error_of_a_task_is_raised(here, processors):
     faults.kill(operation="write", name="data/", nth=3)
     told = []
     with inject(faults), pytest.raises(Killed):
-        run(here, here.split(tasks=4), told.append)
+        run(here, here.cut(tasks=4), told.append, processors=processors)
     assert merge_threads() == []
 
 
-def test_two_processors_work_on_one_task_and_four_on_two(monkeypatch):
-    for count, tasks in ((1, 1), (2, 1), (4, 2), (9, 4)):
-        monkeypatch.setattr(local, "cpu_threads", lambda count=count: count)
-        assert LocalEngine().parallelism == tasks
+@pytest.mark.parametrize(("processors", "tasks"), [(1, 1), (2, 1), (4, 2), (9, 4)])
+def test_two_processors_work_on_one_task_and_four_on_two(processors, tasks):
+    assert LocalEngine(processors=lambda: processors).parallelism == tasks

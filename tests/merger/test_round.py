@@ -216,14 +216,14 @@ def test_a_missing_block_is_named_and_fails_its_group_alone(two_ranges: Subject)
 def test_a_group_whose_tasks_cannot_be_planned_fails_alone(
     two_ranges: Subject, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = round_module.split_group
+    real = round_module.cut_into_tasks
 
-    def split_group(io: Any, group: int, *rest: Any, **more: Any) -> Any:
+    def cut_into_tasks(io: Any, group: int, *rest: Any, **more: Any) -> Any:
         if group == 0:
             raise error
         return real(io, group, *rest, **more)
 
-    monkeypatch.setattr(round_module, "split_group", split_group)
+    monkeypatch.setattr(round_module, "cut_into_tasks", cut_into_tasks)
     outcome = run(two_ranges)
     assert statuses(outcome) == ["failed", "committed"]
     assert str(outcome.groups[0].error).endswith("no room")

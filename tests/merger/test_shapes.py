@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from arrow_rows import canonical
 
-from tblctl.merger.presort import decide, portions
-from tblctl.merger.task import merge
+from tblctl.merger.presort import portions
+from tblctl.merger.presort.decide import THRESHOLDS
+from tblctl.merger.task.merge import window_bytes
 from tblctl.tableformat.native.block_io import NativeBlockBuilder
 
 from .blocks import lake
@@ -37,28 +38,28 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
     chance = random.Random(11)
     rows = [pa.table({"k": [chance.randrange(50) for _ in range(ROWS)], **shape(chance)}) for _ in range(3)]
     gathered, sorted_ = [], []
-    real_adding, real_portioned = NativeBlockBuilder.adding, portions._portioned
+    real_adding, real_in_order = NativeBlockBuilder.adding, portions._in_order
 
     def adding(builder, rows, groups):
         gathered.append(rows.nbytes)
         return real_adding(builder, rows, groups)
 
-    def portioned(io, task, given, *more):
-        sorted_.append(given[0].nbytes)
-        return real_portioned(io, task, given, *more)
+    def in_order(rows, *more):
+        sorted_.append(sum(column.nbytes for column in rows._columns))
+        return real_in_order(rows, *more)
 
     with lake(rows[0].schema, "k", row_group_rows=30) as here:
         for table in rows:
             (here.add if ordered else here.unordered)(table)
-        (task,) = here.split(memory_bytes=MEMORY_BYTES)
+        (task,) = here.cut(memory_bytes=MEMORY_BYTES)
         monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
-        monkeypatch.setattr(portions, "_portioned", portioned)
+        monkeypatch.setattr(portions, "_in_order", in_order)
         records = here.run([task], threads=2)
         largest = max(table.nbytes / table.num_rows for table in rows)
         assert len(gathered) > 1
-        assert max(gathered) <= 1.6 * merge._window_bytes(MEMORY_BYTES), (
+        assert max(gathered) <= 1.6 * window_bytes(MEMORY_BYTES), (
             "rows differ in size, and their mean is known"
         )
         assert bool(sorted_) != ordered
-        assert max(sorted_, default=0) <= 1.6 * max(MEMORY_BYTES / decide.SORT_SHARE, largest)
+        assert max(sorted_, default=0) <= 1.6 * max(MEMORY_BYTES / THRESHOLDS.sort_divisor, largest)
         assert canonical(here.rows_of(records)) == canonical(here.expected())

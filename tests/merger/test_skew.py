@@ -9,8 +9,7 @@ import pytest
 from arrow_rows import canonical
 
 from tblctl.merger.engines.local import LocalEngine
-from tblctl.merger.presort.decide import sort_tasks
-from tblctl.merger.round import cuts
+from tblctl.merger.presort.sort_tasks import sort_tasks
 from tblctl.tableformat.native.block_io import NativeBlockReader
 from tblctl.tableformat.parquet.reader import BlockFile
 
@@ -50,7 +49,7 @@ def test_sixteen_tasks_take_about_the_same(shape, ordered):
     with lake(COLUMNS, "k", block_rows=50) as here:
         for keys in shape(random.Random(7)):
             (here.add if ordered else here.unordered)(table(keys))
-        tasks = here.split(tasks=TASKS)
+        tasks = here.cut(tasks=TASKS)
         assert len(tasks) == TASKS
         for size in (lambda task: task.rows, lambda task: task.size_bytes):
             sizes = [size(task) for task in tasks]
@@ -62,12 +61,11 @@ def test_sixteen_tasks_take_about_the_same(shape, ordered):
         assert canonical(here.rows_of([record for item in found for record in item.records])) == expected
 
 
-def test_tasks_are_about_the_same_where_blocks_have_fewer_samples_than_cuts(monkeypatch):
-    monkeypatch.setattr(cuts, "_SAMPLES", 100)
+def test_tasks_are_about_the_same_where_blocks_have_fewer_samples_than_cuts():
     with lake(COLUMNS, "k", block_rows=50) as here:
         for keys in many_tiny(random.Random(7)):
             here.add(table(keys))
-        sizes = [task.rows for task in here.split(tasks=TASKS)]
+        sizes = [task.rows for task in here.cut(tasks=TASKS, sampled_keys=100)]
         assert len(sizes) == TASKS
         assert max(sizes) <= 1.5 * min(sizes)
 
@@ -77,22 +75,19 @@ def test_a_run_of_one_key_becomes_constant_blocks_in_several_tasks(ordered):
     with lake(COLUMNS, "k", block_rows=50) as here:
         for keys in half_of_one_key(random.Random(7)):
             (here.add if ordered else here.unordered)(table(keys))
-        constant = [
-            sum(record.level == -1 for record in here.run([task])) for task in here.split(tasks=TASKS)
-        ]
+        constant = [sum(record.level == -1 for record in here.run([task])) for task in here.cut(tasks=TASKS)]
         run = sum(keys.count(50) for keys in half_of_one_key(random.Random(7)))
         assert sum(constant) >= run // 50 - 2
         assert sum(map(bool, constant)) >= TASKS // 2 - 1
 
 
 def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch):
-    monkeypatch.setattr(cuts, "_FEW_BLOCKS", 100)
     opened, whole = [], []
     real, real_rows = BlockFile.__init__, NativeBlockReader.rows
     with lake(COLUMNS, "k", block_rows=100) as here:
         for keys in many_tiny(random.Random(3))[:400]:
             here.add(table(keys))
-        tasks = here.split(tasks=TASKS)
+        tasks = here.cut(tasks=TASKS, many_blocks=100)
         assert not any(task.is_streamed for task in tasks)
         assert len(sort_tasks(tasks)) == 1
         monkeypatch.setattr(
@@ -115,15 +110,13 @@ def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch)
         assert {record.level for record in records} == {LEVEL}
 
 
-def test_large_blocks_among_very_many_small_ones_are_streamed(monkeypatch):
-    monkeypatch.setattr(cuts, "_FEW_BLOCKS", 10)
-    monkeypatch.setattr(cuts, "_SMALL_BYTES", 100)
+def test_large_blocks_among_very_many_small_ones_are_streamed():
     with lake(COLUMNS, "k", block_rows=100) as here:
         here.add(table(range(300)))
         for keys in many_tiny(random.Random(3))[:20]:
             here.add(table(keys))
-        (task,) = here.split()
-        assert [item.is_streamed for item in task.slices] == [True] + [False] * 20
+        (task,) = here.cut(many_blocks=10, small_block_bytes=100)
+        assert [item.is_streamed for item in task.splits] == [True] + [False] * 20
         assert canonical(here.rows_of(here.run([task]))) == canonical(here.expected())
 
 
@@ -135,8 +128,8 @@ def test_blocks_that_many_tasks_take_rows_of_are_read_once(monkeypatch, tasks, i
         for start in range(3):
             here.add(table(range(start, 900, 3)))
         here.add(table(range(890, 990)))
-        found, planned = [], here.split(tasks=tasks)
-        *shared, last = {item.place: item.is_streamed for task in planned for item in task.slices}.values()
+        found, planned = [], here.cut(tasks=tasks)
+        *shared, last = {item.place: item.is_streamed for task in planned for item in task.splits}.values()
         assert (shared, last) == ([not is_read_once] * 3, True), "few tasks take rows of the last"
         monkeypatch.setattr(
             NativeBlockReader, "rows", lambda reader, groups: read.extend(groups) or real_rows(reader, groups)

@@ -229,12 +229,12 @@ def test_statistics_that_tell_other_numbers_of_nulls_than_were_merged_are_refuse
     with (
         nullcontext()
         if fine
-        else pytest.raises(VerificationError, match=f"here: statistics of 'a' tell of {told} ")
+        else pytest.raises(VerificationError, match=f"here: statistics of 'a' count {told} ")
     ):
-        verify.require_told(records, Fingerprint.of(rows), schema, rows_copied=copied, where="here")
+        verify.require_null_counts(records, Fingerprint.of(rows), schema, rows_copied=copied, where="here")
 
 
 def test_statistics_that_a_table_format_does_not_keep_are_not_asked_for():
     schema = Schema.create(pa.schema([("a", pa.int64())]))
     rows = pa.table({"a": [None]}, schema=schema.written)
-    verify.require_told([RECORD], Fingerprint.of(rows), schema, rows_copied=0, where="here")
+    verify.require_null_counts([RECORD], Fingerprint.of(rows), schema, rows_copied=0, where="here")

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.engines.spark.engine import _SLOT_BYTES, SparkEngine, _by_group, _cut, _Jobs, _name, _Unit
+from tblctl.merger.engines.spark.engine import SparkEngine, _by_group, _DealtUnit, _in_jobs, _Jobs, _name
+from tblctl.merger.engines.spark.on_worker import WorkerSetup
+from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.spec import TaskFailure, TaskResult
+from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
 from .toys import ROWS, block_io, outcomes_of, result, task
@@ -33,9 +36,9 @@ from .toys import ROWS, block_io, outcomes_of, result, task
 def test_jobs_fill_all_cores_with_work_for_seconds_in_the_order_of_tasks(
     slots: list[float], parallelism: int, expected: list[list[float]]
 ) -> None:
-    tasks = [SimpleNamespace(size_bytes=slot * _SLOT_BYTES, is_streamed=True) for slot in slots]
-    found = [[task.size_bytes for unit in job for task in unit.tasks] for job in _cut(tasks, parallelism, 1)]
-    assert [[size_bytes / _SLOT_BYTES for size_bytes in sizes] for sizes in found] == expected
+    units = [_DealtUnit([(SimpleNamespace(size_bytes=slot * 1_000),)]) for slot in slots]
+    jobs = _in_jobs(units, parallelism, job_bytes=1_000)
+    assert [[task.size_bytes / 1_000 for unit in job for task in unit.tasks] for job in jobs] == expected
 
 
 def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
@@ -43,15 +46,19 @@ def test_jobs_are_cut_before_all_tasks_are_planned() -> None:
 
     def plan() -> Any:
         for _ in range(5):
-            planned.append(SimpleNamespace(size_bytes=_SLOT_BYTES, is_streamed=True))
+            planned.append(_DealtUnit([(SimpleNamespace(size_bytes=1_000),)]))
             yield planned[-1]
 
-    next(_cut(plan(), 2, 1))
+    next(_in_jobs(plan(), 2, 1_000))
     assert len(planned) == 2
 
 
-def alone(group: int, number: int = 0) -> _Unit:
-    return _Unit([(task(group, number),)])
+def setup(io: Any) -> WorkerSetup:
+    return WorkerSetup(io=io, thresholds=THRESHOLDS)
+
+
+def alone(group: int, number: int = 0) -> _DealtUnit:
+    return _DealtUnit([(task(group, number),)])
 
 
 def test_a_job_is_named_by_its_groups() -> None:
@@ -133,7 +140,7 @@ def test_whatever_ends_a_run_deletes_what_its_tasks_wrote_except_what_was_report
     monkeypatch.setattr(_Jobs, "_outcomes", outcomes)
     io = block_io()
     with pytest.raises(KeyboardInterrupt):
-        _Jobs(NoSpark(), io, None, title="toys", tag="t").run(
+        _Jobs(NoSpark(), setup(io), result, title="toys", tag="t").run(
             [[alone(0), alone(1)], [alone(2), alone(3)]], interrupted
         )
     assert len(told) == 1
@@ -147,7 +154,7 @@ def test_what_ends_a_thread_ends_the_run(
         raise SystemExit(3)
 
     monkeypatch.setattr(_Jobs, "_outcomes", outcomes)
-    jobs = _Jobs(NoSpark(), block_io(), None, title="toys", tag="t")
+    jobs = _Jobs(NoSpark(), setup(block_io()), result, title="toys", tag="t")
     ended: list[BaseException] = []
 
     def run() -> None:
@@ -166,7 +173,7 @@ def test_a_worker_is_not_sent_the_tasks_of_others() -> None:
     session = NoSpark()
     for count in (1, 100):
         job = [alone(group) for group in range(count)]
-        _Jobs(session, block_io(), None, title="toys", tag="t")._outcomes(job)
+        _Jobs(session, setup(block_io()), result, title="toys", tag="t")._outcomes(job)
     one, many = session.weights
     assert many == one
 
@@ -191,7 +198,9 @@ def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_ca
         found.append(outcome)
 
     tasks = [task(group, number) for group in range(groups) for number in range(groups)]
-    SparkEngine(spark.session, function=where).run(block_io(), tasks, done, title="toys", advance=rows.append)
+    SparkEngine(spark.session, CODE, function=where).run(
+        block_io(), tasks, done, title="toys", advance=rows.append
+    )
     assert sorted((one.group, one.number) for one in found) == [(one.group, one.number) for one in tasks]
     assert len({one.bytes_read for one in found}) == len(tasks)
     assert threads == {threading.get_ident()}
@@ -212,7 +221,7 @@ def test_no_tasks_start_nothing(spark: Any) -> None:
 
 
 def test_parallelism_is_the_sessions_cores(spark: Any) -> None:
-    assert SparkEngine(spark.session).parallelism == 2
+    assert SparkEngine(spark.session, CODE).parallelism == 2
 
 
 def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
@@ -220,7 +229,7 @@ def test_parallelism_is_what_the_sessions_settings_say(spark: Any) -> None:
         pytest.skip("a Connect session is asked once how many parts a range has")
     session = spark.session.newSession()
     session.conf.set("spark.sql.leafNodeDefaultParallelism", 3)
-    assert SparkEngine(session).parallelism == 3
+    assert SparkEngine(session, CODE).parallelism == 3
 
 
 def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:
@@ -315,11 +324,10 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
         assert str(outcome.error) == "enough"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SparkEngine, "parallelism", 1)  # with the next, each task is a job
-    monkeypatch.setattr("tblctl.merger.engines.spark.engine._SLOT_BYTES", 0)
+    monkeypatch.setattr(SparkEngine, "parallelism", 1)  # with no bytes to fill a job, each task is one
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        SparkEngine(spark.session, function=sleeps).run(
+        SparkEngine(spark.session, CODE, function=sleeps, job_bytes=0).run(
             block_io(started=str(started)), [task(0), task(1)], interrupted, title="toys"
         )
     assert not [

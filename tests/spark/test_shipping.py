@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tblctl.merger.engines.spark import shipping
-from tblctl.tableformat.errors import EngineError
+from tblctl.merger.engines.spark import shipping, workers
+from tblctl.spark.code import CODE
+from tblctl.tableformat.errors import EngineError, InternalError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,12 +27,25 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_package_that_tasks_may_import_is_listed() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    layers = ("tblctl.merger", "tblctl.selector", "tblctl.spark", "tblctl.tableformat")
-    assert sorted(shipping.PACKAGES) == sorted(
-        name for name in settings["packages"] if name.startswith(layers)
-    )
+def test_every_module_of_the_packages_is_in_the_zip_and_no_other(temporary: Path) -> None:
+    found = set(zipfile.ZipFile(BytesIO(shipping.zip_content(CODE))).namelist())
+    folders = {"merger": "merger", "selector": "selector", "tableformat": "tableformat", "spark": "api/spark"}
+    assert found == {f"tblctl/{name}" for name in CODE.modules} | {
+        f"tblctl/{package}/{path.relative_to(ROOT / folder).as_posix()}"
+        for package, folder in folders.items()
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+def test_a_session_takes_one_choice_of_code_only(temporary: Path) -> None:
+    class Session:
+        conf = SimpleNamespace(get=lambda *_: "2")
+
+    session = Session()
+    workers._PREPARED[session] = CODE
+    workers.prepare(session, CODE)
+    with pytest.raises(InternalError, match="hides the second"):
+        workers.prepare(session, replace(CODE, modules=("__init__.py",)))
 
 
 def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
@@ -42,7 +57,7 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
         "print({module.__file__.split('.zip/')[0] for name, module in sys.modules.items()"
         " if name.split('.')[0] == 'tblctl'} == {sys.argv[1].removesuffix('.zip')}, 'pyspark' in sys.modules)"
     )
-    path = shipping.stored_zip()
+    path = shipping.stored_zip(CODE)
     done = subprocess.run(
         [sys.executable, "-c", program, path], capture_output=True, text=True, cwd=temporary
     )
@@ -50,10 +65,10 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
 
 
 def test_the_same_sources_make_the_same_zip_in_the_same_place(temporary: Path) -> None:
-    content, path = shipping.zip_content(), shipping.stored_zip()
+    content, path = shipping.zip_content(CODE), shipping.stored_zip(CODE)
     shipping.zip_content.cache_clear()
-    assert shipping.zip_content() == content
-    assert shipping.stored_zip() == path
+    assert shipping.zip_content(CODE) == content
+    assert shipping.stored_zip(CODE) == path
     assert path.read_bytes() == content
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     assert "tblctl/merger/task/merge.py" in zipfile.ZipFile(BytesIO(content)).namelist()
@@ -61,19 +76,19 @@ def test_the_same_sources_make_the_same_zip_in_the_same_place(temporary: Path) -
 
 @pytest.mark.parametrize("content", [b"", b"planted"])
 def test_a_zip_with_other_content_is_written_anew(temporary: Path, content: bytes) -> None:
-    path = shipping.stored_zip()
+    path = shipping.stored_zip(CODE)
     path.write_bytes(content)
-    assert shipping.stored_zip().read_bytes() == shipping.zip_content()
+    assert shipping.stored_zip(CODE).read_bytes() == shipping.zip_content(CODE)
 
 
 def test_the_folder_is_closed_to_others(temporary: Path) -> None:
-    assert shipping.stored_zip().parent.stat().st_mode & 0o777 == 0o700
+    assert shipping.stored_zip(CODE).parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_place_that_cannot_be_written_is_named(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(EngineError, match=rf"{temporary}/missing/tblctl-.*TMPDIR"):
-        shipping.stored_zip()
+        shipping.stored_zip(CODE)
 
 
 def test_a_folder_that_others_may_change_is_refused(temporary: Path) -> None:
@@ -81,18 +96,18 @@ def test_a_folder_that_others_may_change_is_refused(temporary: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(EngineError, match="other users could change it"):
-        shipping.stored_zip()
+        shipping.stored_zip(CODE)
 
 
 def test_a_link_in_the_folders_place_is_refused(temporary: Path) -> None:
     (temporary / "elsewhere").mkdir(mode=0o700)
     (temporary / f"tblctl-{os.getuid()}").symlink_to(temporary / "elsewhere")
     with pytest.raises(EngineError, match="remove it"):
-        shipping.stored_zip()
+        shipping.stored_zip(CODE)
     assert not list((temporary / "elsewhere").iterdir())
 
 
 def test_a_file_in_the_folders_place_is_refused(temporary: Path) -> None:
     (temporary / f"tblctl-{os.getuid()}").touch()
     with pytest.raises(EngineError, match="remove it"):
-        shipping.stored_zip()
+        shipping.stored_zip(CODE)

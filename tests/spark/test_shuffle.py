@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,43 @@ import pytest
 from servers import S3Server
 
 import tblctl
+from tblctl.maintain.recluster import recluster as run_recluster
+from tblctl.maintain.request import Request
+from tblctl.merger.engines.engine import Engine
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark import engine as spark_module
 from tblctl.merger.engines.spark import shuffled
-from tblctl.merger.engines.spark.engine import SparkEngine, _cut
+from tblctl.merger.engines.spark.engine import JOB_BYTES, SparkEngine, _dealt, _in_jobs
 from tblctl.merger.presort import decide
-from tblctl.merger.task.spec import Slice, TaskFailure, TaskResult
+from tblctl.merger.presort.decide import Thresholds, units
+from tblctl.merger.task.spec import InputSplit, TaskFailure, TaskResult
+from tblctl.spark.code import CODE
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.storage import Storage
 
 from .test_tables import make_table, rows, shape
 from .toys import outcomes_of, result, task
 
+ALWAYS_BEFOREHAND = Thresholds(decodings_alone=0, decodings_by_worker=0)
+"""Whatever workers would decode twice is sorted once for all, and carried by Spark's shuffle."""
 
-@pytest.fixture(autouse=True)
-def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_DECODINGS_ALONE", 0)
-    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 0)
+BY_WORKER = Thresholds(decodings_alone=0, decodings_by_worker=8)
+"""Workers sort for themselves what their tasks take."""
+
+
+def recluster(
+    table: tblctl.Table, engine: Engine, storage_options: Mapping[str, Any] | None = None
+) -> tblctl.Outcome:
+    """Merge the whole table in an engine."""
+    request = Request.of(policy="full", condition=lambda _: None, options=None)
+    port = port_of(Storage(table.location, storage_options), SYSTEM)
+    return run_recluster(port, request, lambda _: engine)
+
+
+def on_spark(session: Any, thresholds: Thresholds = ALWAYS_BEFOREHAND) -> SparkEngine:
+    return SparkEngine(session, CODE, thresholds=thresholds)
 
 
 def mixed_table(url: str, **more: Any) -> tblctl.Table:
@@ -50,25 +72,24 @@ def deal_six_tasks_to_two_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have groups cut into six tasks, and two workers sort for those that they run; return how many each will get."""
     shares: list[int] = []
 
-    def two_workers(tasks: Any, _: int) -> Any:
-        found = decide.neighbours(tasks, 2)
+    def two_workers(tasks: Any, *_: Any) -> Any:
+        found = decide.deal(tasks, 2, BY_WORKER)
         shares.extend(map(len, found))
         return found
 
     for engine in (LocalEngine, SparkEngine):
         monkeypatch.setattr(engine, "parallelism", 6)
-    monkeypatch.setattr(spark_module, "_DECODINGS_APART", 8)
-    monkeypatch.setattr(spark_module, "neighbours", two_workers)
+    monkeypatch.setattr(spark_module, "deal", two_workers)
     return shares
 
 
 def unordered(group: int, number: int, *paths: str) -> Any:
     """Return a toy task that takes a half of some blocks in another order, as another task of its group does."""
-    slices = tuple(
-        Slice(block=block(path), place=place, start=7 * number, stop=7 * number + 7, is_ordered=False)
+    splits = tuple(
+        InputSplit(block=block(path), place=place, start=7 * number, stop=7 * number + 7, is_ordered=False)
         for place, path in enumerate(paths)
     )
-    return replace(task(group, number), slices=slices, sharing=2)
+    return replace(task(group, number), splits=splits, presorted_tasks=2)
 
 
 def block(path: str) -> Block:
@@ -81,7 +102,11 @@ def block(path: str) -> Block:
 
 def test_tasks_that_share_blocks_to_sort_are_of_one_job() -> None:
     tasks = [task(0), unordered(1, 0, "b"), unordered(1, 1, "b"), task(2)]
-    (job,) = _cut(tasks, 1, 1)
+    found = [
+        _dealt(unit, 1, 1, ALWAYS_BEFOREHAND)
+        for unit in units(tasks, group_rows=1, thresholds=ALWAYS_BEFOREHAND)
+    ]
+    (job,) = _in_jobs(found, 1, JOB_BYTES)
     assert [[(one.group, one.number) for one in unit.tasks] for unit in job] == [
         [(0, 0)],
         [(1, 0), (1, 1)],
@@ -97,8 +122,8 @@ def test_a_mixed_group_becomes_the_same_blocks_on_both_engines(
     before = rows(here)
     monkeypatch.setattr(LocalEngine, "parallelism", 5)
     outcomes = (
-        here.recluster(policy="full", engine="local"),
-        there.recluster(policy="full", spark=spark.session),
+        recluster(here, LocalEngine()),
+        recluster(there, on_spark(spark.session)),
     )
     assert [outcome.committed_groups for outcome in outcomes] == [1, 1]
     assert shape(here) == shape(there)
@@ -112,9 +137,9 @@ def test_workers_that_sort_for_themselves_make_the_same_blocks(
     here, there = twins(tmp_path)
     before = rows(here)
     shares = deal_six_tasks_to_two_workers(monkeypatch)
-    here.recluster(policy="full", engine="local")
+    recluster(here, LocalEngine())
     monkeypatch.setattr(spark_module, "sorted_and_merged", None)  # nothing goes through the shuffle
-    assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
+    assert recluster(there, on_spark(spark.session, BY_WORKER)).committed_groups == 1
     assert shares == [3, 3]
     assert shape(here) == shape(there)
     assert rows(there) == before
@@ -152,9 +177,9 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
     here, there = twins(tmp_path)
     before = rows(here)
     deal_six_tasks_to_two_workers(monkeypatch)
-    here.recluster(policy="full", engine="local")
+    recluster(here, LocalEngine())
     monkeypatch.setattr(spark_module, "_mapper", dying)
-    assert there.recluster(policy="full", spark=spark.session).committed_groups == 1
+    assert recluster(there, on_spark(spark.session, BY_WORKER)).committed_groups == 1
     orphans = set(written.read_text().splitlines())
     assert orphans
     assert not orphans & {item.path for item in there.files()}
@@ -167,7 +192,9 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
 
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(spark: Any) -> None:
     tasks = [task(0), unordered(1, 0, "b", "c"), unordered(1, 1, "b", "c"), unordered(2, 0), unordered(2, 1)]
-    found = outcomes_of(spark.session, tasks, result)  # the toys' BlockIO cannot open a block
+    found = outcomes_of(
+        spark.session, tasks, result, thresholds=ALWAYS_BEFOREHAND
+    )  # the toys' BlockIO cannot open a block
     assert {place for place, outcome in found.items() if isinstance(outcome, TaskFailure)} == {(1, 0), (1, 1)}
     for number in (0, 1):
         error = found[1, number].error
@@ -180,7 +207,7 @@ def test_a_missing_block_is_named_and_nothing_is_committed(spark: Any, tmp_path:
     before = table.snapshot.sequence
     stored = {path for path in tmp_path.rglob("*.parquet") if path.name != Path(lost).name}
     (tmp_path / lost).unlink()
-    outcome = table.recluster(policy="full", spark=spark.session)
+    outcome = recluster(table, on_spark(spark.session))
     assert (outcome.committed_groups, outcome.failed_groups) == (0, 1)
     assert lost in str(outcome.groups[0].error)
     assert tblctl.open(str(tmp_path)).snapshot.sequence == before
@@ -197,7 +224,12 @@ def test_a_worker_that_dies_sorting_takes_only_its_group_with_it(
         return tblctl_sort
 
     monkeypatch.setattr(shuffled, "_sorter", dying)
-    found = outcomes_of(spark.session, [task(0), unordered(1, 0, "b"), unordered(1, 1, "b")], result)
+    found = outcomes_of(
+        spark.session,
+        [task(0), unordered(1, 0, "b"), unordered(1, 1, "b")],
+        result,
+        thresholds=ALWAYS_BEFOREHAND,
+    )
     assert isinstance(found[0, 0], TaskResult)
     assert ["Spark gave up the job" in str(found[1, number].error) for number in (0, 1)] == [True, True]
 
@@ -230,7 +262,7 @@ def test_a_sort_task_that_spark_repeats_leaves_no_row_twice(
     monkeypatch.setattr(shuffled, "_sorter", dying)
     table = mixed_table(str(tmp_path / "table"))
     before = rows(table)
-    outcome = table.recluster(policy="full", spark=spark.session)
+    outcome = recluster(table, on_spark(spark.session))
     assert died.exists()
     assert outcome.committed_groups == 1
     assert rows(table) == before
@@ -240,7 +272,7 @@ def test_a_sort_task_that_spark_repeats_leaves_no_row_twice(
 def test_secrets_are_in_no_plan_event_or_message_when_blocks_are_sorted(spark: Any, minio: S3Server) -> None:
     where = minio.location()
     table = mixed_table(where.url, storage_options=where.storage_options)
-    outcome = table.recluster(policy="full", spark=spark.session)
+    outcome = recluster(table, on_spark(spark.session), where.storage_options)
     assert (outcome.committed_groups, outcome.failed_groups) == (1, 0)
     assert table.check(deep=True).problems == ()
     traces = spark.traces()
@@ -258,5 +290,5 @@ def test_without_partitions_by_number_tasks_may_share_one(
     table = mixed_table(str(tmp_path))
     before = rows(table)
     monkeypatch.setattr(SparkEngine, "parallelism", 7)
-    assert table.recluster(policy="full", spark=spark.session).committed_groups == 1
+    assert recluster(table, on_spark(spark.session)).committed_groups == 1
     assert rows(table) == before

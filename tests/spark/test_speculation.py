@@ -26,6 +26,7 @@ import sys
 
 from pyspark.sql import SparkSession
 from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.spark.code import CODE
 from tblctl.maintain.request import Request
 from tblctl.maintain.recluster import recluster
 from tblctl.tableformat.environment import SYSTEM
@@ -67,7 +68,7 @@ settings = {
     "spark.speculation.task.duration.threshold": "1s",
 }
 session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
-engine = SparkEngine(session, function=slow_at_first)
+engine = SparkEngine(session, CODE, function=slow_at_first)
 request = Request.of(policy=None, condition=lambda _: None, options=None)
 outcome = recluster(port_of(Storage(location), SYSTEM), request, lambda _: engine)
 session.stop()

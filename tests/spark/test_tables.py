@@ -14,6 +14,7 @@ import tblctl
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.spark.code import CODE
 
 from .conftest import python
 
@@ -52,7 +53,7 @@ def test_both_engines_give_the_same_table(
 ) -> None:
     here, there = (make_table(str(tmp_path / name)) for name in ("here", "there"))
     before = rows(here)
-    monkeypatch.setattr(LocalEngine, "parallelism", SparkEngine(spark.session).parallelism)
+    monkeypatch.setattr(LocalEngine, "parallelism", SparkEngine(spark.session, CODE).parallelism)
     progress: list[tuple[int, int | None, str]] = []
     outcomes = (
         here.recluster(engine="local", final=final),
@@ -101,5 +102,5 @@ def test_a_session_that_was_stopped_is_an_error_that_changes_nothing(java: None,
 
 
 def test_both_engines_keep_one_contract() -> None:
-    engines: list[Engine] = [LocalEngine(), SparkEngine(None)]
+    engines: list[Engine] = [LocalEngine(), SparkEngine(None, CODE)]
     assert [engine.name for engine in engines] == ["local", "spark"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from tblctl.merger.engines.spark import engine, shuffled, workers
+from tblctl.merger.engines.spark import engine, on_worker, shuffled, workers
 from tblctl.tableformat.errors import EngineError
 
 from .conftest import python
@@ -61,13 +61,14 @@ def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, s
 BARE_WORKERS = """
 import sys
 from tblctl.merger.engines.spark.engine import SparkEngine
+from tblctl.spark.code import CODE
 from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import EngineError
 
 with open_session(master="local[1]") as session:
     session.sparkContext.pythonExec = sys.argv[1]
     try:
-        SparkEngine(session).run(None, [], print, title="none")
+        SparkEngine(session, CODE).run(None, [], print, title="none")
     except EngineError as error:
         print(error)
 """
@@ -93,9 +94,9 @@ def test_a_task_leaves_no_zip_to_be_read_again_before_the_next(tmp_path: Path, m
         archive.writestr("tblctl_two.py", "")
     monkeypatch.syspath_prepend(str(tmp_path / "modules.zip"))
     for mapper in (
-        engine._mapper(b"", None),
+        engine._mapper(b"", on_worker.run),
         shuffled._sorter(b""),
-        shuffled._merger(b"", 1, None),
+        shuffled._merger(b"", 1, on_worker.run),
     ):
         assert importlib.util.find_spec("tblctl_one")
         assert _zips()

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tblctl.merger.engines.spark.engine import SparkEngine, TaskFunction
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
+from tblctl.spark.code import CODE
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.options import TableOptions
@@ -19,8 +21,8 @@ def task(group: int, number: int = 0) -> MergeTask:
     return MergeTask(
         group=group,
         number=number,
-        sharing=0,
-        slices=(),
+        presorted_tasks=0,
+        splits=(),
         cuts=(ROWS,),
         slack=(),
         sort=Sort(id=1, terms=(Term(column_id=1),)),
@@ -64,11 +66,16 @@ result = _make_result()
 
 
 def outcomes_of(
-    session: Any, tasks: list[MergeTask], function: TaskFunction, **more: Any
+    session: Any,
+    tasks: list[MergeTask],
+    function: TaskFunction,
+    *,
+    thresholds: Thresholds = THRESHOLDS,
+    **more: Any,
 ) -> dict[tuple[int, int], TaskResult | TaskFailure]:
     """Run tasks and return their outcomes by group and number, each reported exactly once."""
     found: list[TaskResult | TaskFailure] = []
-    SparkEngine(session, function=function).run(
+    SparkEngine(session, CODE, function=function, thresholds=thresholds).run(
         more.pop("io", block_io()), tasks, found.append, title="toys", **more
     )
     by_task = {(outcome.group, outcome.number): outcome for outcome in found}

@@ -1,8 +1,7 @@
 """The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
 
-Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`frame.py`): a
-worker is sent the pickle of its own task, or tasks of a group that it sorts rows for together, whatever the number of
-the others. On local[2], warm, 2 empty tasks take
+Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`frame.py`): a worker
+is sent the pickle of its own share of tasks alone, however many others there are. On local[2], warm, 2 empty tasks take
 0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
 
 The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
@@ -22,35 +21,32 @@ import queue
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tblctl.merger.engines.engine import Advance, Done
-from tblctl.merger.engines.spark import workers
+from tblctl.merger.engines.spark import on_worker, workers
 from tblctl.merger.engines.spark.frame import one_each
-from tblctl.merger.engines.spark.on_worker import TaskFunction
+from tblctl.merger.engines.spark.on_worker import TaskFunction, WorkerSetup
+from tblctl.merger.engines.spark.shipping import Code
 from tblctl.merger.engines.spark.shuffled import sorted_and_merged
 from tblctl.merger.engines.spark.workers import reason
-from tblctl.merger.presort.decide import SortTask, decodings, neighbours, sort_tasks, units
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, deal, decodings, units
+from tblctl.merger.presort.sort_tasks import SortTask, sort_tasks
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import EngineError
 from tblctl.tableformat.port import BlockIO
 
 Outcome = TaskResult | TaskFailure
 
-_SLOT_BYTES = 128 << 20
-"""Of files, that each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
+JOB_BYTES = 128 << 20
+"""Of files, what each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
-_DECODINGS_APART = 8.0
-"""Of rows that are portioned out, at most, by workers that each sort what their tasks take: doing that once for all
-costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of processor
-time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts for itself, 2 take
-11 s, 4 take 15 s, and 8 take 20 to 21 s."""
+_JOBS_AT_ONCE = 3
+"""One runs, one fills the processors that the first leaves free towards its end, one is being planned."""
 
-_JOBS_AT_ONCE = (
-    3  # one runs, one fills the processors that it leaves free towards its end, one is being planned
-)
 _NAMED_GROUPS = 8  # of a job, in Spark's UI
 _CANCEL_TRIES = 30  # with a second between them
 
@@ -60,14 +56,28 @@ class SparkEngine:
 
     Args:
         session: pyspark's. None of its settings is changed; tblctl's code joins its Python files.
-        function: what runs a task, if not `spark_task.run`.
+        code: what of tblctl is sent to the session's workers.
+        function: what runs a task, if not `on_worker.run`.
+        thresholds: by which groups are cut into tasks, and rows presorted.
+        job_bytes: of files, what each processor gets to read in a job.
     """
 
     name = "spark"
 
-    def __init__(self, session: Any, *, function: TaskFunction | None = None) -> None:
+    def __init__(
+        self,
+        session: Any,
+        code: Code,
+        *,
+        function: TaskFunction | None = None,
+        thresholds: Thresholds = THRESHOLDS,
+        job_bytes: int = JOB_BYTES,
+    ) -> None:
+        self.thresholds = thresholds
         self._session = session
-        self._function = function
+        self._code = code
+        self._job_bytes = job_bytes
+        self._function = function or partial(on_worker.run, thresholds=thresholds)
 
     @property
     def parallelism(self) -> int:
@@ -94,17 +104,20 @@ class SparkEngine:
             if advance and isinstance(outcome, TaskResult):
                 advance(outcome.rows)
 
-        workers.prepare(self._session)
-        jobs = _Jobs(self._session, io, self._function, title=title, tag=io.env.new_id())
-        jobs.run(_cut(tasks, self.parallelism, io.options.row_group_rows), report)
+        workers.prepare(self._session, self._code)
+        setup = WorkerSetup(io=io, thresholds=self.thresholds)
+        jobs = _Jobs(self._session, setup, self._function, title=title, tag=io.env.new_id())
+        found = units(tasks, group_rows=io.options.row_group_rows, thresholds=self.thresholds)
+        dealt = (_dealt(unit, self.parallelism, io.options.row_group_rows, self.thresholds) for unit in found)
+        jobs.run(_in_jobs(dealt, self.parallelism, self._job_bytes), report)
 
 
-class _Unit(NamedTuple):
-    """Tasks of a group that are of one job.
+class _DealtUnit(NamedTuple):
+    """A unit of tasks, and how it runs on workers.
 
     Attributes:
-        shares: neighbours that a worker runs one after the other, and sorts for itself what they take.
-        sorts: or else, for tasks that are each a share of their own, what sorts that beforehand.
+        shares: neighbouring tasks that one worker runs one after the other; it sorts for itself what they take.
+        sorts: for shares of one task each, the sort tasks of all of them instead, which run before.
     """
 
     shares: Sequence[tuple[MergeTask, ...]]
@@ -119,28 +132,30 @@ class _Unit(NamedTuple):
         return list(chain(*self.shares))
 
 
-Job = Sequence[_Unit]
+Job = Sequence[_DealtUnit]
 
 
-def _unit(tasks: tuple[MergeTask, ...], parallelism: int, group_rows: int) -> _Unit:
-    """Return tasks that had better sort together what they take, or one, as what workers do."""
-    if len(tasks) == 1:
-        return _Unit([tasks])
-    shares = neighbours(tasks, parallelism)
-    if decodings(shares, group_rows) <= _DECODINGS_APART:
-        return _Unit(shares)
-    return _Unit([(task,) for task in tasks], sort_tasks(tasks))
+def _dealt(
+    unit: tuple[MergeTask, ...], parallelism: int, group_rows: int, thresholds: Thresholds
+) -> _DealtUnit:
+    """Return how a unit runs: its workers sort for themselves, or all is sorted before, whichever decodes less."""
+    if len(unit) == 1:
+        return _DealtUnit([unit])
+    shares = deal(unit, parallelism, thresholds)
+    if decodings(shares, group_rows) <= thresholds.decodings_by_worker:
+        return _DealtUnit(shares)
+    return _DealtUnit([(task,) for task in unit], sort_tasks(unit, thresholds))
 
 
-def _cut(tasks: Iterable[MergeTask], parallelism: int, group_rows: int) -> Iterator[Job]:
-    """Yield the tasks as jobs, in their order; each is enough for all processors, and worth what it costs."""
-    job: list[_Unit] = []
+def _in_jobs(units: Iterable[_DealtUnit], parallelism: int, job_bytes: int) -> Iterator[Job]:
+    """Yield the units as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    job: list[_DealtUnit] = []
     size_bytes = processors = 0
-    for together in units(tasks, group_rows=group_rows):
-        job.append(_unit(together, parallelism, group_rows))
-        size_bytes += sum(task.size_bytes for task in together)
-        processors += len(job[-1].shares)
-        if processors >= parallelism and size_bytes >= parallelism * _SLOT_BYTES:
+    for unit in units:
+        job.append(unit)
+        size_bytes += sum(task.size_bytes for task in unit.tasks)
+        processors += len(unit.shares)
+        if processors >= parallelism and size_bytes >= parallelism * job_bytes:
             yield job
             job, size_bytes, processors = [], 0, 0
     if job:
@@ -164,10 +179,10 @@ class _Jobs:
     """The jobs of one run. Each is waited for by a thread, which Spark's Python API calls for."""
 
     def __init__(
-        self, session: Any, io: BlockIO, function: TaskFunction | None, *, title: str, tag: str
+        self, session: Any, setup: WorkerSetup, function: TaskFunction, *, title: str, tag: str
     ) -> None:
         self._session = session
-        self._io = io
+        self._setup = setup
         self._function = function
         self._title = title
         self._tag = tag
@@ -205,7 +220,7 @@ class _Jobs:
         except BaseException:
             self._cancel()
             results = [item for item in chain(*self._written.values()) if isinstance(item, TaskResult)]
-            self._io.discard([record.path for result in results for record in result.records])
+            self._setup.io.discard([record.path for result in results for record in result.records])
             raise
 
     def _start(self, job: Job) -> None:
@@ -234,10 +249,10 @@ class _Jobs:
         shares = [share for unit in job for share in unit.shares]
         sorts = [sort for unit in job for sort in unit.sorts]
         if sorts:
-            frame = sorted_and_merged(self._session, self._io, shares, sorts, self._function)
+            frame = sorted_and_merged(self._session, self._setup, shares, sorts, self._function)
         else:
             tasks = one_each(self._session, [pickle.dumps(share) for share in shares])
-            frame = tasks.mapInArrow(_mapper(pickle.dumps(self._io), self._function), "outcome binary")
+            frame = tasks.mapInArrow(_mapper(pickle.dumps(self._setup), self._function), "outcome binary")
         return deque(pickle.loads(row.outcome) for row in frame.collect())  # noqa: S301 (made by our own function)
 
     def _require_session(self, cause: Exception) -> None:
@@ -263,9 +278,8 @@ class _Jobs:
             alive[0].join(1)
 
 
-def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of tasks in, outcomes out."""
-    more = {} if function is None else {"function": function}
+def _mapper(setup: bytes, function: TaskFunction) -> Callable[[Any], Any]:
+    """Return what Spark applies to a partition: batches of shares in, outcomes out."""
 
     def tblctl_merge(
         batches: Iterator[Any],
@@ -275,8 +289,8 @@ def _mapper(io: bytes, function: TaskFunction | None) -> Callable[[Any], Any]:
         from tblctl.merger.engines.spark.on_worker import run_pickled, spare_zips
 
         for batch in batches:
-            for tasks in batch.column("task").to_pylist():
-                outcomes = list(run_pickled(io, tasks, **more))
+            for share in batch.column("task").to_pylist():
+                outcomes = list(run_pickled(setup, share, function))
                 yield pa.record_batch({"outcome": pa.array(outcomes, pa.binary())})
         spare_zips()
 

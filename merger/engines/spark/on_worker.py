@@ -9,73 +9,97 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from zipimport import zipimporter
 
 import pyarrow as pa
 
 from tblctl.merger.engines.engine import as_own, failure
-from tblctl.merger.engines.sorted_group import SortedGroup
-from tblctl.merger.presort.decide import SORT_SHARE, SortTask
-from tblctl.merger.presort.portions import HELD_SHARE, Portion, pieces, portions
-from tblctl.merger.presort.spill import Pieces, Scratch
-from tblctl.merger.task.memory import Resident
+from tblctl.merger.engines.presorted_unit import PresortedUnit
+from tblctl.merger.presort.decide import Thresholds
+from tblctl.merger.presort.portions import Portion, pieces, sorted_portions
+from tblctl.merger.presort.sort_tasks import SortTask
+from tblctl.merger.presort.spill import Pieces, SpillFolder
+from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.merge import THREADS, run_task
 from tblctl.merger.task.spec import MergeTask, TaskResult
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
 TaskFunction = Callable[..., TaskResult]
-"""Called with the BlockIO, the task, its portions if blocks were sorted for it beforehand, and the `resident` memory
-if tasks share it."""
+"""Called with the `BlockIO` and the task; and by name with its `portions`, if they were sorted beforehand, and the
+`memory` of the process, if tasks share it."""
 
 
-def run(
-    io: BlockIO,
-    task: MergeTask,
-    sorted_beforehand: list[Portion] | None = None,
-    resident: Resident | None = None,
-) -> TaskResult:
+@dataclass(frozen=True, kw_only=True)
+class WorkerSetup:
+    """What every task of a run needs on its worker.
+
+    Attributes:
+        io: of the table; it holds secrets.
+        thresholds: of the engine.
+    """
+
+    io: BlockIO
+    thresholds: Thresholds
+
+
+def run(io: BlockIO, task: MergeTask, **more: Any) -> TaskResult:
     """Run a task as every engine does: a slot of an executor is one core, yet reads or writes while it computes."""
-    return run_task(io, task, threads=THREADS, portions=sorted_beforehand, resident=resident)
+    return run_task(io, task, threads=THREADS, **more)
 
 
-def run_pickled(io: bytes, tasks: bytes, function: TaskFunction = run) -> Iterator[bytes]:
-    """Run a task, or neighbours in a group whose rows are sorted together once.
+def run_pickled(setup: bytes, share: bytes, function: TaskFunction = run) -> Iterator[bytes]:
+    """Run a share of tasks: one, or neighbours in a group whose rows are sorted together once.
 
     Yields:
         The pickle of each one's `TaskResult`, or of the `TaskFailure` of whatever it raised.
     """
-    return _outcomes(io, pickle.loads(tasks), function)  # noqa: S301 (both pickles are the driver's)
+    return _outcomes(setup, pickle.loads(share), function)  # noqa: S301 (both pickles are the driver's)
 
 
 def _outcomes(
-    io: bytes, tasks: Sequence[MergeTask], function: TaskFunction, *sorted_beforehand: list[Portion]
+    setup: bytes,
+    share: Sequence[MergeTask],
+    function: TaskFunction,
+    portions: Sequence[Portion] | None = None,
 ) -> Iterator[bytes]:
     with ExitStack() as opened:
-        run_one: Callable[..., TaskResult] | None = None
-        for task in tasks:
+        run_one: Callable[[MergeTask], TaskResult] | None = None
+        for task in share:
             try:
-                run_one = run_one or _runner(pickle.loads(io), tasks, function, opened)  # noqa: S301
-                outcome = pickle.dumps(run_one(task, *sorted_beforehand), protocol=5)
+                run_one = run_one or _runner(setup, share, function, portions, opened)
+                outcome = pickle.dumps(run_one(task), protocol=5)
             except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
                 outcome = pickle.dumps(failure(task, error))
             yield outcome
 
 
 def _runner(
-    io: BlockIO, tasks: Sequence[MergeTask], function: TaskFunction, opened: ExitStack
-) -> Callable[..., TaskResult]:
-    if len(tasks) == 1:
-        return partial(function, io)
-    resident = Resident(io.env)
-    run_sorted = partial(function, io, resident=resident)
-    return opened.enter_context(SortedGroup(io, tasks, run_sorted, resident)).run
+    pickled: bytes,
+    share: Sequence[MergeTask],
+    function: TaskFunction,
+    portions: Sequence[Portion] | None,
+    opened: ExitStack,
+) -> Callable[[MergeTask], TaskResult]:
+    """Return what runs each task of a share."""
+    setup: WorkerSetup = pickle.loads(pickled)  # noqa: S301 (the driver's)
+    run_one = partial(function, setup.io)
+    if len(share) == 1:
+        return run_one if portions is None else partial(run_one, portions=portions)
+    memory = ProcessMemory(setup.io.env)
+
+    def run_presorted(task: MergeTask, portions: Sequence[Portion]) -> TaskResult:
+        return run_one(task, portions=portions, memory=memory)
+
+    unit = PresortedUnit(setup.io, share, run_presorted, memory, thresholds=setup.thresholds)
+    return opened.enter_context(unit).run
 
 
-def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
-    """Run a sort task, given with a number in the job for each merge task that takes rows.
+def sort_pickled(setup: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
+    """Run a sort task, which comes with the number in the job of each merge task that takes rows.
 
     Yields:
         The number of a merge task; the pickle of a `Portion`; and its rows, which that pickle lacks. If something is
@@ -84,18 +108,19 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
     task: SortTask
     task, numbers = pickle.loads(sort)  # noqa: S301 (both pickles are the driver's)
     try:
-        opened: BlockIO = pickle.loads(io)  # noqa: S301
-        resident = Resident(opened.env)
-        with resident.task(task.sort_bytes * SORT_SHARE):
-            for taker, portion in portions(opened, task, resident.bound):
-                content = Pieces.packed(pieces(portion, task, opened.schema), compression="lz4")
+        opened: WorkerSetup = pickle.loads(setup)  # noqa: S301
+        io, thresholds = opened.io, opened.thresholds
+        memory = ProcessMemory(io.env)
+        with memory.task(task.sort_bytes * thresholds.sort_divisor):
+            for taker, portion in sorted_portions(io, task, memory.give_back, thresholds):
+                content = Pieces.packed(pieces(portion, task, io.schema), compression="lz4")
                 rows: list[pickle.PickleBuffer] = []
                 what = pickle.dumps(
                     replace(portion, content=content), protocol=5, buffer_callback=rows.append
                 )
                 del portion  # which has all rows that were sorted with its own
                 yield numbers[taker], what, pa.py_buffer(rows[0].raw())
-                resident.bound()
+                memory.give_back()
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
         what = pickle.dumps(as_own(error, task.title))
         for number in numbers.values():
@@ -103,41 +128,48 @@ def sort_pickled(io: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer
 
 
 def merge_pickled(
-    io: bytes,
+    setup: bytes,
     rows: Iterable[tuple[int, bytes, pa.Buffer | None]],
-    memory_bytes: int,
+    held_bytes: int,
     function: TaskFunction = run,
 ) -> Iterator[bytes]:
-    """Yield the outcomes of merge tasks, given as `run_pickled` gets them, and what `sort_pickled` yielded for one.
+    """Run shares of tasks whose portions Spark's shuffle brings.
 
-    Both come in any order, with numbers that tell what belongs together.
-    Portions stay in memory up to a part of `memory_bytes`; the others go to the scratch folder as they are.
+    Args:
+        setup: the pickle of a `WorkerSetup`.
+        rows: shares as `run_pickled` gets them, and what `sort_pickled` yielded for them, in any order. Numbers tell
+            what belongs together.
+        held_bytes: of portions that may stay in memory; the others go to the spill folder as they are.
+        function: runs a task.
+
+    Yields:
+        The outcomes, as `run_pickled` does.
     """
-    with Scratch() as scratch:
-        tasks: dict[int, tuple[MergeTask, ...]] = {}
+    with SpillFolder() as folder:
+        shares: dict[int, tuple[MergeTask, ...]] = {}
         found: dict[int, list[Portion]] = {}
         failed: dict[int, Exception] = {}
-        held_bytes = 0
+        free_bytes = held_bytes
         for number, pickled, content in rows:
             what = pickle.loads(pickled, buffers=[] if content is None else [content])  # noqa: S301 (both are ours)
             if isinstance(what, tuple):
-                tasks[number] = what
+                shares[number] = what
             elif isinstance(what, TblctlError):
                 failed[number] = what
             elif number not in failed and content is not None:
-                held_bytes += content.size
                 try:
-                    if held_bytes > memory_bytes // HELD_SHARE:
-                        what = replace(what, content=scratch.keep(what.content))
-                        held_bytes -= content.size
+                    if content.size > free_bytes:
+                        what = replace(what, content=folder.keep(what.content))
+                    else:
+                        free_bytes -= content.size
                     found.setdefault(number, []).append(what)
                 except TblctlError as error:
                     failed[number] = error
-        for number, some in tasks.items():
+        for number, share in shares.items():
             if number in failed:
-                yield from (pickle.dumps(failure(task, failed[number])) for task in some)
+                yield from (pickle.dumps(failure(task, failed[number])) for task in share)
             else:
-                yield from _outcomes(io, some, function, *([found.pop(number)] if number in found else []))
+                yield from _outcomes(setup, share, function, found.pop(number, None))
 
 
 def spare_zips() -> None:

@@ -15,38 +15,38 @@ import os
 import stat
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from tblctl.tableformat import formats
 from tblctl.tableformat.errors import EngineError
 
-PACKAGES = (
-    "tblctl.merger",
-    "tblctl.merger.engines",
-    "tblctl.merger.engines.spark",
-    "tblctl.merger.presort",
-    "tblctl.merger.round",
-    "tblctl.merger.task",
-    "tblctl.selector",
-    "tblctl.selector.policies",
-    "tblctl.spark",
-    *formats.PACKAGES,
-)
-"""What tasks and the processes beside Spark's driver import, besides `MODULES` of `tblctl` itself."""
 
-MODULES = ("__init__.py", "as_of.py", "storage_text.py")
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """What Spark's workers need of tblctl, chosen by the layer that knows every use of a session.
+
+    Attributes:
+        packages: their dotted names; each comes whole, with its sub-packages.
+        modules: single files of the top package, `__init__.py` among them.
+    """
+
+    packages: tuple[str, ...]
+    modules: tuple[str, ...]
+
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources give equal bytes
 
 
-def stored_zip() -> Path:
+def stored_zip(code: Code) -> Path:
     """Return the zip's path, in a folder of this user's under the system's for temporary files; write it if needed.
 
     Raises:
         EngineError: it cannot be written; or the folder is open to others, who could put code of theirs there.
     """
-    content = zip_content()
+    content = zip_content(code)
     try:
         path = _own_folder() / f"tblctl-{hashlib.sha256(content).hexdigest()[:16]}.zip"
         if not path.is_file() or path.read_bytes() != content:
@@ -61,24 +61,34 @@ def stored_zip() -> Path:
 
 
 @functools.cache
-def zip_content() -> bytes:
+def zip_content(code: Code) -> bytes:
     """Return the zip: the same bytes for the same sources, as they were when first asked for."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, source in sorted(_sources().items()):
+        for name, source in sorted(_sources(code).items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
-def _sources() -> dict[str, bytes]:
-    package = importlib.resources.files("tblctl")
-    sources = {f"tblctl/{name}": package.joinpath(name).read_bytes() for name in MODULES}
-    for name in PACKAGES:
-        folder = name.replace(".", "/")
-        for item in importlib.resources.files(name).iterdir():
-            if item.name.endswith(".py"):
-                sources[f"{folder}/{item.name}"] = item.read_bytes()
+def _sources(code: Code) -> dict[str, bytes]:
+    """Return the source files by their path in the zip.
+
+    An editable installation maps `tblctl` to one folder and each layer to another, so each package is asked for by its
+    own name. Below a layer's root, folders lie as packages do.
+    """
+    top = importlib.resources.files("tblctl")
+    sources = {f"tblctl/{name}": top.joinpath(name).read_bytes() for name in code.modules}
+    for name in code.packages:
+        sources |= _files_below(importlib.resources.files(name), name.replace(".", "/"))
     return sources
+
+
+def _files_below(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _files_below(item, f"{path}/{item.name}")
+        elif item.name.endswith(".py"):
+            yield f"{path}/{item.name}", item.read_bytes()
 
 
 def _own_folder() -> Path:

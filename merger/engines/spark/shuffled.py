@@ -1,4 +1,4 @@
-"""The frame of a job whose rows are portioned out beforehand: Spark's own shuffle carries the portions.
+"""The frame of a job whose rows are sorted beforehand: Spark's own shuffle carries the portions.
 
 A frame of sort tasks, a row and a partition each, becomes rows of portions: the number of the merge task, what is known
 of the portion, and its rows as Arrow IPC, lz4. These and a row for each merge task go to a partition a merge task;
@@ -16,35 +16,34 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tblctl.merger.engines.spark.frame import one_each
-from tblctl.merger.engines.spark.on_worker import TaskFunction
-from tblctl.merger.presort.decide import SortTask
+from tblctl.merger.engines.spark.on_worker import TaskFunction, WorkerSetup
+from tblctl.merger.presort.sort_tasks import SortTask
 from tblctl.merger.task.spec import MergeTask
-from tblctl.tableformat.port import BlockIO
 
 _COLUMNS = "task int, what binary, content binary"
 
 
 def sorted_and_merged(
     session: Any,
-    io: BlockIO,
+    setup: WorkerSetup,
     shares: Sequence[tuple[MergeTask, ...]],
     sorts: Sequence[SortTask],
-    function: TaskFunction | None,
+    function: TaskFunction,
 ) -> Any:
-    """Return the frame of the outcomes of a job's merge tasks: column "outcome", as `spark_task.run_pickled` has them.
+    """Return the frame of the outcomes of a job's merge tasks: column "outcome", as `on_worker.run_pickled` has them.
 
     Args:
         session: pyspark's.
-        io: of the table.
+        setup: for the workers.
         shares: the merge tasks, as `run_pickled` gets them.
         sorts: what sorts rows beforehand, for merge tasks that are each a share of their own.
-        function: what runs a merge task, if not `spark_task.run`.
+        function: what runs a merge task.
     """
     import pyarrow as pa
 
     numbers = {(task.group, task.number): number for number, share in enumerate(shares) for task in share}
     pickles = [
-        pickle.dumps((sort, {taker.number: numbers[sort.group, taker.number] for taker in sort.takers}))
+        pickle.dumps((sort, {item.task: numbers[sort.group, item.task] for item in sort.ranges}))
         for sort in sorts
     ]
     merging = pa.table(
@@ -54,17 +53,18 @@ def sorted_and_merged(
             "content": pa.nulls(len(shares), pa.binary()),
         }
     )
-    pickled = pickle.dumps(io)
+    pickled = pickle.dumps(setup)
     portions = one_each(session, pickles).mapInArrow(_sorter(pickled), _COLUMNS)
     rows = portions.union(session.createDataFrame(merging))
     if hasattr(rows, "repartitionById"):  # Spark 4.1
         together = rows.repartitionById(len(shares), "task")
     else:  # some partitions get two tasks, some none
         together = rows.repartition(len(shares), "task")
-    return together.mapInArrow(_merger(pickled, shares[0][0].memory_bytes, function), "outcome binary")
+    held_bytes = shares[0][0].memory_bytes // setup.thresholds.held_divisor
+    return together.mapInArrow(_merger(pickled, held_bytes, function), "outcome binary")
 
 
-def _sorter(io: bytes) -> Callable[[Any], Any]:
+def _sorter(setup: bytes) -> Callable[[Any], Any]:
     """Return what Spark applies to a partition: batches of sort tasks in, rows of portions out, one at a time."""
 
     def tblctl_sort(batches: Iterator[Any]) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
@@ -74,7 +74,7 @@ def _sorter(io: bytes) -> Callable[[Any], Any]:
 
         for batch in batches:
             for sort in batch.column("task").to_pylist():
-                for task, what, content in sort_pickled(io, sort):
+                for task, what, content in sort_pickled(setup, sort):
                     ends = pa.array([0, content.size], pa.int32()).buffers()[1]
                     yield pa.record_batch(
                         {
@@ -88,9 +88,8 @@ def _sorter(io: bytes) -> Callable[[Any], Any]:
     return tblctl_sort
 
 
-def _merger(io: bytes, memory_bytes: int, function: TaskFunction | None) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of portions and merge tasks in, outcomes out."""
-    more = {} if function is None else {"function": function}
+def _merger(setup: bytes, held_bytes: int, function: TaskFunction) -> Callable[[Any], Any]:
+    """Return what Spark applies to a partition: batches of portions and shares in, outcomes out."""
 
     def tblctl_merge(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -102,7 +101,7 @@ def _merger(io: bytes, memory_bytes: int, function: TaskFunction | None) -> Call
             for batch in batches
             for task, what, content in zip(*batch.columns, strict=True)
         )
-        for outcome in merge_pickled(io, rows, memory_bytes, **more):
+        for outcome in merge_pickled(setup, rows, held_bytes, function):
             yield pa.record_batch({"outcome": pa.array([outcome], pa.binary())})
         spare_zips()
 

@@ -8,16 +8,18 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
-from tblctl.merger.engines.spark.shipping import stored_zip
-from tblctl.tableformat.errors import EngineError
+from tblctl.merger.engines.spark.shipping import Code, stored_zip
+from tblctl.tableformat.errors import EngineError, InternalError
 
 NEEDED = ("pyarrow", "numpy", "fsspec", "xxhash")
 """What tasks import on workers, besides tblctl's code, which is sent to them."""
 
 _LOCK = threading.Lock()
-_PREPARED: WeakSet[Any] = WeakSet()
+_PREPARED: WeakKeyDictionary[Any, Code] = WeakKeyDictionary()
+"""What was sent to each session."""
+
 _PARALLELISM: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _MANY_ROWS = 1 << 20
 _REASON_CHARS = 400
@@ -49,16 +51,20 @@ def parallelism(session: Any) -> int:
         raise EngineError(f"the Spark session does not work ({reason(error)}): start a new one") from error
 
 
-def prepare(session: Any) -> None:
+def prepare(session: Any, code: Code) -> None:
     """Ship tblctl's code to the session's workers and check that they can run it; the second time, nothing.
 
     Raises:
         EngineError: the session does not work, or workers lack something; the message says what was found where.
+        InternalError: the session has other code of tblctl, which would hide this.
     """
     tasks = parallelism(session)
-    path = stored_zip()
+    path = stored_zip(code)
     with _LOCK:
         if session in _PREPARED:
+            if _PREPARED[session] != code:
+                msg = f"a Spark session has {_PREPARED[session]} and was to get {code}: the first hides the second"
+                raise InternalError(msg)
             return
         try:
             session.addArtifacts(str(path), pyfile=True)
@@ -67,7 +73,7 @@ def prepare(session: Any) -> None:
         # Classic sessions also put a copy first on this process's own path, where children would find it.
         sys.path[:] = [entry for entry in sys.path if not entry.endswith(f"/{path.name}")]
         require_fit(look_at_workers(session, tasks), zip_name=path.name)
-        _PREPARED.add(session)
+        _PREPARED[session] = code
 
 
 def look_at_workers(session: Any, tasks: int) -> list[dict[str, str]]:

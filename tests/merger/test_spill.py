@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.presort.spill import Scratch
+from tblctl.merger.presort.spill import SpillFolder
 from tblctl.tableformat.errors import StorageError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.projection import conform
@@ -33,12 +33,12 @@ def numbers(start, stop):
 
 
 def test_nothing_is_made_before_something_is_written(temporary):
-    with Scratch():
+    with SpillFolder():
         assert list(temporary.iterdir()) == []
 
 
 def test_what_is_written_is_read_piece_by_piece_and_gone_afterwards(temporary):
-    with Scratch() as scratch:
+    with SpillFolder() as scratch:
         one = scratch.write([numbers(0, 3), numbers(3, 4)])
         other = scratch.write([numbers(9, 12)])
         (folder,) = temporary.iterdir()
@@ -59,7 +59,7 @@ def test_pieces_of_every_type_come_back_as_they_were(columns, data):
         rows.slice(start, stop - start)
         for start, stop in zip([0, *cuts], [*cuts, rows.num_rows], strict=True)
     ]
-    with Scratch() as scratch:
+    with SpillFolder() as scratch:
         spilled = scratch.write(pieces)
         back = [spilled.read(number) for number in range(len(spilled))]
     assert [canonical(piece) for piece in back] == [canonical(piece) for piece in pieces]
@@ -78,7 +78,7 @@ def test_threads_that_begin_at_once_share_one_folder(temporary, monkeypatch):
         return real(**arguments)
 
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
-    with Scratch() as scratch:
+    with SpillFolder() as scratch:
         threads = [threading.Thread(target=scratch.write, args=([numbers(0, 2)],)) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -92,7 +92,7 @@ def test_threads_that_begin_at_once_share_one_folder(temporary, monkeypatch):
 def test_a_full_disk_is_an_error_that_names_the_folder_and_what_to_do(temporary, monkeypatch):
     real = pa.OSFile
     monkeypatch.setattr(pa, "OSFile", lambda path, mode: real("/dev/full" if mode == "wb" else path, mode))
-    with Scratch() as scratch:
+    with SpillFolder() as scratch:
         with pytest.raises(StorageError) as caught:
             scratch.write([numbers(0, 1_000_000)])
         (folder,) = temporary.iterdir()
@@ -108,7 +108,7 @@ def test_a_disk_on_which_no_folder_can_be_made_is_the_same_error(monkeypatch):
 
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_get_default_tempdir", no_place)
-    with Scratch() as scratch, pytest.raises(StorageError, match=r"/var/tmp.*set TMPDIR"):
+    with SpillFolder() as scratch, pytest.raises(StorageError, match=r"/var/tmp.*set TMPDIR"):
         scratch.write([numbers(0, 1)])
 
 
@@ -117,6 +117,6 @@ def test_the_folder_goes_when_writing_fails(temporary):
         yield numbers(0, 3)
         raise RuntimeError("the source failed")
 
-    with pytest.raises(RuntimeError, match="the source failed"), Scratch() as scratch:
+    with pytest.raises(RuntimeError, match="the source failed"), SpillFolder() as scratch:
         scratch.write(pieces())
     assert list(temporary.iterdir()) == []

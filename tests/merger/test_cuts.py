@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
+from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.round import cuts
 from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.errors import CorruptTableError
@@ -32,8 +33,8 @@ def add(here, *blocks, ordered=True):
 
 
 def places(tasks):
-    """Return what tasks take: for each its slices as (path, start, stop)."""
-    return [[(item.block.path, item.start, item.stop) for item in task.slices] for task in tasks]
+    """Return what tasks take: for each its splits as (path, start, stop)."""
+    return [[(item.block.path, item.start, item.stop) for item in task.splits] for task in tasks]
 
 
 def assert_exact(here, tasks, block_rows):
@@ -41,18 +42,18 @@ def assert_exact(here, tasks, block_rows):
     assert [size for task in tasks for size in task.cuts] == list(cut_rows(here.rows, block_rows))
     assert [task.number for task in tasks] == list(range(len(tasks)))
     in_order, order = [], canonical(here.expected())
-    for item in here.slices:
+    for item in here.splits:
         mine = {row[-1] for row in canonical(here.block_rows(item.block))}
         in_order.append([row for row in order if row[-1] in mine])
-    taken = [0] * len(here.slices)
-    numbers = {item.block.path: number for number, item in enumerate(here.slices)}
+    taken = [0] * len(here.splits)
+    numbers = {item.block.path: number for number, item in enumerate(here.splits)}
     start = 0
-    for task, slices in zip(tasks, places(tasks), strict=True):
-        assert list(map(numbers.get, (path for path, _, _ in slices))) == sorted(
-            map(numbers.get, (path for path, _, _ in slices))
+    for task, splits in zip(tasks, places(tasks), strict=True):
+        assert list(map(numbers.get, (path for path, _, _ in splits))) == sorted(
+            map(numbers.get, (path for path, _, _ in splits))
         )
         rows = []
-        for path, low, high in slices:
+        for path, low, high in splits:
             number = numbers[path]
             assert taken[number] == low < high
             taken[number] = high
@@ -60,7 +61,7 @@ def assert_exact(here, tasks, block_rows):
         assert len(rows) == task.rows
         assert set(rows) == set(order[start : start + task.rows])
         start += task.rows
-    assert taken == [item.block.row_count for item in here.slices]
+    assert taken == [item.block.row_count for item in here.splits]
 
 
 @given(
@@ -76,14 +77,10 @@ def assert_exact(here, tasks, block_rows):
 )
 @settings(max_examples=cases(60))
 def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples, key):
-    with (
-        pytest.MonkeyPatch.context() as patched,
-        lake(COLUMNS, key, block_rows=block_rows, row_group_rows=4) as here,
-    ):
-        patched.setattr(cuts, "_SAMPLES", samples)
+    with lake(COLUMNS, key, block_rows=block_rows, row_group_rows=4) as here:
         for ordered, keys in blocks:
             add(here, keys, ordered=ordered)
-        found = here.split(tasks)
+        found = here.cut(tasks, sampled_keys=samples)
         assert len(found) == min(tasks, len(cut_rows(here.rows, block_rows)))
         assert_exact(here, found, block_rows)
 
@@ -101,11 +98,10 @@ def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples,
 )
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("samples", [1, 7, 65_536])
-def test_hard_shapes_are_split_at_exact_ranks(blocks, ordered, samples, monkeypatch):
-    monkeypatch.setattr(cuts, "_SAMPLES", samples)
+def test_hard_shapes_are_split_at_exact_ranks(blocks, ordered, samples):
     with lake(COLUMNS, "k", block_rows=5) as here:
         add(here, *blocks, ordered=ordered)
-        assert_exact(here, here.split(tasks=4), 5)
+        assert_exact(here, here.cut(tasks=4, sampled_keys=samples), 5)
 
 
 def test_long_text_keys_are_compared_in_full():
@@ -114,20 +110,20 @@ def test_long_text_keys_are_compared_in_full():
         for block in range(4):
             keys = [f"{start}{(row * 7 + block) % 16:02d}" for row in range(20)]
             add(here, keys)
-        assert_exact(here, here.split(tasks=5), 10)
+        assert_exact(here, here.cut(tasks=5), 10)
 
 
 def test_floats_with_nan_are_split_in_their_total_order():
     nan, inf = float("nan"), float("inf")
     with lake("k: double, n: int64", "k", block_rows=4) as here:
         add(here, [nan, 0.0, -0.0, inf], [-inf, nan, nan, None], [-0.0, 0.0, 1.5, nan])
-        assert_exact(here, here.split(tasks=3), 4)
+        assert_exact(here, here.cut(tasks=3), 4)
 
 
 def test_a_thousand_tiny_blocks_are_split_at_exact_ranks():
     with lake(COLUMNS, "k", block_rows=500) as here:
         add(here, *([(n * 7919) % 1_000, (n * 31) % 1_000] for n in range(1_000)))
-        tasks = here.split(tasks=3)
+        tasks = here.cut(tasks=3)
         assert len(tasks) == 3
         assert_exact(here, tasks, 500)
 
@@ -135,10 +131,10 @@ def test_a_thousand_tiny_blocks_are_split_at_exact_ranks():
 def test_one_task_that_fits_reads_nothing():
     with lake(COLUMNS, "k", block_rows=5) as here:
         add(here, [3, 1, 2], [4, 1], [9, 9, 9, 9])
-        calls = storage_calls(lambda: here.split(tasks=1))
+        calls = storage_calls(lambda: here.cut(tasks=1))
         assert calls == []
-        (task,) = here.split(tasks=1)
-        assert task.slices == tuple(here.slices)
+        (task,) = here.cut(tasks=1)
+        assert task.splits == tuple(here.splits)
         assert (task.cuts, task.level, task.run_id, task.memory_bytes) == ((5, 4), LEVEL, RUN, LARGE_BYTES)
         assert (task.group, task.number, task.sort) == (7, 0, here.sort)
 
@@ -148,10 +144,10 @@ def test_a_group_whose_keys_exceed_a_quarter_of_the_memory_becomes_more_tasks():
         add(here, *([f"{n:0500d}" for n in range(start, 1_000, 5)] for start in range(5)))
         key_bytes = 500 + 4 + 24  # the text and its offset, and ordering
         for wanted in (2, 5, 10):
-            tasks = here.split(tasks=1, memory_bytes=4 * 1_000 * key_bytes // wanted + 100)
+            tasks = here.cut(tasks=1, memory_bytes=4 * 1_000 * key_bytes // wanted + 100)
             assert len(tasks) == wanted
             assert_exact(here, tasks, 100)
-        assert len(here.split(tasks=1, memory_bytes=1)) == 10  # no task writes less than a block
+        assert len(here.cut(tasks=1, memory_bytes=1)) == 10  # no task writes less than a block
 
 
 def test_blocks_of_the_output_are_cut_by_bytes_too():
@@ -159,7 +155,7 @@ def test_blocks_of_the_output_are_cut_by_bytes_too():
         here.add(
             pa.table({"k": range(110), "s": ["x" * 888] * 110})
         )  # 900 bytes a row: 10.6 fit 0.95 of a block
-        (task,) = here.split()
+        (task,) = here.cut()
         assert task.cuts == (10,) * 11
 
 
@@ -171,7 +167,7 @@ def test_rows_of_about_one_size_do_not_overflow_the_blocks_that_bytes_bound(seed
             texts = ["x" * chance.randrange(10, 210) for _ in range(1_538)]  # 122 bytes a row: three blocks
             here.add(pa.table({"k": [chance.randrange(10**9) for _ in texts], "s": texts}))
         for memory_bytes in (LARGE_BYTES, 400_000):
-            records = here.run(here.split(memory_bytes=memory_bytes))
+            records = here.run(here.cut(memory_bytes=memory_bytes))
             assert len(records) == 3
             assert min(record.decoded_bytes for record in records) > 0.8 * 200_000, "they are full"
 
@@ -181,17 +177,17 @@ def test_a_block_that_lies_about_its_order_is_named():
         add(here, [1, 2, 3])
         liar = here.unordered(pa.table({"k": [5, 4, 6], "n": [0, 1, 2]}), is_said_to_be_ordered=True)
         with pytest.raises(CorruptTableError, match=liar.block.path) as caught:
-            here.split(tasks=2)
+            here.cut(tasks=2)
         assert caught.value.details["name"] == liar.block.path
 
 
 def test_a_missing_block_is_named():
     with lake(COLUMNS, "k", block_rows=3) as here:
         add(here, [1, 2, 3], [4, 5, 6])
-        path = here.slices[1].block.path
+        path = here.splits[1].block.path
         here.storage.delete([path])
         with pytest.raises(CorruptTableError, match="is missing") as caught:
-            here.split(tasks=2)
+            here.cut(tasks=2)
         assert caught.value.details["name"] == path
 
 
@@ -206,17 +202,15 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
         read.append((reader._block.path, len(groups)))
         return real(reader, groups, sort)
 
-    monkeypatch.setattr(cuts, "_PIECE_ROWS", 7)
     with lake(COLUMNS, "k", block_rows=10, row_group_rows=8) as here:
         add(here, *([(n * 37 + seed) % 60 for n in range(60)] for seed in range(4)), ordered=False)
         add(here, list(range(60)))
-        if not is_kept_in_memory:
-            monkeypatch.setattr(cuts, "KEY_SHARE", LARGE_BYTES)
+        divisor = {} if is_kept_in_memory else {"keys_divisor": LARGE_BYTES}
         monkeypatch.setattr(NativeBlockReader, "keys", counted)
-        tasks = here.split(tasks=12, memory_bytes=LARGE_BYTES)
+        tasks = here.cut(tasks=12, key_piece_rows=7, **divisor)
         whole = sorted(path for path, groups in read if groups == 8)
         monkeypatch.undo()
-        assert whole == sorted(item.block.path for item in here.slices), (
+        assert whole == sorted(item.block.path for item in here.splits), (
             "each once, and row groups for a look"
         )
         assert len(tasks) == (12 if is_kept_in_memory else 30)
@@ -232,10 +226,12 @@ def test_tasks_share_the_bytes_where_rows_differ_in_width_with_the_key(ordered):
             texts = [f"{key:04}" * (1 if key < 800 else 100) for key in keys]  # none twice: no dictionary
             data = pa.table({"k": keys, "s": texts}, schema=here.schema.logical)
             (here.add if ordered else here.unordered)(data)
-        tasks = here.split(tasks=4)
+        tasks = here.cut(tasks=4)
         assert [task.rows for task in tasks] == ([1000, 200, 200, 200] if ordered else [400] * 4)
         assert sum(len(task.cuts) for task in tasks) == 16
-        narrow = here.split(tasks=4, memory_bytes=cuts.KEY_SHARE * 450 * 32)  # holds the keys of 450 rows
+        narrow = here.cut(
+            tasks=4, memory_bytes=THRESHOLDS.keys_divisor * 450 * 32
+        )  # holds the keys of 450 rows
         assert max(task.rows for task in narrow) <= 500
 
 
@@ -269,41 +265,39 @@ def test_no_task_has_more_than_its_share_and_a_block(weights, tasks):
     assert max(shares) <= sum(weights) / count + 2 * max(weights)
 
 
-# -- what is portioned out ---------------------------------------------------------------------------------------------
+# -- what is presorted -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_blocks_that_overlap_too_many_others_are_portioned_out(monkeypatch, tasks):
+def test_blocks_that_overlap_too_many_others_are_presorted(tasks):
     """Eight blocks of the same keys, and eight that follow each other: a task has room for three row groups."""
-    monkeypatch.setattr(cuts, "_USEFUL_BYTES", 1)
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(8):
             here.add(text_rows(range(start, 1_600, 8)))
         for start in range(2_000, 3_600, 200):
             here.add(text_rows(range(start, start + 200)))
-        group_bytes = here.slices[0].block.decoded_bytes // 4
+        group_bytes = here.splits[0].block.decoded_bytes // 4
         expected = canonical(here.expected())
         for memory_bytes, crowded in ((3 * group_bytes * 4, True), (17 * group_bytes * 4, False)):
-            planned = here.split(tasks, memory_bytes=memory_bytes)
-            found = {item.place: item.is_portioned for task in planned for item in task.slices}
+            planned = here.cut(tasks, memory_bytes=memory_bytes, useful_piece_bytes=1)
+            found = {item.place: item.is_presorted for task in planned for item in task.splits}
             assert found == {place: crowded and place < 8 for place in range(16)}
             assert canonical(here.rows_of(here.run(planned))) == expected
 
 
-def test_pieces_that_would_be_too_small_are_not_portioned_out():
+def test_pieces_that_would_be_too_small_are_not_presorted():
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(8):
             here.add(text_rows(range(start, 1_600, 8)))
-        assert all(task.is_streamed for task in here.split(memory_bytes=here.slices[0].block.decoded_bytes))
+        assert all(task.is_streamed for task in here.cut(memory_bytes=here.splits[0].block.decoded_bytes))
 
 
-def test_more_blocks_than_may_be_open_are_portioned_out(monkeypatch):
-    monkeypatch.setattr(cuts, "MOST_OPEN", 7)
+def test_more_blocks_than_may_be_open_are_presorted():
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(8):
             here.add(text_rows(range(start, 1_600, 8)))
-        (task,) = here.split()
-        assert all(item.is_portioned for item in task.slices)
+        (task,) = here.cut(open_blocks=7)
+        assert all(item.is_presorted for item in task.splits)
 
 
 def text_rows(keys):
@@ -314,19 +308,18 @@ def text_rows(keys):
 def test_tasks_that_memory_asks_for_come_in_whole_waves(tasks):
     with lake("k: int64, s: string", "k", block_rows=10) as here:
         here.add(text_rows(range(500)))
-        counts = {len(here.split(tasks, memory_bytes=memory)) for memory in range(10_000, 40_000, 1_000)}
+        counts = {len(here.cut(tasks, memory_bytes=memory)) for memory in range(10_000, 40_000, 1_000)}
         assert len(counts) >= 3
         assert all(count % tasks == 0 for count in counts)
 
 
-def test_where_new_blocks_have_a_few_old_keys_the_old_blocks_are_streamed_and_copied(monkeypatch):
-    monkeypatch.setattr(cuts, "_USEFUL_BYTES", 1)
+def test_where_new_blocks_have_a_few_old_keys_the_old_blocks_are_streamed_and_copied():
     with lake("k: int64, s: string", "k", block_rows=300, row_group_rows=50) as here:
         for start in range(0, 3_000, 200):
             here.add(text_rows(range(start, start + 200)))
         for number in range(5):
             here.add(text_rows([number, *range(3_000 + number, 3_500, 5)]))
-        group_bytes = here.slices[0].block.decoded_bytes // 4
-        (task,) = here.split(memory_bytes=4 * group_bytes * 4)
-        assert {item.place for item in task.slices if item.is_portioned} == {15, 16, 17, 18, 19}
+        group_bytes = here.splits[0].block.decoded_bytes // 4
+        (task,) = here.cut(memory_bytes=4 * group_bytes * 4, useful_piece_bytes=1)
+        assert {item.place for item in task.splits if item.is_presorted} == {15, 16, 17, 18, 19}
         assert run_task(here.io, task).rows_copied >= 1_800

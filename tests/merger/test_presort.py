@@ -15,14 +15,15 @@ from faults import Faults, inject
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.merger.engines import local
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark import on_worker
-from tblctl.merger.presort import decide
-from tblctl.merger.presort import portions as portion
-from tblctl.merger.presort.decide import neighbours, sort_tasks
-from tblctl.merger.presort.portions import sort_blocks
-from tblctl.merger.presort.spill import Pieces, Scratch
+from tblctl.merger.engines.spark.on_worker import WorkerSetup
+from tblctl.merger.presort import portions as portions_module
+from tblctl.merger.presort import presorter
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, deal
+from tblctl.merger.presort.presorter import presort
+from tblctl.merger.presort.sort_tasks import sort_tasks
+from tblctl.merger.presort.spill import Pieces, SpillFolder
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
@@ -31,7 +32,7 @@ from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.native.block_io import NativeBlockReader
 
 from .blocks import LARGE_BYTES, lake, merge_threads
-from .test_run import MANY, assert_merged, facts, lakes_of_blocks, schemas_and_terms
+from .test_merge import MANY, assert_merged, facts, lakes_of_blocks, schemas_and_terms
 
 COLUMNS = "k: int64, n: int64, s: string"
 
@@ -55,16 +56,22 @@ def rows(seed, count, most=50):
     )
 
 
-def portioned(tasks, places):
-    """Return tasks whose blocks in these places are portioned out, whether they are in order or not."""
+def presorted(tasks, places):
+    """Return tasks whose blocks in these places are presorted, whether they are in order or not."""
     return tuple(
         replace(
             task,
-            slices=tuple(replace(one, is_portioned=one.place in places) for one in task.slices),
-            sharing=len(tasks),
+            splits=tuple(replace(one, is_presorted=one.place in places) for one in task.splits),
+            presorted_tasks=len(tasks),
         )
         for task in tasks
     )
+
+
+def sorting_one_block(here):
+    """Return thresholds by which one block is sorted at once, and not two."""
+    most = max(item.block.decoded_bytes for item in here.splits) * 3 // 2
+    return Thresholds(most_sort_bytes=most, sort_divisor=1, least_sort_divisor=1)
 
 
 def mapped(work, items):
@@ -74,8 +81,8 @@ def mapped(work, items):
 def run_sorted_beforehand(here, tasks):
     """Run tasks one after the other, their blocks in another order sorted once for all of them."""
     sharing = [task for task in tasks if not task.is_streamed]
-    with Scratch() as scratch:
-        found = sort_blocks(here.io, sharing, scratch, mapped) if sharing else {}
+    with SpillFolder() as folder:
+        found = presort(here.io, sharing, folder, mapped) if sharing else {}
         results = [run_task(here.io, task, portions=found.get(task.number, ())) for task in tasks]
     return [record for result in results for record in result.records]
 
@@ -95,28 +102,28 @@ def test_any_blocks_sorted_beforehand_are_merged_as_a_stable_sort_orders_them(da
         data.draw(lakes_of_blocks(here))
         expected = canonical(here.expected())
         memory_bytes = data.draw(st.sampled_from([1, 1_000, 20_000, 1 << 30]))
-        tasks = here.split(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
-        tasks = portioned(tasks, data.draw(st.sets(st.integers(0, len(here.slices)))))
+        tasks = here.cut(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
+        tasks = presorted(tasks, data.draw(st.sets(st.integers(0, len(here.splits)))))
         assert canonical(here.rows_of(here.run(tasks))) == expected
         assert canonical(here.rows_of(run_sorted_beforehand(here, tasks))) == expected
         assert canonical(here.rows_of(merge_packed(here, tasks))) == expected
         assert canonical(here.rows_of(run_by_neighbours(here, tasks, workers=2))) == expected
 
 
-def pickled(io):
+def pickled(io, thresholds=THRESHOLDS):
     class IO:
         def __reduce__(self):
             return _io, ()
 
     global _IO  # noqa: PLW0603 (a lake in memory cannot be pickled)
     _IO = io
-    return pickle.dumps(IO())
+    return pickle.dumps(WorkerSetup(io=IO(), thresholds=thresholds))
 
 
-def outcomes_of_neighbours(here, tasks, **more):
+def outcomes_of_neighbours(here, tasks, *, workers, thresholds=THRESHOLDS, **more):
     """Run tasks as Spark's workers do that sort for themselves what these take."""
-    io, shares = pickled(here.io), neighbours(tasks, more.pop("workers"))
-    found = [one for share in shares for one in on_worker.run_pickled(io, pickle.dumps(share), **more)]
+    setup, shares = pickled(here.io, thresholds), deal(tasks, workers, thresholds)
+    found = [one for share in shares for one in on_worker.run_pickled(setup, pickle.dumps(share), **more)]
     return [pickle.loads(one) for one in found]
 
 
@@ -145,9 +152,8 @@ def merge_packed(here, tasks):
     ]
     described = [(share[0].number, pickle.dumps(share), None) for share in shares]
     incoming = [*portions[::2], *described, *portions[1::2]]
-    return records_of(
-        [pickle.loads(one) for one in on_worker.merge_pickled(io, incoming, tasks[0].memory_bytes)]
-    )
+    held_bytes = tasks[0].memory_bytes // THRESHOLDS.held_divisor
+    return records_of([pickle.loads(one) for one in on_worker.merge_pickled(io, incoming, held_bytes)])
 
 
 _IO = None
@@ -162,10 +168,10 @@ def test_sorting_beforehand_changes_no_block(memory_bytes):
     with lake(COLUMNS, "k", block_rows=300, row_group_rows=100) as here:
         for seed in range(6):
             (here.add if seed == 2 else here.unordered)(rows(seed, 500))
-        alone = here.run(here.split(1, memory_bytes=LARGE_BYTES))
+        alone = here.run(here.cut(1, memory_bytes=LARGE_BYTES))
         assert_merged(here, alone)
         for count in (2, 5):
-            tasks = here.split(count, memory_bytes=memory_bytes)
+            tasks = here.cut(count, memory_bytes=memory_bytes)
             for records in (
                 here.run(tasks),
                 run_sorted_beforehand(here, tasks),
@@ -193,11 +199,11 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
     with lake(COLUMNS, "k", block_rows=300) as here:
         for seed in range(6):
             here.unordered(rows(seed, 300))
-        block_bytes = here.slices[0].block.decoded_bytes
-        monkeypatch.setattr(decide, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
-        tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
-        records = run_by_neighbours(here, tasks, workers=2, function=run_and_look)
-        assert sorted(read) == sorted(2 * [item.block.path for item in here.slices])
+        tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
+        records = run_by_neighbours(
+            here, tasks, workers=2, function=run_and_look, thresholds=sorting_one_block(here)
+        )
+        assert sorted(read) == sorted(2 * [item.block.path for item in here.splits])
         assert_merged(here, records)
     for mine in (left[:3], left[3:]):
         assert mine[0] > mine[1] > mine[2] > 0
@@ -212,7 +218,7 @@ def test_a_block_that_a_worker_cannot_sort_fails_all_its_tasks_and_one_task_only
     with lake(COLUMNS, "k", block_rows=300) as here:
         for seed in range(3):
             lost = here.unordered(rows(seed, 300))
-        tasks = here.split(tasks=3)
+        tasks = here.cut(tasks=3)
         found = outcomes_of_neighbours(here, tasks, workers=1, function=failing)
         assert [isinstance(item, TaskFailure) for item in found] == [False, True, False]
         here.storage.delete([lost.block.path])
@@ -222,18 +228,19 @@ def test_a_block_that_a_worker_cannot_sort_fails_all_its_tasks_and_one_task_only
 
 def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
     most = []
-    real = portion._portioned
-    monkeypatch.setattr(
-        portion,
-        "_portioned",
-        lambda io, task, given, *more: most.append(given[0].nbytes) or real(io, task, given, *more),
-    )
+    real = portions_module._in_order
+
+    def in_order(rows, *more):
+        most.append(sum(column.nbytes for column in rows._columns))
+        return real(rows, *more)
+
+    monkeypatch.setattr(portions_module, "_in_order", in_order)
     with lake("k: int64, s: string, l: list<int64>", "k", block_rows=6) as here:
         for seed in range(2):
             keys = [(seed + n * 7) % 11 for n in range(12)]
             texts = [chr(97 + n) * (1 << 20) for n in range(12)]
             here.unordered(pa.table({"k": keys, "s": texts, "l": [list(range(n * 50)) for n in range(12)]}))
-        records = run_sorted_beforehand(here, here.split(4, memory_bytes=96 << 20))
+        records = run_sorted_beforehand(here, here.cut(4, memory_bytes=96 << 20))
         assert_merged(here, records)
         assert max(most) <= 5 << 20, "3 MiB at once, by the rows' average"
 
@@ -244,12 +251,12 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
     with lake(COLUMNS, "k", block_rows=100, row_group_rows=100) as here:
         for seed in range(3):
             here.add(rows(seed, 1_000, most=10_000))
-        tasks = portioned(here.split(tasks=5), {0, 1, 2})
+        tasks = presorted(here.cut(tasks=5), {0, 1, 2})
         (sort,) = sort_tasks([tasks[2]])
-        assert [(item.start, item.stop) for item in sort.slices] == [
-            (item.start, item.stop) for item in tasks[2].slices
+        assert [(item.start, item.stop) for item in sort.splits] == [
+            (item.start, item.stop) for item in tasks[2].splits
         ]
-        assert [(taker.number, taker.start, taker.stop) for taker in sort.takers] == [(2, 0, tasks[2].rows)]
+        assert [(item.task, item.start, item.stop) for item in sort.ranges] == [(2, 0, tasks[2].rows)]
         monkeypatch.setattr(
             NativeBlockReader, "rows", lambda reader, groups: read.append(len(groups)) or real(reader, groups)
         )
@@ -257,23 +264,21 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
         assert sum(read) <= 3 * 4, "200 rows of 1,000, and the row groups at their ends"
         monkeypatch.undo()
         assert facts(here, records) == facts(
-            here, here.run([replace(tasks[2], slices=here.split(5)[2].slices)])
+            here, here.run([replace(tasks[2], splits=here.cut(5)[2].splits)])
         )
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large):
-    """Unless its words are so many that each piece would be full of them, or a block has not stored it so."""
+def test_presorted_text_of_few_values_stays_as_it_is_stored(monkeypatch, large):
+    """Unless it has so many values that each piece would be full of them, or a block has not stored it so."""
     kept = []
-    real = portion._portioned
+    real = presorter.sorted_portions
 
-    def portioned_(*given):
+    def sorted_portions(*given):
         for taker, one in real(*given):
             kept.append(one)
             yield taker, one
 
-    if large:
-        monkeypatch.setattr(portion, "_WORDS_SHARE", 1 << 20)
     words = [f"word {n}" for n in range(60)]
     with lake("k: int64, s: string, t: string", "k", block_rows=1_000, row_group_rows=1_000) as here:
         for seed in range(4):
@@ -282,12 +287,12 @@ def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large)
             texts = [chance.choice(words) for _ in keys]
             others = [f"{seed} {n}" if seed == 3 else "one" for n in range(1_000)]
             here.unordered(pa.table({"k": keys, "s": texts, "t": others}))
-        (task,) = here.split()
+        (task,) = here.cut()
         expected = facts(here, here.run([task]))
-        monkeypatch.setattr(portion, "_portioned", portioned_)
-        block_bytes = max(item.block.decoded_bytes for item in here.slices)
-        monkeypatch.setattr(decide, "_sort_bytes", lambda *_: block_bytes * 3 // 2)
-        assert facts(here, here.run([replace(task, memory_bytes=4_000_000)])) == expected
+        monkeypatch.setattr(presorter, "sorted_portions", sorted_portions)
+        thresholds = replace(sorting_one_block(here), dictionary_divisor=1 << 20 if large else 16)
+        records = here.run([replace(task, memory_bytes=4_000_000)], thresholds=thresholds)
+        assert facts(here, records) == expected
     types = [{name: pa.types.is_dictionary(portion.content[name].type) for name in "st"} for portion in kept]
     assert {one["s"] for one in types} == {not large}
     assert {one["t"] for one in types} == {False, not large}, "the last block's differ in each row"
@@ -298,18 +303,18 @@ def test_text_of_few_values_is_portioned_out_as_it_is_stored(monkeypatch, large)
 
 
 @pytest.fixture
-def here(monkeypatch):
+def here():
     """1,800 rows in six blocks in another order, to be merged by six tasks."""
-    monkeypatch.setattr(local, "cpu_threads", lambda: 4)
     with lake(COLUMNS, "k", block_rows=300) as found:
         for seed in range(6):
             found.unordered(rows(seed, 300))
         yield found
 
 
-def run(here, tasks, **more):
+def run(here, tasks, *, thresholds=THRESHOLDS, **more):
     outcomes = []
-    LocalEngine().run(here.io, tasks, more.pop("done", outcomes.append), title="a test", **more)
+    engine = LocalEngine(thresholds=thresholds, processors=lambda: 4)
+    engine.run(here.io, tasks, more.pop("done", outcomes.append), title="a test", **more)
     return sorted(outcomes, key=lambda item: (item.group, item.number))
 
 
@@ -321,18 +326,18 @@ def test_each_block_is_read_once_for_all_tasks(here, monkeypatch):
         read.append(reader._block.path)
         return real(reader, groups)
 
-    tasks = here.split(tasks=6)
+    tasks = here.cut(tasks=6)
     monkeypatch.setattr(NativeBlockReader, "rows", counted)
     found = run(here, tasks)
-    assert sorted(read) == sorted(item.block.path for item in here.slices)
+    assert sorted(read) == sorted(item.block.path for item in here.splits)
     monkeypatch.undo()
     assert_merged(here, [record for item in found for record in item.records])
-    assert sum(item.bytes_read for item in found) <= sum(item.block.size_bytes for item in here.slices)
+    assert sum(item.bytes_read for item in found) <= sum(item.block.size_bytes for item in here.splits)
 
 
 def test_what_tasks_sort_together_leaves_the_disk_as_they_end(here, tmp_path):
     left = []
-    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
     run(here, tasks, done=lambda _: left.append(len(list(tmp_path.rglob("*.arrow")))))
     assert left[0] > 0
     assert sorted(left, reverse=True) == left
@@ -341,12 +346,12 @@ def test_what_tasks_sort_together_leaves_the_disk_as_they_end(here, tmp_path):
 
 def test_portions_in_memory_are_let_go_of_with_their_group(monkeypatch):
     """Eight groups of 1.6 MB are merged one after the other."""
-    monkeypatch.setattr(LocalEngine, "parallelism", 0)
+    monkeypatch.setattr(LocalEngine, "parallelism", 0)  # one task at a time, and none to fill in
     held = []
     with lake(COLUMNS, "k", block_rows=2_000) as here:
         for seed in range(4):
             here.unordered(pa.table({"k": range(2_000), "n": range(2_000), "s": [f"{seed:0200d}"] * 2_000}))
-        tasks = here.split(tasks=4)
+        tasks = here.cut(tasks=4)
         before = pa.total_allocated_bytes()
         groups = [replace(task, group=group) for group in range(8) for task in tasks]
         run(here, groups, done=lambda _: held.append(pa.total_allocated_bytes() - before))
@@ -359,30 +364,29 @@ def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
     def interrupted(*_):
         raise error
 
-    monkeypatch.setattr(portion, "portions", interrupted)
+    monkeypatch.setattr(presorter, "sorted_portions", interrupted)
     with pytest.raises(error):
-        run(here, here.split(tasks=6))
+        run(here, here.cut(tasks=6))
 
 
 def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch):
     """Four sort tasks, each of which waits until another is begun by a thread of another task."""
     together = threading.Barrier(4, timeout=20)
-    real = portion.portions
+    real = presorter.sorted_portions
 
     def slow(*given):
         together.wait()
         yield from real(*given)
 
-    monkeypatch.setattr(portion, "portions", slow)
-    monkeypatch.setattr(decide, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
-    del here.slices[4:]
-    found = run(here, here.split(tasks=4))
+    monkeypatch.setattr(presorter, "sorted_portions", slow)
+    del here.splits[4:]
+    found = run(here, here.cut(tasks=4), thresholds=sorting_one_block(here))
     assert [type(item) for item in found] == [TaskResult] * 4
 
 
 def test_the_time_that_sorting_takes_is_that_of_the_tasks_that_do_it(here, monkeypatch):
     mine, passed = threading.local(), []
-    real = portion.portions
+    real = presorter.sorted_portions
 
     def a_second_long(*given):
         mine.seconds = getattr(mine, "seconds", 0.0) + 1
@@ -390,20 +394,20 @@ def test_the_time_that_sorting_takes_is_that_of_the_tasks_that_do_it(here, monke
         yield from real(*given)
 
     still = Environment(elapsed=lambda: float(len(passed)), cpu=lambda: getattr(mine, "seconds", 0.0))
-    monkeypatch.setattr(portion, "portions", a_second_long)
-    monkeypatch.setattr(decide, "_sort_bytes", lambda *_: here.slices[0].block.decoded_bytes * 3 // 2)
+    monkeypatch.setattr(presorter, "sorted_portions", a_second_long)
     found = []
-    LocalEngine().run(replace(here.io, env=still), here.split(tasks=6), found.append, title="a test")
+    engine = LocalEngine(thresholds=sorting_one_block(here), processors=lambda: 4)
+    engine.run(replace(here.io, env=still), here.cut(tasks=6), found.append, title="a test")
     assert len(passed) > 1
     assert sum(item.cpu_seconds for item in found) == len(passed)
     assert sum(item.wall_seconds for item in found) >= len(passed)
 
 
 def test_a_block_that_cannot_be_sorted_fails_its_group_alone(here):
-    tasks = here.split(tasks=6)
+    tasks = here.cut(tasks=6)
     lost = here.unordered(rows(9, 300))
-    broken = [replace(task, group=8) for task in here.split(tasks=6)]
-    here.slices.pop()
+    broken = [replace(task, group=8) for task in here.cut(tasks=6)]
+    here.splits.pop()
     here.storage.delete([lost.block.path])
     found = run(here, [*broken, *tasks])
     assert [type(item) for item in found] == [TaskResult] * 6 + [TaskFailure] * len(broken)
@@ -414,7 +418,7 @@ def test_a_block_that_cannot_be_sorted_fails_its_group_alone(here):
 
 
 def test_a_full_disk_fails_the_group_and_leaves_nothing(here, monkeypatch):
-    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
     real = pa.OSFile
     monkeypatch.setattr(pa, "OSFile", lambda path, mode: real("/dev/full" if mode == "wb" else path, mode))
     found = run(here, tasks)
@@ -425,7 +429,7 @@ def test_a_full_disk_fails_the_group_and_leaves_nothing(here, monkeypatch):
 
 @pytest.mark.parametrize("memory_bytes", [LARGE_BYTES, 100_000])
 def test_an_interrupt_while_blocks_are_sorted_or_merged_leaves_nothing(here, memory_bytes):
-    tasks = [replace(task, memory_bytes=memory_bytes) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=memory_bytes) for task in here.cut(tasks=6)]
 
     told = []
 
@@ -442,7 +446,7 @@ def test_an_interrupt_while_blocks_are_sorted_or_merged_leaves_nothing(here, mem
 
 
 def test_the_disk_is_free_again_before_the_next_group_is_done(here, tmp_path):
-    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
     seen = {}
 
     def done(item):
@@ -457,7 +461,7 @@ def test_the_disk_is_free_again_before_the_next_group_is_done(here, tmp_path):
 def test_a_write_that_fails_fails_its_task_alone(here, nth):
     faults = Faults()
     faults.fail(operation="write", name="data/", nth=nth)
-    tasks = here.split(tasks=6)
+    tasks = here.cut(tasks=6)
     with inject(faults):
         found = run(here, tasks)
     assert sorted(type(item).__name__ for item in found) == ["TaskFailure"] + ["TaskResult"] * 5
@@ -469,16 +473,16 @@ def test_a_write_that_fails_fails_its_task_alone(here, nth):
 # -- verified ----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
-    real = portion.sort_indices
+def test_rows_that_are_presorted_wrongly_are_noticed(here, monkeypatch):
+    real = portions_module.sort_indices
 
     def wrong(keys, sort):
         order = real(keys, sort).to_numpy().copy()
         order[5] = order[6]
         return pa.array(order)
 
-    tasks = here.split(tasks=6)
-    monkeypatch.setattr(portion, "sort_indices", wrong)
+    tasks = here.cut(tasks=6)
+    monkeypatch.setattr(portions_module, "sort_indices", wrong)
     with pytest.raises(VerificationError, match="group 7, sorting data/"):
         run_sorted_beforehand(here, tasks)
     assert here.stored() == set()
@@ -494,7 +498,7 @@ def test_rows_that_are_portioned_wrongly_are_noticed(here, monkeypatch):
 )
 @pytest.mark.parametrize("kept", [(), (0,)], ids=["keys too", "rows alone"])
 def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, tamper, kept):
-    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
     real = Pieces.read
     monkeypatch.setattr(
         Pieces,
@@ -502,7 +506,7 @@ def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, t
         lambda pieces, piece: real(pieces, piece) if piece in kept else tamper(real(pieces, piece)),
     )
     with pytest.raises(
-        Exception, match=r"values read and merged differ|has slices of|not in key order|nowhere|too early"
+        Exception, match=r"values read and merged differ|has splits of|not in key order|nowhere|too early"
     ):
         run_sorted_beforehand(here, tasks)
     assert here.stored() == set()
@@ -513,11 +517,11 @@ def test_portions_that_are_altered_on_their_way_are_noticed(here, monkeypatch, t
 
 def test_portions_beyond_the_budget_wait_on_the_workers_disk(here, tmp_path, monkeypatch):
     kept = []
-    real = Scratch.keep
+    real = SpillFolder.keep
     monkeypatch.setattr(
-        Scratch, "keep", lambda scratch, pieces: kept.append(len(pieces)) or real(scratch, pieces)
+        SpillFolder, "keep", lambda folder, pieces: kept.append(len(pieces)) or real(folder, pieces)
     )
-    tasks = here.split(tasks=6)
+    tasks = here.cut(tasks=6)
     assert_merged(here, merge_packed(here, tasks))
     assert kept == []
     assert_merged(here, merge_packed(here, [replace(task, memory_bytes=100_000) for task in tasks]))
@@ -525,13 +529,13 @@ def test_portions_beyond_the_budget_wait_on_the_workers_disk(here, tmp_path, mon
 
 
 def test_a_failure_on_the_way_is_that_of_the_merge_tasks(here, monkeypatch):
-    tasks = [replace(task, memory_bytes=100_000) for task in here.split(tasks=6)]
+    tasks = [replace(task, memory_bytes=100_000) for task in here.cut(tasks=6)]
     real = pa.OSFile
     with monkeypatch.context() as patched:
         patched.setattr(pa, "OSFile", lambda path, mode: real("/dev/full" if mode == "wb" else path, mode))
         with pytest.raises(StorageError, match="No space left on device"):
             merge_packed(here, tasks)
-    here.storage.delete([here.slices[3].block.path])
+    here.storage.delete([here.splits[3].block.path])
     with pytest.raises(CorruptTableError, match="is missing"):
         merge_packed(here, tasks)
     assert here.stored() == set()

@@ -1,4 +1,4 @@
-"""Merge tasks whose rows are sorted together once, in one process (`presort/decide.py` says which)."""
+"""A unit of merge tasks in one process: their rows are sorted once, by those that run at the time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from threading import Event, Lock
 from typing import Generic, Self, TypeVar
 
 from tblctl.merger.engines.engine import as_own
-from tblctl.merger.presort.decide import SortTask
-from tblctl.merger.presort.portions import Portion, Portions, by_task, sort_work
-from tblctl.merger.presort.spill import Pieces, Scratch
-from tblctl.merger.task.memory import Resident
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
+from tblctl.merger.presort.portions import Portion
+from tblctl.merger.presort.presorter import Portions, Presorter
+from tblctl.merger.presort.sort_tasks import SortTask
+from tblctl.merger.presort.spill import Pieces, SpillFolder
+from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.merge import THREADS, Cancelled
 from tblctl.merger.task.spec import MergeTask, TaskResult
 from tblctl.merger.task.threads import Clock
@@ -21,32 +23,45 @@ from tblctl.tableformat.port import BlockIO
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-RunSorted = Callable[[MergeTask, list[Portion]], TaskResult]
+RunPresorted = Callable[[MergeTask, list[Portion]], TaskResult]
 """Runs a merge task, given its portions."""
 
 
-class SortedGroup:
-    """Merge tasks of a group whose rows are portioned out once for all, by those that run at the time.
+class PresortedUnit:
+    """Merge tasks of a group that sort together what they take.
 
-    A context manager: its scratch folder is gone when the last task has ended, or at the exit.
+    The first task that runs begins to sort, and every task that runs meanwhile takes part. A context manager: the spill
+    folder is gone when the last task has ended, or at the exit.
+
+    Args:
+        io: of the table.
+        tasks: of the unit.
+        run: runs one of them.
+        memory: the process's.
+        thresholds: what sizes are compared with.
+        cancelled: asked before each sort task whether to stop.
     """
 
     def __init__(
         self,
         io: BlockIO,
         tasks: Sequence[MergeTask],
-        run: RunSorted,
-        resident: Resident,
+        run: RunPresorted,
+        memory: ProcessMemory,
+        *,
+        thresholds: Thresholds = THRESHOLDS,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._io = io
         self._tasks = tasks
         self._run = run
-        self._resident = resident
+        self._memory = memory
+        self._thresholds = thresholds
         self._cancelled = cancelled
         self._lock = Lock()
-        self._scratch = Scratch()
-        self._sorting: _Together[SortTask, Portions] | None = None
+        self._folder = SpillFolder()
+        self._presorter: Presorter | None = None
+        self._sorting: _SharedWork[SortTask, Portions] | None = None
         self._portions: dict[int, list[Portion]] | None = None
         self._left = len(tasks)  # that have not ended
 
@@ -54,10 +69,10 @@ class SortedGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._scratch.__exit__(*exc)
+        self._folder.__exit__(*exc)
 
     def run(self, task: MergeTask) -> TaskResult:
-        """Run one of the tasks; the time that it takes part in sorting is its own. What that fails with they all do."""
+        """Run one of the tasks. Time that it spends sorting is its own; if sorting fails, all tasks fail."""
         portions: list[Portion] = []
         clock = Clock(self._io)
         try:
@@ -68,7 +83,7 @@ class SortedGroup:
                 result, wall_seconds=result.wall_seconds + wall, cpu_seconds=result.cpu_seconds + cpu
             )
         finally:
-            self._scratch.remove(
+            self._folder.remove(
                 portion.content for portion in portions if isinstance(portion.content, Pieces)
             )
             with self._lock:
@@ -76,60 +91,64 @@ class SortedGroup:
                 if not self._left:
                     self._sorting = None
                     self._portions = {}
-                    self._scratch.__exit__()
+                    self._folder.__exit__()
 
     def _sorted(self, task: MergeTask, clock: Clock) -> list[Portion]:
         """Take part in sorting, with the task's memory and threads; return its portions."""
         with self._lock:
+            if self._presorter is None:
+                self._presorter = Presorter(
+                    self._io, self._tasks, self._folder, self._memory.give_back, self._thresholds
+                )
+            presorter = self._presorter
             if self._sorting is None:
-                work, sorts = sort_work(self._io, self._tasks, self._scratch, self._resident.bound)
-                self._sorting = _Together(self._watched(work), sorts)
+                self._sorting = _SharedWork(self._watched(presorter.sort), presorter.sort_tasks)
             sorting = self._sorting
-        with self._resident.task(task.memory_bytes):
+        with self._memory.task(task.memory_bytes):
             sorting.take_part(THREADS, clock)
         with self._lock:
             if self._portions is None:
-                self._portions = by_task(self._tasks, sorting.given_out())
+                self._portions = presorter.by_task(sorting.handed_over())
             return self._portions.pop(task.number)
 
     def _watched(self, work: Callable[[SortTask], Portions]) -> Callable[[SortTask], Portions]:
-        def watched(sort: SortTask) -> Portions:
+        def watched(task: SortTask) -> Portions:
             if self._cancelled():
                 raise Cancelled
             try:
-                return work(sort)
+                return work(task)
             except Exception as error:
-                raise as_own(error, sort.title) from error
+                raise as_own(error, task.title) from error
 
         return watched
 
 
-class _Together(Generic[_T, _R]):
-    """Some work on many items, which whoever needs all results takes part in."""
+class _SharedWork(Generic[_T, _R]):
+    """Some work on many items. Whoever needs the results takes part in it, and all wait for the last one."""
 
     def __init__(self, work: Callable[[_T], _R], items: Sequence[_T]) -> None:
         self._work = work
         self._waiting = deque(enumerate(items))
         self._left = len(items)
         self._results: dict[int, _R] = {}
-        self._failed: BaseException | None = None
+        self._error: BaseException | None = None
         self._lock = Lock()
         self._ended = Event()
         if not items:
             self._ended.set()
 
     def take_part(self, threads: int, clock: Clock) -> None:
-        """Work in so many threads, whose time counts, while there is some left, and wait for the others.
+        """Work in so many threads, whose time counts, while items are left, and wait for the others.
 
         Raises:
-            BaseException: whatever the first piece of work failed with, by whomever it was done.
+            BaseException: whatever the first piece of work failed with, in any thread.
         """
         in_parallel(lambda _: clock.counted(self._take_some, None), range(threads), threads=threads)
         self._ended.wait()
-        if self._failed:
-            raise self._failed
+        if self._error:
+            raise self._error
 
-    def given_out(self) -> list[_R]:
+    def handed_over(self) -> list[_R]:
         """Return all results, in the order of the items, and keep none."""
         results, self._results = self._results, {}
         return [results[number] for number in sorted(results)]
@@ -137,14 +156,14 @@ class _Together(Generic[_T, _R]):
     def _take_some(self, _: None) -> None:
         while True:
             with self._lock:
-                if not self._waiting or self._failed:
+                if not self._waiting or self._error:
                     return
                 number, item = self._waiting.popleft()
             try:
                 self._results[number] = self._work(item)
             except BaseException as error:  # noqa: BLE001 (raised by all that take part)
-                self._failed = self._failed or error
+                self._error = self._error or error
             with self._lock:
                 self._left -= 1
-                if self._failed or not self._left:
+                if self._error or not self._left:
                     self._ended.set()

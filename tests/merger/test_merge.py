@@ -16,17 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.round.cuts import Output, split_group
-from tblctl.merger.task import inputs, merge
-from tblctl.merger.task.merge import Cancelled, Hooks, run_task
-from tblctl.merger.task.spec import whole_slices
+from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
+from tblctl.merger.task import order as order_module
+from tblctl.merger.task.inputs import RowStream
+from tblctl.merger.task.merge import Cancelled, Hooks, run_task, windows
 from tblctl.merger.task.verify import VerificationError
 from tblctl.tableformat.errors import InternalError, StorageError
 from tblctl.tableformat.model.cluster_key import Term, _problem
 from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import is_orderable
-from tblctl.tableformat.native.block_io import NativeBlockBuilder, NativeBlockIO
+from tblctl.tableformat.native.block_io import NativeBlockIO
 from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.read.metadata import block_metadata
@@ -92,7 +92,7 @@ def test_any_rows_are_merged_as_a_stable_sort_orders_them(data):
         expected = canonical(here.expected())
         sizes = None
         for memory_bytes in (1 << 30, data.draw(st.sampled_from([1, 100, 1_000, 10_000, 100_000]))):
-            tasks = here.split(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
+            tasks = here.cut(data.draw(st.integers(1, 5)), memory_bytes=memory_bytes)
             records = here.run(tasks, threads=data.draw(st.integers(1, 3)))
             assert canonical(here.rows_of(records)) == expected
             assert here.problems(records) == []
@@ -134,7 +134,7 @@ def test_tasks_threads_and_memory_change_neither_rows_nor_blocks_nor_row_groups(
         for tasks, threads, memory_bytes in (
             (1, 1, LARGE_BYTES), (3, 2, LARGE_BYTES), (7, 3, LARGE_BYTES), (1, 3, 120_000), (2, 1, 120_000),
         ):  # fmt: skip
-            records = here.run(here.split(tasks, memory_bytes=memory_bytes), threads=threads)
+            records = here.run(here.cut(tasks, memory_bytes=memory_bytes), threads=threads)
             assert_merged(here, records)
             found.append(facts(here, records))
         assert found[0][0][0] == 639, "4,500 rows spread over 7 blocks, 9 of a key"
@@ -181,7 +181,7 @@ def test_blocks_end_between_keys_alike_however_they_are_merged(blocks, block_row
         expected = here.expected()
         sizes = ends_between_keys(canonical(here.keys(expected)), block_rows)
         for memory_bytes in (LARGE_BYTES, data.draw(st.sampled_from([1, 1_000, 10_000]))):
-            tasks = here.split(data.draw(st.integers(1, 9)), memory_bytes=memory_bytes)
+            tasks = here.cut(data.draw(st.integers(1, 9)), memory_bytes=memory_bytes)
             records = here.run(tasks, threads=data.draw(st.integers(1, 3)))
             assert [record.row_count for record in records] == sizes
             assert canonical(here.rows_of(records)) == canonical(expected)
@@ -193,7 +193,7 @@ def test_neighbours_share_a_key_only_where_it_has_more_rows_than_the_slack():
         for start in range(4):
             keys = [*(n // 10 for n in range(600)), *[60] * 100, *(n // 10 for n in range(700, 925))]
             here.add(pa.table({"k": keys, "n": range(start * 925, start * 925 + 925)}))
-        records = here.run(here.split(tasks=2))  # 3,700 rows in 4 blocks of 925, 50 of slack
+        records = here.run(here.cut(tasks=2))  # 3,700 rows in 4 blocks of 925, 50 of slack
         assert_merged(here, records)
         ranges = [(record.key_min[0].as_py(), record.key_max[0].as_py()) for record in records]
         assert ranges == [(0, 22), (23, 45), (46, 60), (60, 92)], "key 60 has 400 rows"
@@ -204,7 +204,7 @@ def test_windows_smaller_than_a_row_group_change_the_row_groups_alone():
         for start in range(3):
             here.add(pa.table({"k": range(start, 3_000, 3), "n": range(1_000)}))
         many, few = (
-            here.run([replace(here.split()[0], memory_bytes=memory_bytes)])
+            here.run([replace(here.cut()[0], memory_bytes=memory_bytes)])
             for memory_bytes in (LARGE_BYTES, 20_000)
         )
         assert [here.row_groups(record) for record in many] == [(500, 500)] * 3
@@ -220,7 +220,7 @@ def test_a_heavily_repeated_key_is_cut_into_constant_blocks():
         for start in range(6):
             here.add(pa.table({"k": [1] + [5] * 18 + [9], "n": range(start * 20, start * 20 + 20)}))
         for tasks in (1, 4):
-            records = here.run(here.split(tasks))
+            records = here.run(here.cut(tasks))
             assert_merged(here, records)
             assert [record.row_count for record in records] == [10] * 12
             assert [record.level for record in records] == [LEVEL] + [-1] * 10 + [LEVEL]
@@ -234,7 +234,7 @@ def test_nulls_and_nan_have_their_places(key):
             rows = pa.table({"k": values[start:] + values[:start], "n": range(start * 9, start * 9 + 9)})
             (here.add if start % 2 else here.unordered)(rows)
         for tasks in (1, 3):
-            assert_merged(here, here.run(here.split(tasks), threads=2))
+            assert_merged(here, here.run(here.cut(tasks), threads=2))
 
 
 @pytest.mark.parametrize("memory_bytes", [LARGE_BYTES, 500_000])
@@ -248,7 +248,7 @@ def test_text_of_4_kib_is_merged_as_key_and_as_value(memory_bytes):
             add = here.unordered if place == 2 else here.add
             add(pa.table({"k": keys, "v": values, "n": range(place * 50, place * 50 + 50)}))
         for threads in (1, 2):
-            records = here.run(here.split(2, memory_bytes=memory_bytes), threads=threads)
+            records = here.run(here.cut(2, memory_bytes=memory_bytes), threads=threads)
             assert_merged(here, records)
             assert not any(record.key_exact for record in records)
 
@@ -262,7 +262,7 @@ def test_rows_of_very_different_sizes_make_more_blocks_where_bytes_ask_for_them(
                 pa.table({"k": [chance.randrange(1_000) for _ in sizes], "s": ["x" * size for size in sizes]})
             )
         for tasks, memory_bytes in ((1, LARGE_BYTES), (3, LARGE_BYTES), (1, 10_000)):
-            split = here.split(tasks, memory_bytes=memory_bytes)
+            split = here.cut(tasks, memory_bytes=memory_bytes)
             records = here.run(split, threads=2)
             assert_merged(here, records)
             assert len(records) > sum(len(task.cuts) for task in split)
@@ -273,7 +273,7 @@ def test_rows_of_very_different_sizes_make_more_blocks_where_bytes_ask_for_them(
 
 
 def table_slices(table):
-    """Return what merges a table's blocks: I/O, sort, slices in the order of the metadata, and the port's version."""
+    """Return what merges a table's blocks: I/O, sort, splits in the order of the metadata, and the port's version."""
     port = NativePort(table._native)
     version = port.newest()
     metadata = block_metadata(table._native.storage, version.snapshot)
@@ -284,19 +284,19 @@ def table_slices(table):
         layout=layout_of(version.snapshot),
         column_ids=version.snapshot.column_ids,
     )
-    return port, version, io, whole_slices(version, version.sort, blocks)
+    return port, version, io, whole_splits(version, version.sort, blocks)
 
 
 def merge_table(table, *, tasks=1, threads=1, memory_bytes=LARGE_BYTES):
     """Merge all blocks of a table into one run, and commit it."""
-    port, version, io, slices = table_slices(table)
+    port, version, io, splits = table_slices(table)
     output = Output(sort=version.sort, level=1, run_id=RUN, memory_bytes=memory_bytes)
     results = [
-        run_task(io, task, threads=threads) for task in split_group(io, 0, slices, output, tasks=tasks)
+        run_task(io, task, threads=threads) for task in cut_into_tasks(io, 0, splits, output, tasks=tasks)
     ]
     records = tuple(record for result in results for record in result.records)
-    port.replace(version, Replacement(removed=frozenset(item.block.path for item in slices), added=records))
-    return [item.is_ordered for item in slices]
+    port.replace(version, Replacement(removed=frozenset(item.block.path for item in splits), added=records))
+    return [item.is_ordered for item in splits]
 
 
 @pytest.mark.parametrize(("tasks", "threads", "memory_bytes"), [(1, 1, LARGE_BYTES), (3, 2, 30_000)])
@@ -348,23 +348,23 @@ def test_blocks_from_before_the_key_are_sorted_and_merged_with_those_after():
         assert table.check(deep=True).ok
 
 
+def test_windows_of_a_block_are_about_equal():
+    numbers, row_bytes = np.arange(700), np.full(700, 16.0)
+    found = list(
+        windows(numbers, row_bytes, most_bytes=600 * 16, group_rows=100)
+    )  # six of seven row groups fit
+    assert [window.groups for window in found] == [(100,) * 4, (100,) * 3]
+    assert np.concatenate([window.numbers for window in found]).tolist() == numbers.tolist()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_windows_of_a_block_are_about_equal(monkeypatch, threads):
+def test_windows_of_several_row_groups_make_the_blocks_that_one_window_makes(threads):
     with lake("k: int64, n: int64", "k", block_rows=700, row_group_rows=100) as here:
         for start in range(3):
             here.add(pa.table({"k": range(start, 2_100, 3), "n": range(700)}))
-        (task,) = here.split()
-        windows = []
-        real = NativeBlockBuilder.adding
-
-        def adding(builder, rows, groups):
-            windows.append(list(groups))
-            return real(builder, rows, groups)
-
-        monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
-        monkeypatch.setattr(merge, "_window_bytes", lambda _: 600 * 16)  # six of a block's seven row groups
-        records = here.run([task], threads=threads)
-        assert windows == [[100] * 4, [100] * 3] * 3
+        (task,) = here.cut()
+        records = here.run([task], threads=threads, most_window_bytes=600 * 16)
+        assert facts(here, records) == facts(here, here.run([task]))
         assert canonical(here.rows_of(records)) == canonical(here.expected())
 
 
@@ -384,7 +384,7 @@ def here():
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("place", [0, 70, 298])
 def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monkeypatch, threads, place):
-    real = merge.sort_indices
+    real = order_module.sort_indices
 
     def wrong(keys, sort):
         order = real(keys, sort).to_numpy().copy()
@@ -393,8 +393,8 @@ def test_rows_that_are_gathered_wrongly_are_noticed_and_nothing_stays(here, monk
         ]  # of the same block: lost, and there twice
         return pa.array(order)
 
-    (task,) = here.split()
-    monkeypatch.setattr(merge, "sort_indices", wrong)
+    (task,) = here.cut()
+    monkeypatch.setattr(order_module, "sort_indices", wrong)
     with pytest.raises(
         VerificationError, match=r"group 7, task 0: (of '[kn]'|merged rows are not in key order)"
     ):
@@ -408,42 +408,44 @@ def test_statistics_that_tell_of_nulls_that_are_none_are_noticed_and_nothing_sta
     def wrong(table, leaf, **rest):
         return replace(real(table, leaf, **rest), null_count=1)
 
-    (task,) = here.split()
+    (task,) = here.cut()
     monkeypatch.setattr(statistics, "_measured", wrong)
     with pytest.raises(
-        VerificationError, match=r"group 7, task 0: statistics of 'k' tell of \d+ nulls, yet 0 were"
+        VerificationError, match=r"group 7, task 0: statistics of 'k' count \d+ nulls, yet 0 were"
     ):
         run_task(here.io, task, threads=2)
     assert here.stored() == set()
 
 
 def test_rows_that_would_be_gathered_from_nowhere_are_noticed_and_nothing_stays(here, monkeypatch):
-    real = merge.sort_indices
-    monkeypatch.setattr(merge, "sort_indices", lambda keys, sort: pa.array(real(keys, sort).to_numpy()[::-1]))
-    (task,) = here.split()
+    real = order_module.sort_indices
+    monkeypatch.setattr(
+        order_module, "sort_indices", lambda keys, sort: pa.array(real(keys, sort).to_numpy()[::-1])
+    )
+    (task,) = here.cut()
     with pytest.raises(InternalError, match="group 7, task 0"):
         run_task(here.io, task)
     assert here.stored() == set()
 
 
 def test_rows_that_are_handed_out_wrongly_are_noticed_and_nothing_stays(here, monkeypatch):
-    real = inputs.Input.take
+    real = RowStream.take
 
     def wrong(self, count):
         whole = pa.concat_tables(real(self, count))
         first = whole.slice(0, 1)
         return [first, first, whole.slice(2)] if count > 1 else [whole]
 
-    (task,) = here.split()
-    monkeypatch.setattr(inputs.Input, "take", wrong)
+    (task,) = here.cut()
+    monkeypatch.setattr(RowStream, "take", wrong)
     with pytest.raises(VerificationError, match="group 7, task 0"):
         run_task(here.io, task)
     assert here.stored() == set()
 
 
 def test_a_task_whose_slices_are_not_its_cuts_is_refused(here):
-    (task,) = here.split()
-    with pytest.raises(InternalError, match=r"task 7.0 has slices of 300 rows for cuts of 299"):
+    (task,) = here.cut()
+    with pytest.raises(InternalError, match=r"group 7, task 0 has splits of 300 rows for cuts of 299"):
         run_task(here.io, replace(task, cuts=(299,)))
     assert here.stored() == set()
 
@@ -451,7 +453,7 @@ def test_a_task_whose_slices_are_not_its_cuts_is_refused(here):
 @pytest.mark.parametrize("nth", [1, 3, 6])
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_a_failed_write_leaves_nothing_and_stops_the_task_at_once(here, nth, at):
-    (task,) = here.split()
+    (task,) = here.cut()
     for threads in (1, 3):
         advanced = []
         hooks = Hooks(advance=advanced.append, cancelled=lambda: False)
@@ -468,7 +470,7 @@ def test_a_failed_write_leaves_nothing_and_stops_the_task_at_once(here, nth, at)
 def test_a_cancelled_task_deletes_what_it_stored(here, threads):
     advanced = []
     hooks = Hooks(advance=advanced.append, cancelled=lambda: len(advanced) == 4)
-    (task,) = here.split()
+    (task,) = here.cut()
     with pytest.raises(Cancelled):
         run_task(here.io, task, threads=threads, hooks=hooks)
     assert sum(advanced) == 200
@@ -480,7 +482,7 @@ def test_what_was_merged_is_told_and_adds_up(here, threads):
     advanced = []
     result = run_task(
         here.io,
-        here.split()[0],
+        here.cut()[0],
         threads=threads,
         hooks=Hooks(advance=advanced.append, cancelled=lambda: False),
     )
@@ -500,4 +502,4 @@ def test_what_was_merged_is_told_and_adds_up(here, threads):
     ],
 )
 def test_how_many_inputs_are_under_way_at_once(order, rows, at_once):
-    assert merge._at_once(np.array(order, np.uint32), rows) == at_once
+    assert order_module._at_once(np.array(order, np.uint32), rows) == at_once

@@ -1,0 +1,228 @@
+"""Find where a cut through the key order of some blocks is in each of them, from their keys alone.
+
+All rows of a group have one order: by key, then by the place of their block in the group, then by their place in the
+block. A sample of the keys gives a bracket for every cut and the slack before it, and the keys in it decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.merger.presort.decide import Spans, Thresholds
+from tblctl.merger.presort.spill import Pieces, SpillFolder
+from tblctl.merger.task.block_input import keys_in_order
+from tblctl.merger.task.spec import InputSplit
+from tblctl.tableformat.concurrency import cpu_threads, in_parallel
+from tblctl.tableformat.keys.order import key_changes, sort_indices
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cut import rows_back
+from tblctl.tableformat.port import BlockIO
+
+_KEY_SAMPLES = 8
+"""Row groups that tell how large keys are."""
+
+
+def bytes_per_key(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> float:
+    """Return about how many bytes a key takes, going by the first row groups of a few blocks, small and large ones."""
+    blocks = sorted((item.block for item in splits), key=lambda block: -block.row_count)
+
+    def first(block: Block) -> pa.Table:
+        with io.open(block) as reader:
+            return reader.keys([0], sort)
+
+    chosen = blocks[:: math.ceil(len(blocks) / _KEY_SAMPLES)]
+    keys = in_parallel(first, chosen, threads=max(cpu_threads(), io.opens))
+    return float(sum(item.nbytes for item in keys) / sum(item.num_rows for item in keys))
+
+
+class SplitKeys:
+    """The keys of some splits, each split's in key order; each block is read once as far as memory allows.
+
+    Keys are kept in memory, up to `most_bytes`. Those of blocks in another order then go to the spill folder. Those of
+    blocks in key order do not: a part of them can be read apart.
+
+    Args:
+        io: of the table.
+        splits: all rows of each block.
+        sort: the order.
+        folder: for keys that memory has no room for.
+        most_bytes: of keys in memory.
+        piece_rows: keys are read back from the spill folder this many at a time.
+    """
+
+    def __init__(
+        self,
+        io: BlockIO,
+        splits: Sequence[InputSplit],
+        sort: Sort,
+        folder: SpillFolder,
+        *,
+        most_bytes: int,
+        piece_rows: int,
+    ) -> None:
+        self.splits = splits
+        self.sort = sort
+        self.threads = max(cpu_threads(), io.opens)
+        self._io = io
+        self._folder = folder
+        self._room_bytes = most_bytes
+        self._piece_rows = piece_rows
+        self._lock = Lock()
+        self._kept: dict[int, pa.Table | Pieces] = {}
+        self._row_groups: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+
+    def read(self, place: int) -> pa.Table:
+        """Return the keys of a split, and keep them."""
+        split = self.splits[place]
+        with self._io.open(split.block) as reader:
+            keys = keys_in_order(reader, split, self.sort).combine_chunks()
+            if split.is_ordered:
+                self._row_groups[place] = reader.group_rows, reader.group_bytes
+        with self._lock:
+            fits = keys.nbytes <= self._room_bytes
+            self._room_bytes -= keys.nbytes if fits else 0
+        if fits:
+            self._kept[place] = keys
+        elif not split.is_ordered:
+            starts = range(0, keys.num_rows, self._piece_rows)
+            self._kept[place] = self._folder.write(keys.slice(start, self._piece_rows) for start in starts)
+        return keys
+
+    def sizes(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers of rows of a split that was read, and the bytes of so many: by row group in key order."""
+        block = self.splits[place].block
+        rows, sizes = self._row_groups.get(place, ([block.row_count], [block.decoded_bytes]))
+        return np.cumsum([0, *rows]), np.cumsum([0, *sizes])
+
+    def part(self, place: int, low: int, high: int) -> pa.Table:
+        """Return the keys `low` to `high` of a split that was read."""
+        kept = self._kept.get(place)
+        if kept is None:
+            split = replace(self.splits[place], start=low, stop=high)
+            with self._io.open(split.block) as reader:
+                return keys_in_order(reader, split, self.sort)
+        if isinstance(kept, pa.Table):
+            return kept.slice(low, high - low)
+        first = low // self._piece_rows
+        pieces = [kept.read(piece) for piece in range(first, -(-high // self._piece_rows))]
+        return pa.concat_tables(pieces).slice(low - first * self._piece_rows, high - low)
+
+
+@dataclass(frozen=True)
+class KeyCuts:
+    """Finds where cuts through the order of some whole blocks are in each. Reads keys when first asked."""
+
+    keys: SplitKeys
+    key_bytes: float
+    thresholds: Thresholds
+
+    def rows_before(self, rank: int, slack: int) -> np.ndarray:
+        """Return how many rows of each block lie before a cut that is planned behind `rank` rows of all.
+
+        The cut moves up to `slack` rows back, to where a key ends.
+        """
+        low, high = self._brackets.of(rank)
+        if slack:  # the keys before and behind every place where it may be are needed
+            low, high = self._brackets.of(rank - slack - 1)[0], self._brackets.of(rank + 1)[1]
+        before = int(low.sum())
+        if rank == before:
+            return low
+        places = np.flatnonzero(low < high).tolist()
+
+        def keys_of(place: int) -> pa.Table:
+            return self.keys.part(place, int(low[place]), int(high[place]))
+
+        found = in_parallel(keys_of, places, threads=self.keys.threads)
+        keys = pa.concat_tables(found).combine_chunks()
+        order = sort_indices(keys, self.keys.sort).to_numpy()
+        missing = rank - before
+        if slack:
+            around = keys.take(pa.array(order[missing - slack - 1 : missing + 1]))
+            missing -= rows_back(key_changes(around))
+        source = np.repeat(places, [item.num_rows for item in found])[order[:missing]]
+        return np.asarray(low + np.bincount(source, minlength=len(low)))
+
+    def bytes_between(self, ranks: Sequence[int]) -> list[int]:
+        """Return about how many bytes in memory the rows between each two ranks take, the first and last included."""
+        between = [_interpolated(*self._brackets.of(rank), rank) for rank in ranks[1:-1]]
+        splits = self.keys.splits
+        places = np.array([[item.start for item in splits], *between, [item.stop for item in splits]])
+        sizes = [self.keys.sizes(place) for place in range(len(splits))]
+        before = sum(np.interp(places[:, place], *size) for place, size in enumerate(sizes))
+        found: list[int] = np.maximum(np.diff(before), 0).astype(np.int64).tolist()
+        return found
+
+    def spans(self) -> Spans:
+        """Return where in the key order each block has rows."""
+        return self._brackets.spans()
+
+    @cached_property
+    def _brackets(self) -> _Brackets:
+        splits = self.keys.splits
+        rows = sum(item.stop for item in splits)
+        limits = self.thresholds
+        stride = max(
+            1, rows // limits.sampled_keys, math.ceil(rows * self.key_bytes / limits.sampled_key_bytes)
+        )
+
+        def sample(place: int) -> tuple[pa.Table, np.ndarray]:
+            keys = self.keys.read(place)
+            places = np.unique([0, *range(stride - 1, keys.num_rows, stride), keys.num_rows - 1])
+            return keys.take(pa.array(places)).combine_chunks(), places
+
+        samples = in_parallel(sample, range(len(splits)), threads=self.keys.threads)
+        return _Brackets([keys for keys, _ in samples], [places for _, places in samples], self.keys.sort)
+
+
+def _interpolated(low: np.ndarray, high: np.ndarray, rank: int) -> np.ndarray:
+    """Return about how many rows of each input are before a cut, given bounds of that; `rank` in all.
+
+    The middle of the bounds would not do: in 10,000 blocks with few samples each it is far from the rank near the ends.
+    """
+    share = (rank - low.sum()) / max(int((high - low).sum()), 1)
+    return np.asarray(low + (high - low) * share)
+
+
+class _Brackets:
+    """Bounds for where a cut is in each input, from sorted samples of their keys."""
+
+    def __init__(self, keys: Sequence[pa.Table], places: Sequence[np.ndarray], sort: Sort) -> None:
+        self._totals = np.array([item[-1] + 1 for item in places])  # the last row of each input is a sample
+        place = np.concatenate(places)
+        source = np.repeat(np.arange(len(places)), [len(item) for item in places])
+        before = np.concatenate([np.append(-1, item[:-1]) for item in places])
+        after = np.concatenate([np.append(item[1:], item[-1] + 1) for item in places])
+        # Equal keys stay in the order of inputs and places: that is the order of the group.
+        order = sort_indices(pa.concat_tables(keys).combine_chunks(), sort).to_numpy()
+        self._source, self._place, self._after = source[order], place[order], after[order]
+        # At least, and at most, so many rows of the group are not behind each sample.
+        self._least = np.cumsum(place[order] - before[order])
+        self._most = sum(int(item[0]) for item in places) + np.cumsum(after[order] - place[order])
+
+    def of(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each input two numbers of rows, between which the cut behind `rank` rows is."""
+        low = np.zeros(len(self._totals), dtype=np.int64)
+        last = int(np.searchsorted(self._most, rank, side="right"))
+        np.maximum.at(low, self._source[:last], self._place[:last] + 1)
+        high = self._totals.copy()
+        stop = int(np.searchsorted(self._least, rank, side="left")) + 1
+        later = slice(stop, None)
+        np.minimum.at(high, self._source[later], self._place[later])
+        return low, high
+
+    def spans(self) -> Spans:
+        """Return where each input has its samples."""
+        samples = np.arange(len(self._source))
+        inputs = len(self._totals)
+        first, last = np.full(inputs, len(samples)), np.zeros(inputs, dtype=np.int64)
+        np.minimum.at(first, self._source, samples)
+        np.maximum.at(last, self._source, samples)
+        return Spans(first=first, last=last, own=np.bincount(self._source, minlength=inputs))

@@ -1,0 +1,92 @@
+"""Where the rows of a task go: the keys alone are read and put in order, before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.merger.presort.portions import Portion
+from tblctl.merger.task.block_input import BlockInput, look_at
+from tblctl.merger.task.copying import Copy, plan_copies, without_copied
+from tblctl.merger.task.spec import MergeTask
+from tblctl.merger.task.threads import Threads
+from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys.order import key_changes, sort_indices
+from tblctl.tableformat.model.cut import rows_back
+from tblctl.tableformat.port import BlockIO
+
+_COPY_DIVISOR = 16
+"""Of a task's memory, what a row group has at most that is copied: each thread has one in memory as a whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOrder:
+    """Where the rows of a task go.
+
+    Attributes:
+        inputs: what is merged.
+        order: the places of all rows, counted through the inputs one after the other, in key order; equal keys keep
+            their order. 4 bytes a row, and 8 more while keys are sorted.
+        cuts: the rows of each block to write.
+        copies: the row groups that are copied undecoded.
+        copied_ends: the keys of the first and the last row of each copy.
+        at_once: at most so many inputs have rows before a place in the order and behind it.
+    """
+
+    inputs: tuple[BlockInput | Portion, ...]
+    order: np.ndarray
+    cuts: tuple[int, ...]
+    copies: tuple[Copy, ...]
+    copied_ends: tuple[pa.Table, ...]
+    at_once: int
+
+
+def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], threads: Threads) -> MergeOrder:
+    """Read the keys, and find out where every row goes."""
+    streamed = [item for item in task.splits if item.is_streamed]
+    found: list[tuple[pa.Table, BlockInput | Portion]] = [
+        *threads.read(lambda item: look_at(io, item, task.sort), streamed),
+        *((portion.keys(task.sort, io.schema), portion) for portion in portions),
+    ]
+    found.sort(key=lambda pair: pair[1].order)
+    keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
+    places = sort_indices(keys, task.sort).to_numpy()
+    if len(places) != task.rows:
+        msg = f"{task.title} has splits of {len(places)} rows for cuts of {task.rows}"
+        raise InternalError(msg)
+    order = places.astype(np.uint32) if len(places) < 1 << 32 else places
+    cuts = _clean_cuts(task, keys, places)
+    del places
+    inputs = [item for _, item in found]
+    most_bytes = task.memory_bytes // _COPY_DIVISOR
+    copies = plan_copies(order, inputs, cuts, group_rows=io.options.row_group_rows, most_bytes=most_bytes)
+    return MergeOrder(
+        inputs=without_copied(inputs, copies),
+        order=order,
+        cuts=cuts,
+        copies=copies,
+        copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
+        at_once=_at_once(order, [item.rows for item in inputs]),
+    )
+
+
+def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
+    """Return how many inputs of so many rows have a row at or before a place and one at or behind it, at most."""
+    stops = np.cumsum(rows)
+    first, last = np.zeros((2, len(order)), dtype=bool)
+    first[stops - rows] = last[stops - 1] = True
+    begun, ended = np.flatnonzero(first[order]), np.flatnonzero(last[order])
+    return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
+
+
+def _clean_cuts(task: MergeTask, keys: pa.Table, places: np.ndarray) -> tuple[int, ...]:
+    """Return the rows of each block, every cut moved back to where a key ends if its slack allows."""
+    ends = np.cumsum(task.cuts)
+    for number, slack in enumerate(task.slack):
+        if slack:
+            around = keys.take(pa.array(places[ends[number] - slack - 1 : ends[number] + 1]))
+            ends[number] -= rows_back(key_changes(around))
+    return tuple(np.diff(ends, prepend=0).tolist())
