@@ -126,7 +126,7 @@ class TableView:
 
     def by_partition(self, chosen: Integers) -> Iterator[Integers]:
         """Yield `chosen` partition by partition, in order of their numbers; all at once where there is only one."""
-        if not self.is_partitioned:
+        if not (self.is_partitioned and chosen.size):
             yield chosen
             return
         order = chosen[np.argsort(self.partition[chosen], kind="stable")]

@@ -164,7 +164,7 @@ class _Partition:
     @classmethod
     def of(cls, view: TableView, blocks: Integers, options: LevelsOptions) -> _Partition:
         count = len(view)
-        if view.is_partitioned:
+        if view.is_partitioned and blocks.size:
             count = int(np.count_nonzero(view.partition == view.partition[blocks[0]]))
         return cls(view=view, blocks=blocks, threshold=options.threshold_for(count))
 
