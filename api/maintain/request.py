@@ -92,14 +92,15 @@ class Request:
         )
 
 
-def make_plan(version: Version, request: Request) -> Plan:
-    """Return what the policy decides for a version.
+def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) -> Plan:
+    """Return what the policy decides for a version; `env` is its clock and source of chance.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: of the condition.
     """
-    return plan_view(version, view_of(version, request.condition), request)
+    view = view_of(version, request.condition)
+    return planned_view(version, view, request, env=env).plan
 
 
 def view_of(version: Version, condition: Condition) -> View:
@@ -116,11 +117,6 @@ def view_of(version: Version, condition: Condition) -> View:
         )
         raise InvalidKeyError(msg)
     return View.of(version, version.sort, condition(version.schema))
-
-
-def plan_view(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
-    """Return what the policy decides for all blocks of a version but those that `failed`, given by their paths."""
-    return planned_view(version, view, request, failed).plan
 
 
 def planned_view(

