@@ -27,8 +27,9 @@ from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.spec import ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
-from tblctl.selector.options import DEFAULT_GROUP_BYTES, SelectOptions
+from tblctl.selector.options import SelectOptions
 from tblctl.selector.plan import Group
+from tblctl.selector.policies.levels import DEFAULT_GROUP_BYTES
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord, ColumnRecord

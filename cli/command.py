@@ -104,11 +104,13 @@ def write_block(formatter: click.HelpFormatter, title: str, text: str) -> None:
         formatter.write(textwrap.indent(textwrap.dedent(text).strip("\n"), "  ") + "\n")
 
 
-def command(name: str, *, example: str, json_shape: str) -> Callable[[Callable[..., None]], Command]:
+def command(
+    name: str, *, example: str, json_shape: str, kind: type[Command] = Command
+) -> Callable[[Callable[..., None]], Command]:
     """Make a function a command; its docstring is the help. `json_shape` begins with `object` or `list`."""
 
     def wrap(function: Callable[..., None]) -> Command:
-        made: Command = click.command(name, cls=Command, example=example, json_shape=json_shape)(function)
+        made: Command = click.command(name, cls=kind, example=example, json_shape=json_shape)(function)
         return made
 
     return wrap

@@ -68,25 +68,15 @@ def print_rejected(plan: tblctl.Plan) -> None:
 
 
 def print_prediction(plan: tblctl.Plan) -> None:
-    """Print the figures of the table now and after the round."""
+    """Print the figures of the table now, and what is expected of the round."""
     found = plan.predicted
     rows = [
-        (
-            name,
-            render.average(before),
-            *(
-                ("?", "?")
-                if after is None
-                else (f"{after.expected:,.4f}", f"{after.low:,.4f} to {after.high:,.4f}")
-            ),
-        )
+        (name, render.average(before), render.average(after))
         for name, before, after in (
             ("depth", found.average_depth_before, found.average_depth_after),
             ("overlaps", found.average_overlaps_before, found.average_overlaps_after),
         )
     ]
-    after = found.block_count_after
-    bounds = f"{after.low:,.0f} to {after.high:,.0f}"
-    rows.append(("blocks", f"{found.block_count_before:,}", f"{after.expected:,.0f}", bounds))
+    rows.append(("blocks", f"{found.block_count_before:,}", f"{found.block_count_after:,}"))
     click.echo()
-    render.print_table(("table", "now", "expected", "for certain"), rows, right=(1, 2))
+    render.print_table(("table", "now", "expected"), rows, right=(1, 2))

@@ -1,27 +1,35 @@
-"""What a caller may ask of a policy: thresholds and budgets, validated whole."""
+"""All that may be asked of a plan, under one roof: the policy's options, the budget, and the memory of the merge."""
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from tblctl.selector.budget import Budget
+from tblctl.selector.option_fields import (
+    from_mapping,
+    option,
+    options_of,
+    require_valid,
+    unknown_names,
+)
+from tblctl.selector.policies.levels import LevelsOptions, threshold_problems
+from tblctl.selector.policy import Policy
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.model.options import parse_size
 
-DEFAULT_GROUP_BYTES = 8 * 2**30
-"""`max_group_bytes` of the policies that merge piece by piece: about 64 full blocks."""
+DEFAULT_MEMORY_BYTES = 2**30
 
-_BYTES = ("max_group_bytes", "memory_bytes", "max_bytes")
-_COUNTS = ("max_blocks", "max_groups")
-_OPTIONAL = ("max_group_bytes", "max_bytes", "max_blocks", "max_groups")
+
+def _like(kind: type, name: str) -> Any:
+    """Return the field of that name again, with None for "as the policy has it"."""
+    item = next(item for item in fields(kind) if item.name == name)
+    return field(default=None, metadata=item.metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions:
-    """What to select, and how much at most.
+    """What to select, and how much at most; `parts` says which of it concerns whom.
 
     Attributes:
         threshold: a level is well clustered while its average selection depth is at most this; at least 1, which no
@@ -41,19 +49,19 @@ class SelectOptions:
         InvalidOptionError: at construction; lists every problem at once.
     """
 
-    threshold: float | None = None
-    ratio: float | None = None
-    max_group_bytes: int | None = None
-    memory_bytes: int = 2**30
-    max_bytes: int | None = None
-    max_blocks: int | None = None
-    max_groups: int | None = None
-    include_unclustered: bool | None = None
+    threshold: float | None = _like(LevelsOptions, "threshold")
+    ratio: float | None = _like(LevelsOptions, "ratio")
+    max_group_bytes: int | None = _like(LevelsOptions, "max_group_bytes")
+    memory_bytes: int = option(
+        default=DEFAULT_MEMORY_BYTES, unit="bytes", help="Most memory of one merge task."
+    )
+    max_bytes: int | None = _like(Budget, "max_bytes")
+    max_blocks: int | None = _like(Budget, "max_blocks")
+    max_groups: int | None = _like(Budget, "max_groups")
+    include_unclustered: bool | None = _like(LevelsOptions, "include_unclustered")
 
     def __post_init__(self) -> None:
-        problems = _problems(self)
-        if problems:
-            raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
+        require_valid(self, threshold_problems(self))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SelectOptions:
@@ -62,65 +70,53 @@ class SelectOptions:
         Raises:
             InvalidOptionError: lists every unknown name (with the nearest known one) and every wrong value.
         """
-        problems: list[str] = []
-        parsed: dict[str, Any] = {}
-        known = [item.name for item in fields(cls)]
-        for name, value in values.items():
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
-                problems.append(f"unknown option {name!r}; {hint}")
-                continue
-            try:
-                parsed[name] = parse_size(value) if name in _BYTES and isinstance(value, str) else value
-            except InvalidOptionError as cause:
-                problems.append(f"{name}: {cause}")
-        try:
-            options = cls(**parsed)
-        except InvalidOptionError as cause:
-            problems += cause.details["problems"]
-        else:
-            if not problems:
-                return options
-        raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
+        return from_mapping(cls, values)
 
     def to_json(self) -> dict[str, Any]:
         """Return every option by name."""
         return asdict(self)
 
-    def threshold_for(self, block_count: int) -> float:
-        """Return the threshold for a table of so many blocks; at least 1."""
-        if self.threshold is not None:
-            return self.threshold
-        if self.ratio is not None:
-            return max(1.0, self.ratio * block_count)
-        return min(max(1.0, 0.001 * block_count), 64.0)
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What was asked, by whom it concerns.
+
+    Attributes:
+        policy: one of the policy's own `options`.
+        budget: the planner's.
+        memory_bytes: the merge's; most memory of one task.
+    """
+
+    policy: Any
+    budget: Budget
+    memory_bytes: int
 
 
-def _problems(options: SelectOptions) -> list[str]:
-    values = asdict(options)
-    problems = []
-    if options.threshold is not None and options.ratio is not None:
-        problems.append("threshold and ratio are two ways to say the same; give one of them")
-    if options.threshold is not None and not (_is_number(options.threshold) and options.threshold >= 1):
-        problems.append(
-            f"threshold: expected a number from 1 on (no table has a lower depth), got {options.threshold!r}"
-        )
-    if options.ratio is not None and not (_is_number(options.ratio) and 0 <= options.ratio <= 1):
-        problems.append(f"ratio: expected a share of the blocks from 0 to 1, got {options.ratio!r}")
-    for name in _BYTES + _COUNTS:
-        value = values[name]
-        if value is None and name in _OPTIONAL:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            unit = "bytes" if name in _BYTES else name.removeprefix("max_")
-            problems.append(f"{name}: expected a whole number of {unit} from 1 on, got {value!r}")
-    if options.include_unclustered not in (None, True, False):
-        problems.append(
-            f"include_unclustered: expected true, false or nothing, got {options.include_unclustered!r}"
-        )
-    return problems
+def parts(policy: Policy, asked: Mapping[str, Any] | SelectOptions | None, *, final: bool = False) -> Parts:
+    """Return what each part is asked by options or by a mapping of names to values.
 
+    Names are those of the policy's own options and of `SelectOptions`; what of the latter the policy does not have, it
+    ignores. None stands for the default. `final` selects unclustered blocks too, unless that is asked otherwise.
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    Raises:
+        InvalidOptionError: lists every unknown name and every wrong value.
+    """
+    values = dict(asked.to_json() if isinstance(asked, SelectOptions) else asked or {})
+    own = {item.name: item for item in options_of(policy.options)}
+    common = {item.name: item for item in options_of(SelectOptions)}
+    problems = unknown_names(values, {**common, **own})
+    found: dict[type, Any] = {}
+    general = {name: value for name, value in values.items() if name in common and name not in own}
+    mine = {name: value for name, value in values.items() if name in own and (value is not None)}
+    if final and "include_unclustered" in own:
+        mine.setdefault("include_unclustered", True)
+    for kind, chosen in ((SelectOptions, general), (policy.options, mine)):
+        try:
+            found[kind] = from_mapping(kind, chosen)
+        except InvalidOptionError as cause:
+            problems += cause.details["problems"]
+    if problems:
+        raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
+    rest = found[SelectOptions]
+    budget = Budget(max_bytes=rest.max_bytes, max_blocks=rest.max_blocks, max_groups=rest.max_groups)
+    return Parts(policy=found[policy.options], budget=budget, memory_bytes=rest.memory_bytes)

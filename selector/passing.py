@@ -14,42 +14,39 @@ import math
 
 import numpy as np
 
-from tblctl.selector.candidates import Candidates, Integers, Mask
 from tblctl.selector.draft import changes, most_rows, worth_merging
+from tblctl.selector.table_view import Integers, Mask, TableView
 from tblctl.tableformat.model.block import FULL_SHARE
-from tblctl.tableformat.model.options import TableOptions
 
 _LEAST_SHARE = 0.5
 """A run of less than so much of a block is a sliver."""
 
 
-def worth_sorting(
-    blocks: Candidates, in_order: Integers, options: TableOptions, *, most: int
-) -> list[Integers]:
+def worth_sorting(view: TableView, in_order: Integers, *, most: int) -> list[Integers]:
     """Return what to merge so that `in_order` becomes one sorted run, each part by itself; at most `most` parts.
 
     `in_order` is in the order of `split_in_key_order`. O(n log n) for n blocks.
     """
-    parts = worth_merging(blocks, in_order, options, most=most)
+    parts = worth_merging(view, in_order, most=most)
     if [part.size for part in parts] != [in_order.size]:
         return parts  # it is one already
-    chosen, run = runs(blocks, in_order, options)
+    chosen, run = runs(view, in_order)
     if chosen.size == in_order.size:
         return parts
-    useful = np.flatnonzero(changes(blocks, chosen, run, options))
+    useful = np.flatnonzero(changes(view, chosen, run))
     begins, ends = np.searchsorted(run, useful), np.searchsorted(run, useful, side="right")
     parts = []
     for begin, end in zip(begins[:most].tolist(), ends[:most].tolist(), strict=True):
         if len(parts) >= most:
             break
-        parts += worth_merging(blocks, chosen[begin:end], options, most=most - len(parts))
+        parts += worth_merging(view, chosen[begin:end], most=most - len(parts))
     return parts
 
 
-def runs(blocks: Candidates, in_order: Integers, options: TableOptions) -> tuple[Integers, Integers]:
+def runs(view: TableView, in_order: Integers) -> tuple[Integers, Integers]:
     """Return those of `in_order` that do not stay, and of which run each is: runs ascend, with gaps."""
-    share = _shares_of_a_block(blocks, in_order, options)
-    stays = _meets_nothing(blocks, in_order) & _is_as_merged(blocks, in_order, share, options)
+    share = _shares_of_a_block(view, in_order)
+    stays = _meets_nothing(view, in_order) & _is_as_merged(view, in_order, share)
     run = np.cumsum(stays, dtype=np.int64)  # n where n blocks that stay lie before
     filled = np.bincount(run[~stays], share[~stays], minlength=int(stays.sum()) + 1)
     slivers = np.flatnonzero((filled > 0) & (filled < _LEAST_SHARE))
@@ -61,26 +58,26 @@ def runs(blocks: Candidates, in_order: Integers, options: TableOptions) -> tuple
     return in_order[~stays], np.cumsum(stays, dtype=np.int64)[~stays]
 
 
-def _meets_nothing(blocks: Candidates, in_order: Integers) -> Mask:
+def _meets_nothing(view: TableView, in_order: Integers) -> Mask:
     """Return which blocks share no key with another; none if the range of one is unknown."""
-    if blocks.unknown[in_order].any():
+    if view.unknown[in_order].any():
         return np.zeros(in_order.size, np.bool_)
-    low, high = blocks.low[in_order], blocks.high[in_order]
+    low, high = view.low[in_order], view.high[in_order]
     apart = np.maximum.accumulate(high)[:-1] < low[1:]  # the blocks up to here from those behind
     found: Mask = np.concatenate(([True], apart)) & np.concatenate((apart, [True]))
     return found
 
 
-def _is_as_merged(blocks: Candidates, chosen: Integers, share: np.ndarray, options: TableOptions) -> Mask:
+def _is_as_merged(view: TableView, chosen: Integers, share: np.ndarray) -> Mask:
     """Return which blocks are sorted by the key, and as large as those that a merge makes."""
-    allowed = (blocks.row_count[chosen] <= options.block_rows) & (
-        blocks.decoded_bytes[chosen] <= options.block_bytes
+    allowed = (view.row_count[chosen] <= view.table_options.block_rows) & (
+        view.decoded_bytes[chosen] <= view.table_options.block_bytes
     )
-    found: Mask = ~blocks.unclustered[chosen] & (share >= FULL_SHARE) & allowed
+    found: Mask = ~view.unclustered[chosen] & (share >= FULL_SHARE) & allowed
     return found
 
 
-def _shares_of_a_block(blocks: Candidates, chosen: Integers, options: TableOptions) -> np.ndarray:
+def _shares_of_a_block(view: TableView, chosen: Integers) -> np.ndarray:
     """Return what part of the most rows of a block each has, for rows as wide as its own."""
-    rows = blocks.row_count[chosen]
-    return rows / most_rows(rows, blocks.decoded_bytes[chosen], options)
+    rows = view.row_count[chosen]
+    return rows / most_rows(rows, view.decoded_bytes[chosen], view.table_options)

@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from tblctl.selector.options import SelectOptions
+from tblctl.selector.budget import Budget
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 """Version of the JSON form; a plan of another version is refused."""
 
 LIMITS = ("max_group_bytes", "max_bytes", "max_blocks")
 """Rules of rejections, and options, that a caller can raise."""
 
-_LATER = {"later": True}
-"""Marks fields that a plan of an earlier release does not have: it is read all the same."""
-
 _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range:
-    """A predicted figure: `low` and `high` hold whatever keys and widths rows have, `expected` is the best guess."""
-
-    low: float
-    expected: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.low <= self.expected <= self.high:
-            raise ValueError(f"expected 0 <= low <= expected <= high, got {self}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Figures of the table, as `info` reports them (closed intervals), before the plan and once it is carried out.
+    """Figures of the table, as `info` reports them (closed intervals): before the plan, and expected of it.
 
     Averages are None where there are blocks, but none in the order of the key; those after only without groups, since
-    blocks that are merged get into that order. Plans of earlier releases have 0 for these.
+    blocks that are merged get into that order.
+
+    Raises:
+        ValueError: at construction: an expected figure is below 0.
     """
 
     average_depth_before: float | None
-    average_depth_after: Range | None
+    average_depth_after: float | None
     average_overlaps_before: float | None
-    average_overlaps_after: Range | None
+    average_overlaps_after: float | None
     block_count_before: int
-    block_count_after: Range
+    block_count_after: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and value < 0:
+                raise ValueError(f"{name} is {value}, expected at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +49,14 @@ class Group:
     Attributes:
         number: its place in the plan, from 0.
         blocks: their paths, in order of key where that is known.
-        sort_id: the sort of its output.
+        sort_id: the sort of its output: the table's current one, or another that is live in the table.
         output_level: the level of its output (constant full blocks become -1 all the same).
         why: for people.
         rows, size_bytes, decoded_bytes: of all its blocks.
         same_key_rows: no key has more of the rows; None if that is not known.
         depth_before: average depth of its blocks in the table; None if that of one of them is not known.
         depth_after: the same that is expected of what it becomes.
+        partition: which one its blocks are in, as the table format names it: a JSON value; None for a table without.
 
     Raises:
         ValueError: at construction: a number that no group has.
@@ -80,6 +73,7 @@ class Group:
     same_key_rows: int | None
     depth_before: float | None
     depth_after: float
+    partition: Any = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.output_level <= _MOST_LEVEL:
@@ -114,8 +108,8 @@ class Rejection:
     blocks: int
     size_bytes: int
     why: str
-    average_selection_depth: float | None = field(default=None, metadata=_LATER)
-    threshold: float | None = field(default=None, metadata=_LATER)
+    average_selection_depth: float | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +132,28 @@ class Advice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What a plan was asked for.
+
+    Attributes:
+        policy: the policy's own options by name, JSON values.
+        budget: how much the plan rewrites at most.
+        memory_bytes: most memory of one merge task.
+
+    Raises:
+        ValueError: at construction: there is no memory.
+    """
+
+    policy: Mapping[str, Any]
+    budget: Budget
+    memory_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes < 1:
+            raise ValueError(f"memory_bytes is {self.memory_bytes}, expected at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a policy decided for one snapshot. Nothing to do if it has no groups; `note` then says why.
 
@@ -154,8 +170,8 @@ class Plan:
     rejected: tuple[Rejection, ...]
     predicted: Prediction
     note: str
-    options: SelectOptions
-    advice: tuple[Advice, ...] = field(default=(), metadata=_LATER)
+    options: PlanOptions
+    advice: tuple[Advice, ...] = ()
 
     def __post_init__(self) -> None:
         if [group.number for group in self.groups] != list(range(len(self.groups))):
@@ -206,8 +222,7 @@ def _read(kind: type[Value], value: Any, place: str) -> Value:
     """Return a dataclass from JSON values, strictly: every field there, no other, each of its type."""
     if not isinstance(value, Mapping):
         raise InvalidDataError(f"{place}: expected an object, got {value!r}")
-    items = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
-    names = [name for name, item in items.items() if name in value or item.metadata != _LATER]
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
     problems = [f"{name} is missing" for name in names if name not in value]
     problems += [f"{name} is unknown" for name in value if name not in names]
     if problems:
@@ -221,6 +236,12 @@ def _read(kind: type[Value], value: Any, place: str) -> Value:
 
 
 def _item(hint: Any, value: Any, place: str) -> Any:
+    if hint is Any:
+        return value
+    if get_origin(hint) is Mapping:
+        if not isinstance(value, Mapping):
+            raise InvalidDataError(f"{place}: expected an object, got {value!r}")
+        return dict(value)
     choices = get_args(hint)
     if choices and choices[-1] is Ellipsis:
         if not isinstance(value, list | tuple):
@@ -241,4 +262,4 @@ def _item(hint: Any, value: Any, place: str) -> Any:
     return value
 
 
-_OBJECTS = (Range, Prediction, Group, Rejection, Advice, SelectOptions)
+_OBJECTS = (Prediction, Group, Rejection, Advice, PlanOptions, Budget)

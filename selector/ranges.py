@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import DepthCurve
-from tblctl.selector.candidates import Candidates, Integers
-from tblctl.selector.draft import Limits
+from tblctl.selector.budget import Room
+from tblctl.selector.table_view import Integers, TableView
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,43 +56,43 @@ def members(low: Integers, high: Integers, curve: DepthCurve, ranges: HotRanges)
 
 
 def around_deepest(
-    blocks: Candidates, chosen: Integers, curve: DepthCurve, hot: tuple[int, int], limits: Limits
+    view: TableView, chosen: Integers, curve: DepthCurve, hot: tuple[int, int], room: Room
 ) -> tuple[Integers, Integers, str]:
-    """Return what fits of `chosen`, which lie in one hot range, what does not, and the limit that this breaks.
+    """Return what fits of `chosen`, which lie in one hot range, what does not, and the rule that this breaks.
 
     First those at the first deepest point, the widest ones first since they make most of the depth; then what begins
     or ends at the deeper neighbour of what was taken, the left one of equals, until the next block does not fit.
 
     Args:
-        blocks: the table's; none of `chosen` has an unknown range.
+        view: the table; none of `chosen` has an unknown range.
         chosen: the numbers of the range's blocks.
         curve: that of their level.
         hot: first and last point of the range.
-        limits: what fits.
+        room: what fits.
     """
-    low, high = blocks.low[chosen], blocks.high[chosen]
+    low, high = view.low[chosen], view.high[chosen]
     deepest = hot[0] + int(curve.depths[hot[0] : hot[1] + 1].argmax())
     point = curve.points[deepest]
     turn = _turns(curve, hot, deepest)
     place = curve.numbers(np.where(low > point, low, high)) - hot[0]
     here = (low <= point) & (high >= point)
     turns = np.where(here, 0, turn[np.clip(place, 0, turn.size - 1)])
-    early = turns <= _last_turn(blocks, chosen, turns, limits)  # sorting the few that may fit is enough
+    early = turns <= _last_turn(view, chosen, turns, room)  # sorting the few that may fit is enough
     order = np.flatnonzero(early)
     order = order[np.lexsort((low[order], (low - high)[order], turns[order]))]
-    count, rule = limits.fitting(blocks, chosen[order])
+    count, rule = room.fitting(view, chosen[order])
     left = np.ones(chosen.size, np.bool_)
     left[order[:count]] = False
     return chosen[order[:count]], chosen[left], rule
 
 
-def _last_turn(blocks: Candidates, chosen: Integers, turns: Integers, limits: Limits) -> int:
-    """Return a turn by whose end some limit is passed; what comes after it does not fit."""
+def _last_turn(view: TableView, chosen: Integers, turns: Integers, room: Room) -> int:
+    """Return a turn by whose end some rule is broken; what comes after it does not fit."""
     last = int(turns.max())
     for sizes, most in (
-        (blocks.decoded_bytes, limits.decoded_bytes),
-        (blocks.size_bytes, limits.size_bytes),
-        (np.ones_like(blocks.size_bytes), limits.blocks),
+        (view.decoded_bytes, room.group_bytes),
+        (view.size_bytes, room.size_bytes),
+        (np.ones_like(view.size_bytes), room.blocks),
     ):
         by_turn = np.cumsum(np.bincount(turns, sizes[chosen]))
         last = min(last, int(np.searchsorted(by_turn, most, side="right")))

@@ -1,23 +1,40 @@
-"""The policies by name. A program may add its own: `POLICIES["mine"] = function`."""
+"""The policies by name. A program may add its own: `register(policy)`."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import TypeAlias
 
-from tblctl.selector.candidates import Context
-from tblctl.selector.plan import Plan
-from tblctl.selector.policies.full import plan_full
-from tblctl.selector.policies.levels import plan_levels
+from tblctl.selector.policies.full import Full
+from tblctl.selector.policies.levels import Levels
+from tblctl.selector.policy import Policy
 from tblctl.tableformat.errors import InvalidOptionError
-
-Policy: TypeAlias = Callable[[Context], Plan]
-"""A pure function: what it returns depends on the context alone."""
 
 DEFAULT_POLICY = "levels"
 
-POLICIES: dict[str, Policy] = {"levels": plan_levels, "full": plan_full}
+_POLICIES: dict[str, Policy] = {}
+
+
+def register(policy: Policy) -> None:
+    """Add a policy, so that plans can name it; the command gets a flag for each of its options.
+
+    Raises:
+        InvalidOptionError: there is another policy of that name.
+    """
+    known = _POLICIES.setdefault(policy.name, policy)
+    if known is not policy:
+        raise InvalidOptionError(f"there is a policy {policy.name!r} already; give yours another name")
+
+
+def unregister(name: str) -> None:
+    """Take a policy away that a program added."""
+    if name in (Levels.name, Full.name):
+        raise InvalidOptionError(f"{name!r} is a policy of tblctl itself, which stays")
+    _POLICIES.pop(name, None)
+
+
+def registered() -> tuple[Policy, ...]:
+    """Return the policies, those of tblctl itself first."""
+    return tuple(_POLICIES.values())
 
 
 def policy_named(name: str) -> Policy:
@@ -26,9 +43,13 @@ def policy_named(name: str) -> Policy:
     Raises:
         InvalidOptionError: there is none; the nearest name is named.
     """
-    found = POLICIES.get(name)
+    found = _POLICIES.get(name)
     if found is None:
-        near = difflib.get_close_matches(str(name), POLICIES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"policies are {', '.join(POLICIES)}"
+        near = difflib.get_close_matches(str(name), _POLICIES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"policies are {', '.join(_POLICIES)}"
         raise InvalidOptionError(f"unknown policy {name!r}; {hint}")
     return found
+
+
+register(Levels())
+register(Full())

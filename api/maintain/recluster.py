@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
-from tblctl.maintain.request import Request, plan_view, view_of
+from tblctl.maintain.request import Request, planned_view, view_of
 from tblctl.maintain.view import Averages
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END
@@ -99,6 +99,7 @@ class LoopState:
         before, after: the table's figures before the first round and after the last; None before the first step.
         newest: what was committed last; None as long as nothing was.
         engine: the name of the one that carried out the last plan; None without one.
+        policy: what the policy remembers from one plan to the next.
         nothing: the plan of the last step, if it had no groups.
         note: for people.
     """
@@ -112,6 +113,7 @@ class LoopState:
     after: Averages | None = None
     newest: Version | None = None
     engine: str | None = None
+    policy: Any = None
     nothing: Plan | None = None
     note: str = ""
 
@@ -178,7 +180,10 @@ def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
     before = state.averages.begin(version.sequence, view)
     state = replace(state, before=state.before or before, after=before)
     watch.after = before
-    plan = job.plan or plan_view(version, view, job.request, state.failed)
+    plan = job.plan
+    if plan is None:
+        planned = planned_view(version, view, job.request, state.failed, state=state.policy, env=job.port.env)
+        plan, state = planned.plan, replace(state, policy=planned.state)
     if not plan.groups:
         return _without_groups(job, state, plan)
     engine = job.engine(plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -11,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
-from tblctl.selector.advice import advised
-from tblctl.selector.candidates import Context
-from tblctl.selector.options import SelectOptions
+from tblctl.selector import planner
+from tblctl.selector.options import Parts, SelectOptions, parts
 from tblctl.selector.plan import Plan
+from tblctl.selector.planner import Planned
+from tblctl.selector.policy import Rates, State, Workload
 from tblctl.selector.registry import DEFAULT_POLICY, policy_named
+from tblctl.selector.table_view import TableView
+from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
@@ -37,7 +39,7 @@ class Request:
     Attributes:
         policy: its name.
         condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
-        options: for the policy and the merge.
+        options: for the policy, the planner and the merge.
         final: round after round, until there is nothing to do.
         on_conflict: what a conflict does.
         commit_every: when a round commits before its end.
@@ -45,7 +47,7 @@ class Request:
 
     policy: str
     condition: Condition
-    options: SelectOptions
+    options: Parts
     final: bool = False
     on_conflict: OnConflict = OnConflict.SALVAGE
     commit_every: CommitEvery = AT_END
@@ -68,7 +70,7 @@ class Request:
         Raises:
             InvalidOptionError: a name or value that is none.
         """
-        policy_named(DEFAULT_POLICY if policy is None else policy)
+        chosen = policy_named(DEFAULT_POLICY if policy is None else policy)
         given: Any = options
         if given is not None and not isinstance(given, Mapping | SelectOptions):
             msg = (
@@ -79,13 +81,10 @@ class Request:
         if given is not None and not callable(given):
             msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
             raise InvalidOptionError(msg)
-        found = options if isinstance(options, SelectOptions) else SelectOptions.from_mapping(options or {})
-        if final and found.include_unclustered is None:
-            found = dataclasses.replace(found, include_unclustered=True)
         return cls(
-            policy=policy or DEFAULT_POLICY,
+            policy=chosen.name,
             condition=condition,
-            options=found,
+            options=parts(chosen, options, final=final),
             final=final,
             on_conflict=OnConflict.named(on_conflict),
             commit_every=CommitEvery.of(commit_every),
@@ -93,14 +92,15 @@ class Request:
         )
 
 
-def make_plan(version: Version, request: Request) -> Plan:
-    """Return what the policy decides for a version.
+def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) -> Plan:
+    """Return what the policy decides for a version; `env` is its clock and source of chance.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: of the condition.
     """
-    return plan_view(version, view_of(version, request.condition), request)
+    view = view_of(version, request.condition)
+    return planned_view(version, view, request, env=env).plan
 
 
 def view_of(version: Version, condition: Condition) -> View:
@@ -119,16 +119,62 @@ def view_of(version: Version, condition: Condition) -> View:
     return View.of(version, version.sort, condition(version.schema))
 
 
-def plan_view(version: Version, view: View, request: Request, failed: Collection[str] = ()) -> Plan:
-    """Return what the policy decides for all blocks of a version but those that `failed`, given by their paths."""
-    context = Context(
+def planned_view(
+    version: Version,
+    view: View,
+    request: Request,
+    failed: Collection[str] = (),
+    *,
+    workload: Workload = None,
+    state: State = None,
+    rates: Rates = None,
+    env: Environment = SYSTEM,
+) -> Planned:
+    """Return what the policy decides, and the state that it wants at the next plan.
+
+    Args:
+        version: of the table.
+        view: its blocks by its cluster key.
+        request: what was asked for.
+        failed: paths of blocks that may not be selected.
+        workload: what was asked of the table lately; see `Policy.decide`.
+        state: that of the plan before.
+        rates: what reading and rewriting cost.
+        env: the policy's clock and source of chance.
+    """
+    return planner.plan(
+        table_view(version, view, failed),
+        policy_named(request.policy),
+        request.options.policy,
+        request.options.budget,
+        memory_bytes=request.options.memory_bytes,
+        workload=workload,
+        state=state,
+        rates=rates,
+        now=env.now(),
+        rng=env.random,
+    )
+
+
+def table_view(version: Version, view: View, failed: Collection[str] = ()) -> TableView:
+    """Return the blocks of a version as policies see them; those that `failed`, given by paths, are marked."""
+    listing, blocks = view.listing, view.blocks
+    return TableView(
         table_id=version.table_id,
         snapshot=version.sequence,
         sort_id=view.sort.id,
-        blocks=view.blocks,
-        options=request.options,
         table_options=version.options,
-        restricted=view.listing.matched,
+        paths=listing.paths,
+        low=blocks.low,
+        high=blocks.high,
+        level=blocks.level,
+        row_count=blocks.row_count,
+        size_bytes=blocks.size_bytes,
+        decoded_bytes=listing.decoded_bytes,
+        same_key_rows=listing.same_key_rows,
+        constant=blocks.constant,
+        unclustered=blocks.unclustered,
+        unknown=blocks.unknown,
+        restricted=listing.matched,
         failed=view.named(failed) if failed else None,
     )
-    return advised(context, policy_named(request.policy)(context))

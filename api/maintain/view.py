@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange, deepest_hills
-from tblctl.selector.candidates import Candidates, Mask
+from tblctl.selector.table_view import Mask
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
@@ -66,22 +66,19 @@ class View:
         return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
 
     @cached_property
-    def blocks(self) -> Candidates:
-        """The blocks as policies see them."""
+    def blocks(self) -> BlockArrays:
+        """The blocks as they are measured."""
         listing = self.listing
         low, high = key_ranks(listing.low, listing.high, self.sort)
         unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
         # Where bounds were shortened, the level of a constant block still tells.
         marked = (listing.level == CONSTANT_LEVEL) & self.clustered
-        return Candidates(
-            paths=listing.paths,
+        return BlockArrays(
             low=low,
             high=high,
             level=listing.level,
             row_count=listing.row_count,
             size_bytes=listing.size_bytes,
-            decoded_bytes=listing.decoded_bytes,
-            same_key_rows=listing.same_key_rows,
             constant=(((low == high) & listing.exact) | marked) & ~unclustered,
             unclustered=unclustered,
             unknown=~listing.known,
@@ -89,20 +86,9 @@ class View:
 
     def info(self, worst: int = 0) -> ClusteringInfo:
         """Return the figures of the blocks that the condition leaves, with at most `worst` of their deepest ranges."""
-        blocks = self.blocks
-        arrays = BlockArrays(
-            low=blocks.low,
-            high=blocks.high,
-            level=blocks.level,
-            row_count=blocks.row_count,
-            size_bytes=blocks.size_bytes,
-            constant=blocks.constant,
-            unclustered=blocks.unclustered,
-            unknown=blocks.unknown,
-        )
         terms = list(key_maker(self.sort).texts(self.schema))
         matched = self.listing.matched
-        found = clustering_info(terms, arrays if matched is None else arrays.pick(matched))
+        found = clustering_info(terms, self.blocks if matched is None else self.blocks.pick(matched))
         return replace(found, worst=self._worst(worst)) if worst else found
 
     def _worst(self, limit: int) -> tuple[DeepRange, ...]:

@@ -249,7 +249,7 @@ def _panel(
         low=low,
         high=high,
         bands=bands,
-        paths=blocks.paths.take(pa.array(chosen)),
+        paths=view.listing.paths.take(pa.array(chosen)),
         row_count=blocks.row_count[chosen],
     )
 

@@ -9,26 +9,26 @@ import click
 
 import tblctl
 from tblctl import errors
-from tblctl.cli import params, plans
-from tblctl.cli.command import command
+from tblctl.cli import params, plans, policy_flags
+from tblctl.cli.command import Command, command
 from tblctl.cli.engines import EngineChoice, engine_options
 from tblctl.cli.outcomes import RECLUSTER_JSON, print_missing, print_recluster
 from tblctl.cli.progress import progress
 
-LIMITS = (
-    "threshold",
-    "ratio",
-    "max_group_bytes",
-    "memory_bytes",
-    "max_bytes",
-    "max_blocks",
-    "max_groups",
-    "include_unclustered",
-)
+
+class ReclusterCommand(Command):
+    """`recluster`, with the flags of the policies that are registered when it is called."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; click asks whenever it needs them."""
+        fixed = super().get_params(ctx)
+        place = [param.name for param in fixed].index("memory_bytes")
+        return [*fixed[:place], *policy_flags.parameters(), *fixed[place:]]
 
 
 @command(
     "recluster",
+    kind=ReclusterCommand,
     example="""
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
@@ -36,9 +36,9 @@ LIMITS = (
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
     with --dry-run the plan, an object: version, table_id, snapshot, policy, groups [{{number, blocks [path], sort_id,
-            output_level, why, rows, size_bytes, decoded_bytes, depth_before, depth_after}}], rejected [{{rule, level,
-            blocks, size_bytes, why, average_selection_depth, threshold}}], predicted, note, options,
-            advice [{{policy, threshold, average_depth_after}}]
+            output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}}],
+            rejected [{{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}}], predicted, note,
+            options {{policy, budget, memory_bytes}}, advice [{{policy, threshold, average_depth_after}}]
     where --if-exists finds no table an object: location, note""",
 )
 @params.LOCATION
@@ -53,37 +53,7 @@ LIMITS = (
 )
 @params.WHERE_BLOCKS
 @click.option("--if-exists", is_flag=True, help="No table at LOC is no error.")
-@click.option(
-    "--policy",
-    metavar="NAME",
-    help="How to choose: levels (default), or full, which sorts all that overlaps.",
-)
-@click.option(
-    "--threshold",
-    metavar="DEPTH",
-    type=float,
-    help="A level whose blocks have at most this average depth is left alone.",
-)
-@click.option(
-    "--ratio",
-    metavar="SHARE",
-    type=float,
-    help="The threshold as a share of the table's blocks (default: 0.001).",
-)
-@params.size_option(
-    "--max-group-bytes", "Most bytes in memory of the blocks that are merged together, such as 2GiB."
-)
 @params.size_option("--memory", "Most memory of one merge task (default: 1GiB).", name="memory_bytes")
-@params.size_option("--max-bytes", "Most bytes of files that a round rewrites.")
-@click.option(
-    "--max-blocks", metavar="N", type=click.IntRange(min=1), help="Most blocks that a round rewrites."
-)
-@click.option("--max-groups", metavar="N", type=click.IntRange(min=1), help="Most groups of a round.")
-@click.option(
-    "--include-unclustered/--no-include-unclustered",
-    default=None,
-    help="Also blocks that are not sorted by the current cluster key (default: with --final).",
-)
 @click.option(
     "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
 )
@@ -106,7 +76,7 @@ def recluster(
     One round: plan, merge, commit. Other writers are never held up; what they replace meanwhile is left to them.
     """
     engine = EngineChoice.of(words).arguments()
-    limits = {name: words[name] for name in LIMITS if words[name] is not None}
+    limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     check_words(
         limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
     )
@@ -137,12 +107,7 @@ def check_words(
     """Refuse options that contradict each other."""
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
-    if selection.get("policy") == "full" and (
-        ignored := [name for name in ("threshold", "ratio") if name in limits]
-    ):
-        params.refuse(
-            f"--policy full merges all that overlaps, whatever the depth: leave --{ignored[0]} out, or choose levels"
-        )
+    policy_flags.check(selection.get("policy"), limits)
     if not planned:
         return
     given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}

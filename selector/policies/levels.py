@@ -5,12 +5,16 @@ and large runs are not rewritten for every few new blocks (the LSM idea): a row 
 
 The rule is Databend 1.2.453's (seen by running it, and in its source), with two additions: all disjoint ranges of the
 highest depth become groups, and a range whose merge would change nothing (draft.py) is passed over.
+
+A partition is decided as if it were a table of its own; all share one budget.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,151 +24,259 @@ from tblctl.metrics.intervals import (
     selection_depth_curve,
     selection_depths,
 )
-from tblctl.selector.assemble import assemble, left_out, rejection
-from tblctl.selector.candidates import Candidates, Context, Integers, joined
-from tblctl.selector.draft import (
-    MOST_GROUPS,
-    Draft,
-    Limits,
-    changes,
-    next_level,
-    selectable,
-    split_in_key_order,
-    worth_merging,
-)
-from tblctl.selector.options import DEFAULT_GROUP_BYTES
-from tblctl.selector.plan import Plan, Rejection
+from tblctl.selector.budget import Budget, Room, split_in_key_order
+from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth_merging
+from tblctl.selector.option_fields import option, require_valid
+from tblctl.selector.plan import Rejection
+from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members
+from tblctl.selector.rejections import left_out, rejection, summed_up
+from tblctl.selector.table_view import Integers, TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
 
-
-@dataclass(kw_only=True)
-class _Found:
-    """What planning found so far; the one thing here that changes as it goes on."""
-
-    drafts: list[Draft] = field(default_factory=list)
-    rejected: list[Rejection] = field(default_factory=list)
+DEFAULT_GROUP_BYTES = 8 * 2**30
+"""About 64 full blocks."""
 
 
-def plan_levels(context: Context) -> Plan:
-    """Return the next round's groups. O(n log n) for n blocks, in numpy but for the groups.
+@dataclass(frozen=True, kw_only=True)
+class LevelsOptions:
+    """What may be asked of `levels`.
+
+    Attributes:
+        threshold: a level is well clustered while its average selection depth is at most this; at least 1, which no
+            table can be below. None: by `ratio`, or clamp(0.001 x blocks of the table, 1, 64).
+        ratio: the threshold as a share of the table's blocks, between 0 and 1; it counts as 1 where it comes to less.
+        max_group_bytes: most decoded bytes that are merged together.
+        include_unclustered: select blocks that are not sorted by the current key too.
+
+    Raises:
+        InvalidOptionError: at construction; lists every problem at once.
+    """
+
+    threshold: float | None = option(
+        default=None,
+        unit="depth",
+        help="A level whose blocks have at most this average depth is left alone.",
+        least=1,
+    )
+    ratio: float | None = option(
+        default=None,
+        unit="share",
+        help="The threshold as a share of the table's blocks (default: 0.001).",
+        least=0,
+        most=1,
+    )
+    max_group_bytes: int = option(
+        default=DEFAULT_GROUP_BYTES,
+        unit="bytes",
+        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
+    )
+    include_unclustered: bool = option(
+        default=False,
+        unit="flag",
+        help="Also blocks that are not sorted by the current cluster key (default: with --final).",
+    )
+
+    def __post_init__(self) -> None:
+        require_valid(self, threshold_problems(self))
+
+    def threshold_for(self, block_count: int) -> float:
+        """Return the threshold for a table, or a partition, of so many blocks; at least 1."""
+        if self.threshold is not None:
+            return self.threshold
+        if self.ratio is not None:
+            return max(1.0, self.ratio * block_count)
+        return min(max(1.0, 0.001 * block_count), 64.0)
+
+
+def threshold_problems(options: Any) -> Sequence[str]:
+    """Return what is wrong with `threshold` and `ratio` together."""
+    if options.threshold is None or options.ratio is None:
+        return ()
+    return ("threshold and ratio are two ways to say the same; give one of them",)
+
+
+class Levels:
+    """The next round's groups: O(n log n) for n blocks, in numpy but for the groups and the partitions.
 
     Unclustered blocks, if they are asked for, make a round of their own before all levels: they hide from every
     measure until they are merged.
     """
-    include = context.options.include_unclustered is True
-    found = _Found(rejected=left_out(context, include_unclustered=include))
-    blocks = context.blocks
-    chosen = selectable(context)
-    unclustered = np.flatnonzero(chosen & blocks.unclustered)
-    if include and unclustered.size:
-        _take_unclustered(context, unclustered, found)
-    if not found.drafts:
-        known = _with_known_ranges(context)
-        clustered = np.flatnonzero(chosen & ~blocks.unclustered)
-        for level, level_blocks in _by_level(blocks, clustered):
-            _take_level(known, level, level_blocks, found)
-            if found.drafts:
-                break
-    return assemble(context, policy="levels", drafts=found.drafts, rejected=found.rejected)
+
+    name = "levels"
+    options = LevelsOptions
+
+    def decide(
+        self,
+        view: TableView,
+        budget: Budget,
+        options: LevelsOptions,
+        *,
+        workload: Workload = None,
+        state: State = None,
+        rates: Rates = None,
+        now: float = 0.0,
+        rng: Rng | None = None,
+    ) -> Decision:
+        """Return the deepest ranges of the lowest level of each partition that is not well clustered."""
+        del workload, rates, now, rng
+        include = options.include_unclustered
+        found = _Found(room=Room.of(budget, group_bytes=options.max_group_bytes))
+        known = _with_known_ranges(view)
+        chosen = np.flatnonzero(view.selectable & (include | ~view.unclustered))
+        for blocks in view.by_partition(chosen):
+            if found.drafts and found.room.spent:
+                why = f"left for later by {found.room.spent}"
+                found.rejected.append(rejection(view, found.room.spent, blocks, why))
+                continue
+            if not _take_unclustered(view, blocks[view.unclustered[blocks]], found):
+                _take_lowest_level(_Partition.of(known, blocks, options), found)
+        rejections = found.rejected if not view.is_partitioned else summed_up(found.rejected)
+        return Decision(
+            drafts=tuple(found.drafts),
+            rejections=(*left_out(view, include_unclustered=include), *rejections),
+            state=state,
+        )
 
 
-def _with_known_ranges(context: Context) -> Context:
-    """Return the context with every unknown range replaced by the whole of what is known: it may be anywhere there."""
-    blocks = context.blocks
-    unknown = blocks.unknown
+@dataclass(kw_only=True)
+class _Found:
+    """What was found so far, and the room that it leaves: the one thing here that changes as planning goes on."""
+
+    room: Room
+    drafts: list[Draft] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Partition:
+    """The blocks of one partition that may be selected.
+
+    Attributes:
+        view: the table, with every unknown range replaced by the whole of what is known.
+        threshold: a level up to this average depth is well clustered.
+    """
+
+    view: TableView
+    blocks: Integers
+    threshold: float
+
+    @classmethod
+    def of(cls, view: TableView, blocks: Integers, options: LevelsOptions) -> _Partition:
+        count = len(view)
+        if view.is_partitioned and blocks.size:
+            count = int(np.count_nonzero(view.partition == view.partition[blocks[0]]))
+        return cls(view=view, blocks=blocks, threshold=options.threshold_for(count))
+
+    def by_level(self) -> list[tuple[int, Integers]]:
+        """Return the clustered blocks of each level, the lowest level first."""
+        clustered = self.blocks[~self.view.unclustered[self.blocks]]
+        order = clustered[np.argsort(self.view.level[clustered], kind="stable")]
+        levels, begins = np.unique(self.view.level[order], return_index=True)
+        return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
+
+
+def _with_known_ranges(view: TableView) -> TableView:
+    """Return the view with every unknown range replaced by the whole of what is known: it may be anywhere there."""
+    unknown = view.unknown
     if not unknown.any():
-        return context
-    low, high = blocks.low.copy(), blocks.high.copy()
-    low[unknown] = blocks.low[~unknown].min(initial=0)
-    high[unknown] = blocks.high[~unknown].max(initial=0)
-    return replace(context, blocks=replace(blocks, low=low, high=high))
+        return view
+    low, high = view.low.copy(), view.high.copy()
+    low[unknown] = view.low[~unknown].min(initial=0)
+    high[unknown] = view.high[~unknown].max(initial=0)
+    return replace(view, low=low, high=high)
 
 
-def _by_level(blocks: Candidates, chosen: Integers) -> list[tuple[int, Integers]]:
-    order = chosen[np.argsort(blocks.level[chosen], kind="stable")]
-    levels, begins = np.unique(blocks.level[order], return_index=True)
-    return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
+def _take_lowest_level(partition: _Partition, found: _Found) -> None:
+    """Add what is to be done at the lowest level of a partition that needs it."""
+    before = len(found.drafts)
+    for level, blocks in partition.by_level():
+        _take_level(partition, level, blocks, found)
+        if len(found.drafts) > before:
+            return
 
 
-def _take_unclustered(context: Context, chosen: Integers, found: _Found) -> None:
-    blocks = context.blocks
-    limits = Limits.of(context, group_bytes=DEFAULT_GROUP_BYTES)
-    groups, rest, rule = split_in_key_order(blocks, chosen, limits, _most_groups(context))
+def _take_unclustered(view: TableView, chosen: Integers, found: _Found) -> bool:
+    """Add blocks that are not sorted by the key, neighbours by key together; tell whether any was added."""
+    groups, rest, rule = split_in_key_order(view, chosen, found.room)
     found.drafts += [
         Draft(
             blocks=group,
-            output_level=next_level(blocks, group),
+            output_level=next_level(view, group),
             why="not sorted by the current key: sorted in",
         )
         for group in groups
     ]
+    found.room = found.room.after(view, groups)
     if rule:
-        found.rejected.append(_over_limit(context, rule, None, rest))
+        found.rejected.append(_over_limit(view, rule, None, rest))
+    return bool(groups)
 
 
-def _take_level(context: Context, level: int, chosen: Integers, found: _Found) -> None:
+def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Found) -> None:
     """Add what is to be done at one level, or why there is nothing to do."""
-    blocks, options = context.blocks, context.table_options
+    view, options = partition.view, partition.view.table_options
     if chosen.size < 2:  # noqa: PLR2004 - one block has nothing to merge with
         why = f"level {level} has one block only"
-        found.rejected.append(rejection(context, "too_few_blocks", chosen, why, level=level))
+        found.rejected.append(rejection(view, "too_few_blocks", chosen, why, level=level))
         return
-    rows, decoded = int(blocks.row_count[chosen].sum()), int(blocks.decoded_bytes[chosen].sum())
+    rows, decoded = int(view.row_count[chosen].sum()), int(view.decoded_bytes[chosen].sum())
     if rows <= math.floor(FULL_SHARE * options.block_rows) and decoded < FULL_SHARE * options.block_bytes:
-        _take_small(context, level, chosen, found)
+        _take_small(view, level, chosen, found)
         return
-    low, high = blocks.low[chosen], blocks.high[chosen]
-    average = rounded_mean(int(selection_depths(low, high).sum()), chosen.size)
-    threshold = context.options.threshold_for(len(blocks))
+    low, high = view.low[chosen], view.high[chosen]
+    average, threshold = (
+        rounded_mean(int(selection_depths(low, high).sum()), chosen.size),
+        partition.threshold,
+    )
     if average <= threshold:
         why = f"level {level} is well clustered: average selection depth {average:g}, threshold {threshold:g}"
         figures = {"average_selection_depth": average, "threshold": threshold}
-        found.rejected.append(rejection(context, "well_clustered", chosen, why, level=level, **figures))
+        found.rejected.append(rejection(view, "well_clustered", chosen, why, level=level, **figures))
         return
     curve = selection_depth_curve(low, high)
     text = f"level {level}: average selection depth {average:g} is above the threshold {threshold:g}"
-    _take_ranges(context, _Level(number=level, blocks=chosen, curve=curve, text=text), threshold, found)
+    _take_ranges(view, _Level(number=level, blocks=chosen, curve=curve, text=text), threshold, found)
 
 
-def _take_small(context: Context, level: int, chosen: Integers, found: _Found) -> None:
+def _take_small(view: TableView, level: int, chosen: Integers, found: _Found) -> None:
     """Add a level that does not fill a block, whole: few rows to rewrite, and fewer blocks."""
-    blocks = context.blocks
-    limits = Limits.of(context, group_bytes=DEFAULT_GROUP_BYTES)
-    groups, _, rule = split_in_key_order(blocks, chosen, limits, MOST_GROUPS)
+    groups, _, rule = split_in_key_order(view, chosen, replace(found.room, groups=MOST_GROUPS))
     picked = next((group for group in groups if group.size > 1), chosen[:0])
     if picked.size:
-        rows = int(blocks.row_count[chosen].sum())
+        rows = int(view.row_count[chosen].sum())
         why = f"level {level} is small: {rows} rows in {chosen.size} blocks make one block"
         found.drafts.append(Draft(blocks=picked, output_level=level + 1, why=why))
+        found.room = found.room.after(view, [picked])
     rest = np.setdiff1d(chosen, picked, assume_unique=True)
     if rest.size:
         ended = "max_group_bytes" if len(groups) > 1 else rule
-        found.rejected.append(_over_limit(context, ended, level, rest))
+        found.rejected.append(_over_limit(view, ended, level, rest))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Level:
+    """The blocks of one level of a partition, their depth, and why they are merged."""
+
     number: int
     blocks: Integers
     curve: DepthCurve
     text: str
 
 
-def _take_ranges(context: Context, level: _Level, threshold: float, found: _Found) -> None:
+def _take_ranges(view: TableView, level: _Level, threshold: float, found: _Found) -> None:
     """Add the deepest hot ranges whose merge changes anything, as groups."""
-    blocks, options = context.blocks, context.table_options
-    low, high = blocks.low[level.blocks], blocks.high[level.blocks]
+    low, high = view.low[level.blocks], view.high[level.blocks]
     unchanged: list[Integers] = []
     for depth, ranges in hot_ranges(level.curve, threshold).by_depth():
         inside, number = members(low, high, level.curve, ranges)
         inside = level.blocks[inside]
-        useful = changes(blocks, inside, number, options)
+        useful = changes(view, inside, number)
         enough = np.bincount(number, minlength=useful.size) > 1
         futile = ~(useful & enough)[number]
         unchanged.append(inside[futile])
         inside, number = inside[~futile], number[~futile]
-        if inside.size and _take_groups(context, level, (depth, ranges), (inside, number), found):
+        if inside.size and _take_groups(view, level, (depth, ranges), (inside, number), found):
             break
     futile_blocks = np.unique(joined(unchanged))
     if futile_blocks.size:
@@ -172,71 +284,55 @@ def _take_ranges(context: Context, level: _Level, threshold: float, found: _Foun
             f"level {level.number}: merging would only write the same again: blocks that share no more than one key "
             "with each other, or that no other of the level is left to merge with"
         )
-        found.rejected.append(rejection(context, "no_gain", futile_blocks, why, level=level.number))
+        found.rejected.append(rejection(view, "no_gain", futile_blocks, why, level=level.number))
 
 
 def _take_groups(
-    context: Context,
+    view: TableView,
     level: _Level,
     deepest: tuple[int, HotRanges],
     inside: tuple[Integers, Integers],
     found: _Found,
 ) -> bool:
-    """Add every range as a group, as far as limits and budgets go; tell whether any was added."""
-    blocks = context.blocks
+    """Add every range as a group, as far as there is room; tell whether any was added."""
     depth, ranges = deepest
-    limits = Limits.of(context, group_bytes=DEFAULT_GROUP_BYTES)
     begins = np.flatnonzero(np.diff(inside[1], prepend=-1))
     numbers = inside[1][begins]
     left: dict[str, list[Integers]] = {}
-    added = 0
+    before = len(found.drafts)
     ends = np.append(begins[1:], inside[1].size)
     for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True):
-        if added == _most_groups(context) or min(limits.size_bytes, limits.blocks) <= 0:
-            rule = "max_groups" if added == _most_groups(context) else _spent(limits)
-            left.setdefault(rule, []).append(inside[0][begin:])
+        if found.room.spent:
+            left.setdefault(found.room.spent, []).append(inside[0][begin:])
             break
-        chosen = inside[0][begin:end]
         hot = (int(ranges.first[number]), int(ranges.last[number]))
-        parts, others, rule = _fitting(context, level, hot, chosen, limits)
+        parts, others, rule = _fitting(view, level, hot, inside[0][begin:end], found.room)
         if rule:
             left.setdefault(rule, []).append(others)
-        room = _most_groups(context) - added
-        if len(parts) > room:
-            left.setdefault("max_groups", []).append(joined(parts[room:]))
-        for part in parts[:room]:
-            limits = limits.after(int(blocks.size_bytes[part].sum()), part.size)
+        parts, more = parts[: found.room.groups], parts[found.room.groups :]
+        if more:
+            left.setdefault("max_groups", []).append(joined(more))
+        found.room = found.room.after(view, parts)
+        for part in parts:
             why = f"{level.text}; {part.size} blocks around a depth of {depth}"
             found.drafts.append(Draft(blocks=part, output_level=level.number + 1, why=why))
-            added += 1
-    found.rejected += [_over_limit(context, rule, level.number, joined(rest)) for rule, rest in left.items()]
-    return added > 0
+    found.rejected += [_over_limit(view, rule, level.number, joined(rest)) for rule, rest in left.items()]
+    return len(found.drafts) > before
 
 
 def _fitting(
-    context: Context, level: _Level, hot: tuple[int, int], chosen: Integers, limits: Limits
+    view: TableView, level: _Level, hot: tuple[int, int], chosen: Integers, room: Room
 ) -> tuple[list[Integers], Integers, str]:
-    """Return what to merge of a range, nothing if what fits would not change; what does not fit; the limit met."""
-    blocks = context.blocks
-    fits, rule = limits.fitting(blocks, chosen)
+    """Return what to merge of a range, nothing if what fits would not change; what does not fit; the rule broken."""
+    fits, rule = room.fitting(view, chosen)
     if fits == chosen.size:
         picked, others, rule = chosen, chosen[:0], ""
     else:
-        picked, others, rule = around_deepest(blocks, chosen, level.curve, hot, limits)
-    parts = worth_merging(blocks, picked, context.table_options)
+        picked, others, rule = around_deepest(view, chosen, level.curve, hot, room)
+    parts = worth_merging(view, picked)
     return parts, others if parts else chosen, rule
 
 
-def _spent(limits: Limits) -> str:
-    return "max_bytes" if limits.size_bytes <= 0 else "max_blocks"
-
-
-def _over_limit(context: Context, rule: str, level: int | None, blocks: Integers) -> Rejection:
+def _over_limit(view: TableView, rule: str, level: int | None, blocks: Integers) -> Rejection:
     where = "blocks that are not sorted by the key" if level is None else f"level {level}"
-    why = f"{where}: left for later by {rule}"
-    return rejection(context, rule, blocks, why, level=level)
-
-
-def _most_groups(context: Context) -> int:
-    limit = context.options.max_groups
-    return MOST_GROUPS if limit is None else min(limit, MOST_GROUPS)
+    return rejection(view, rule, blocks, f"{where}: left for later by {rule}", level=level)

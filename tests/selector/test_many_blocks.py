@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tblctl.selector.candidates import Candidates, Context
-from tblctl.selector.options import SelectOptions
+from tblctl.selector.options import parts
+from tblctl.selector.planner import plan
 from tblctl.selector.registry import policy_named
+from tblctl.selector.table_view import TableView
 from tblctl.tableformat.model.options import TableOptions
 
 BLOCKS = 200_000
@@ -16,13 +17,18 @@ BLOCKS = 200_000
 
 @pytest.mark.parametrize("policy", ["levels", "full"])
 @pytest.mark.parametrize("width", [1e-5, 1e-3, 1.0])
-def test_two_hundred_thousand_blocks_are_planned(policy, width):
+@pytest.mark.parametrize("partitions", [1, 300])
+def test_two_hundred_thousand_blocks_are_planned(policy, width, partitions):
     rng = np.random.default_rng(1)
     low = rng.random(BLOCKS)
     high = low + width * rng.random(BLOCKS)
     ranks = np.unique(np.concatenate((low, high)), return_inverse=True)[1]
     no = np.zeros(BLOCKS, np.bool_)
-    blocks = Candidates(
+    view = TableView(
+        table_id="t",
+        snapshot=1,
+        sort_id=1,
+        table_options=TableOptions(),
         paths=pa.array([f"data/{number:032x}.parquet" for number in range(BLOCKS)]),
         low=ranks[:BLOCKS],
         high=ranks[BLOCKS:],
@@ -34,13 +40,9 @@ def test_two_hundred_thousand_blocks_are_planned(policy, width):
         constant=no,
         unclustered=no,
         unknown=no,
+        partition=rng.integers(0, partitions, BLOCKS),
     )
-    context = Context(
-        table_id="t",
-        snapshot=1,
-        sort_id=1,
-        blocks=blocks,
-        options=SelectOptions(threshold=1),
-        table_options=TableOptions(),
-    )
-    assert policy_named(policy)(context).groups
+    chosen = policy_named(policy)
+    asked = parts(chosen, {"threshold": 1})
+    planned = plan(view, chosen, asked.policy, asked.budget, memory_bytes=2**30, now=0.0, rng=lambda: 0.5)
+    assert planned.plan.groups

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.metrics.intervals import overlaps_and_depths
-from tblctl.selector.draft import Limits, split_in_key_order
+from tblctl.selector.budget import Room, split_in_key_order
 from tblctl.selector.passing import runs
 
-from .simulate import SimTable
+from .tables import SimTable
 
 BLOCK_ROWS = 10
 
@@ -171,10 +171,10 @@ def table_from(blocks):
 @given(tables)
 def test_runs_and_blocks_that_stay_are_apart_and_together_everything(blocks):
     table = table_from(blocks)
-    found = table.candidates()
+    found = table.view()
     every = np.arange(len(found))
-    (in_order,), _, _ = split_in_key_order(found, every, Limits(), 1)
-    chosen, run = runs(found, in_order, table.options)
+    (in_order,), _, _ = split_in_key_order(found, every, Room())
+    chosen, run = runs(found, in_order)
     stay = np.setdiff1d(every, chosen)
     assert np.unique(chosen).size == chosen.size
     overlap, _ = overlaps_and_depths(found.low, found.high)

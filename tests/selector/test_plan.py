@@ -8,12 +8,13 @@ import pickle
 
 import pytest
 
+from tblctl.selector.budget import Budget
 from tblctl.selector.options import SelectOptions
-from tblctl.selector.plan import Plan, Range
-from tblctl.selector.registry import POLICIES, policy_named
+from tblctl.selector.plan import Plan, PlanOptions
+from tblctl.selector.policies.levels import LevelsOptions
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 
-from .simulate import SimTable
+from .tables import SimTable
 
 
 def some_plan(**options):
@@ -31,7 +32,8 @@ def test_a_plan_survives_json_and_pickling(chosen):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda plan: plan.update(version=2), "version 2"),
+        (lambda plan: plan.update(version=1), "version 1, .*; plan again"),
+        (lambda plan: plan.update(version=3), "version 3"),
         (lambda plan: plan.pop("version"), "no plan"),
         (lambda plan: plan.pop("groups"), "groups is missing"),
         (lambda plan: plan.update(extra=1), "extra is unknown"),
@@ -42,8 +44,11 @@ def test_a_plan_survives_json_and_pickling(chosen):
         (lambda plan: plan["groups"][0].update(number=4), "numbered"),
         (lambda plan: plan["groups"][0].update(blocks=[]), "no blocks"),
         (lambda plan: plan["groups"][0].update(blocks=["a", "a"]), "twice"),
-        (lambda plan: plan["options"].update(max_blocks=-1), "max_blocks"),
-        (lambda plan: plan["predicted"]["average_depth_after"].update(low=99.0), "low <= expected"),
+        (lambda plan: plan["options"]["budget"].update(max_blocks=-1), "max_blocks"),
+        (lambda plan: plan["options"].update(policy=[]), r"plan\.options\.policy: expected an object"),
+        (lambda plan: plan["options"].update(memory_bytes=0), "memory_bytes"),
+        (lambda plan: plan["predicted"].update(average_depth_after=-1.0), "average_depth_after is -1"),
+        (lambda plan: plan["predicted"].update(average_depth_after={"low": 1.0}), "average_depth_after"),
     ],
 )
 def test_a_damaged_plan_is_refused_by_place(change, message):
@@ -53,14 +58,34 @@ def test_a_damaged_plan_is_refused_by_place(change, message):
         Plan.from_json(value)
 
 
-def test_a_plan_of_an_unknown_depth_survives_json_and_one_of_an_earlier_release_is_read():
+def test_a_plan_of_version_1_is_refused_with_plan_again():
+    value = some_plan().to_json()
+    value["version"] = 1
+    value["options"] = {"threshold": None, "max_blocks": None}
+    with pytest.raises(InvalidDataError, match="version 1, this tblctl reads version 2; plan again"):
+        Plan.from_json(value)
+
+
+def test_a_plan_of_an_unknown_depth_survives_json():
     plan = SimTable(block_rows=4).append([3, 4], unclustered=True).plan()
     value = json.loads(json.dumps(plan.to_json()))
     assert value["predicted"]["average_depth_after"] is None
     assert Plan.from_json(value) == plan
-    for name in ("average_depth_after", "average_overlaps_after"):
-        value["predicted"][name] = {"low": 0.0, "expected": 0.0, "high": 0.0}
-    assert Plan.from_json(value).predicted.average_depth_after == Range(low=0.0, expected=0.0, high=0.0)
+
+
+def test_the_options_of_a_plan_are_in_parts():
+    plan = some_plan(threshold=3, max_blocks=7, memory_bytes=2**28)
+    assert plan.options == PlanOptions(
+        policy={
+            "threshold": 3,
+            "ratio": None,
+            "max_group_bytes": 8 * 2**30,
+            "include_unclustered": False,
+        },
+        budget=Budget(max_blocks=7),
+        memory_bytes=2**28,
+    )
+    assert plan.to_json()["options"]["budget"] == {"max_bytes": None, "max_blocks": 7, "max_groups": None}
 
 
 def test_something_else_is_no_plan():
@@ -107,17 +132,9 @@ def test_sizes_may_be_text_with_a_unit():
 
 
 def test_the_default_threshold_is_a_thousandth_of_the_blocks_from_1_to_64():
-    thresholds = [SelectOptions().threshold_for(count) for count in (0, 999, 2500, 10**6)]
+    thresholds = [LevelsOptions().threshold_for(count) for count in (0, 999, 2500, 10**6)]
     assert thresholds == [1, 1, 2.5, 64]
-    assert SelectOptions(ratio=0.1).threshold_for(5) == 1
-
-
-def test_policies_are_found_by_name_and_may_be_added(monkeypatch):
-    assert policy_named("levels") is POLICIES["levels"]
-    with pytest.raises(InvalidOptionError, match="did you mean levels"):
-        policy_named("level")
-    monkeypatch.setitem(POLICIES, "mine", some_plan)
-    assert policy_named("mine") is some_plan
+    assert LevelsOptions(ratio=0.1).threshold_for(5) == 1
 
 
 @pytest.mark.parametrize(

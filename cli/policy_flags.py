@@ -1,0 +1,79 @@
+"""The flags of `recluster` that follow from the registered policies and from the budget.
+
+The policies are asked when the command is called: they load numpy, which a start of `tblctl` need not wait for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tblctl.cli import params
+
+if TYPE_CHECKING:
+    from tblctl.policies import Flag, Option
+
+_OTHERS = ("memory_bytes",)
+"""Options of a plan that are no policy's and no budget's."""
+
+
+def parameters() -> tuple[click.Parameter, ...]:
+    """Return `--policy`, and a flag for each option of the policies and of the budget."""
+    from tblctl import policies
+
+    return _parameters(policies.flags(), policies.budget_options(), tuple(policies.summaries().items()))
+
+
+def names() -> tuple[str, ...]:
+    """Return what may be asked of a plan, as the library names it."""
+    return (*(str(param.name) for param in parameters() if param.name != "policy"), *_OTHERS)
+
+
+def check(policy: str | None, given: Mapping[str, Any]) -> None:
+    """Refuse options that the policy does not have. An unknown policy is left to the library."""
+    from tblctl import policies
+
+    chosen = policies.DEFAULT_POLICY if policy is None else policy
+    if chosen not in policies.summaries():
+        return
+    for flag in policies.flags():
+        if flag.option.name in given and chosen not in flag.policies:
+            others = " or ".join(flag.policies)
+            name = _flag_name(flag.option)
+            params.refuse(f"--policy {chosen} does not take {name}: leave {name} out, or choose {others}")
+
+
+@functools.cache
+def _parameters(
+    flags: tuple[Flag, ...], budget: tuple[Option, ...], summaries: tuple[tuple[str, str], ...]
+) -> tuple[click.Parameter, ...]:
+    policy = click.Option(["--policy"], metavar="NAME", help=_policy_help(summaries))
+    return (policy, *(_parameter(item) for item in (*(flag.option for flag in flags), *budget)))
+
+
+def _policy_help(summaries: tuple[tuple[str, str], ...]) -> str:
+    known = [
+        f"{name} (default)" if number == 0 else f"{name}, which {summary}" if summary else name
+        for number, (name, summary) in enumerate(summaries)
+    ]
+    return f"How to choose: {', '.join(known[:-1])}, or {known[-1]}."
+
+
+def _flag_name(option: Option) -> str:
+    return f"--{option.name.replace('_', '-')}"
+
+
+def _parameter(option: Option) -> click.Option:
+    name = _flag_name(option)
+    if option.kind is bool:
+        return click.Option([f"{name}/--no-{name[2:]}"], default=None, help=option.help)
+    if option.unit == "bytes":
+        return click.Option([name], metavar="SIZE", callback=params.read_size, help=option.help)
+    if option.kind is int:
+        least = None if option.least is None else int(option.least)
+        most = None if option.most is None else int(option.most)
+        return click.Option([name], metavar="N", type=click.IntRange(min=least, max=most), help=option.help)
+    return click.Option([name], metavar=option.unit.upper(), type=option.kind, help=option.help)

@@ -1,0 +1,161 @@
+"""How much a plan may rewrite, and what of a list of drafts fits.
+
+The planner applies the budget of a plan to what any policy decides (`affordable`). A policy that shrinks its groups in
+a way of its own, so that what fits is the best part of them, asks a `Room` for what is left as it goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, worth_merging
+from tblctl.selector.option_fields import option, require_valid
+from tblctl.selector.table_view import Integers, TableView, joined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much a plan rewrites at most; None for no limit, and no more than `MOST_GROUPS` groups in any case.
+
+    Raises:
+        InvalidOptionError: at construction; lists every problem at once.
+    """
+
+    max_bytes: int | None = option(
+        default=None, unit="bytes", help="Most bytes of files that a round rewrites."
+    )
+    max_blocks: int | None = option(default=None, unit="blocks", help="Most blocks that a round rewrites.")
+    max_groups: int | None = option(default=None, unit="groups", help="Most groups of a round.")
+
+    def __post_init__(self) -> None:
+        require_valid(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What is left of a budget, and how much one group may hold.
+
+    Attributes:
+        group_bytes: decoded bytes of one group.
+        size_bytes: of files, for all groups that are still to come.
+        blocks, groups: how many of them.
+    """
+
+    group_bytes: float = math.inf
+    size_bytes: float = math.inf
+    blocks: float = math.inf
+    groups: int = MOST_GROUPS
+
+    @classmethod
+    def of(cls, budget: Budget, *, group_bytes: int | None = None) -> Room:
+        """Return the room at the start of a plan; None for groups of any size."""
+        return cls(
+            group_bytes=_or_endless(group_bytes),
+            size_bytes=_or_endless(budget.max_bytes),
+            blocks=_or_endless(budget.max_blocks),
+            groups=MOST_GROUPS if budget.max_groups is None else min(budget.max_groups, MOST_GROUPS),
+        )
+
+    def after(self, view: TableView, groups: Sequence[Integers]) -> Room:
+        """Return what is left once some groups are taken."""
+        taken = joined(groups)
+        return replace(
+            self,
+            size_bytes=self.size_bytes - int(view.size_bytes[taken].sum()),
+            blocks=self.blocks - taken.size,
+            groups=self.groups - len(groups),
+        )
+
+    @property
+    def spent(self) -> str:
+        """The rule that leaves no room for another group; "" where there is some."""
+        if self.groups <= 0:
+            return "max_groups"
+        if self.size_bytes <= 0:
+            return "max_bytes"
+        return "max_blocks" if self.blocks <= 0 else ""
+
+    def fitting(self, view: TableView, order: Integers) -> tuple[int, str]:
+        """Return how many blocks of `order`, from its start, fit into one group; and the rule that the next breaks.
+
+        The rule is "" where all of them fit. O(n).
+        """
+        sums = (
+            ("max_group_bytes", np.cumsum(view.decoded_bytes[order]), self.group_bytes),
+            ("max_bytes", np.cumsum(view.size_bytes[order]), self.size_bytes),
+            ("max_blocks", np.arange(1, order.size + 1), self.blocks),
+        )
+        counts = [(int(np.searchsorted(total, most, side="right")), rule) for rule, total, most in sums]
+        count, rule = min(counts, key=lambda found: found[0])
+        return (count, rule) if count < order.size else (count, "")
+
+    def holds(self, view: TableView, groups: Sequence[Integers]) -> bool:
+        """Tell whether all of some groups fit; how large each is does not count."""
+        left = self.after(view, groups)
+        return min(left.size_bytes, left.blocks, left.groups) >= 0
+
+
+def affordable(
+    view: TableView, drafts: Sequence[Draft], budget: Budget
+) -> tuple[list[Draft], dict[str, Integers]]:
+    """Return what a budget holds of some drafts, the first ones first; and the blocks that are left, by the rule.
+
+    A draft that fits in part is cut: its first blocks are taken as far as they fit, if merging these changes anything.
+    """
+    room = Room.of(budget)
+    if room.holds(view, [draft.blocks for draft in drafts]):
+        return list(drafts), {}
+    taken: list[Draft] = []
+    left: dict[str, list[Integers]] = {}
+    for number, draft in enumerate(drafts):
+        if room.spent:
+            left.setdefault(room.spent, []).extend(rest.blocks for rest in drafts[number:])
+            break
+        count, rule = room.fitting(view, draft.blocks)
+        parts = [draft] if not rule else _cut(view, draft, count, rule, room.groups)
+        taken += parts
+        room = room.after(view, [part.blocks for part in parts])
+        if rule:
+            kept = joined(part.blocks for part in parts)
+            left.setdefault(rule, []).append(np.setdiff1d(draft.blocks, kept, assume_unique=True))
+    return taken, {rule: joined(blocks) for rule, blocks in left.items()}
+
+
+def _cut(view: TableView, draft: Draft, count: int, rule: str, most: int) -> list[Draft]:
+    """Return what is worth merging of the first `count` blocks of a draft, as at most `most` drafts."""
+    return [
+        replace(draft, blocks=part, why=f"{draft.why}; {part.size} of {draft.blocks.size} blocks by {rule}")
+        for part in worth_merging(view, draft.blocks[:count], most=most)
+    ]
+
+
+def split_in_key_order(view: TableView, chosen: Integers, room: Room) -> tuple[list[Integers], Integers, str]:
+    """Return `chosen` cut into groups of neighbours by key, what is left, and the rule that left it, or "".
+
+    Blocks of unknown range come last. One that is too large for a group is left too, and the next ones are tried.
+    """
+    waiting = chosen[key_order(view, chosen, np.zeros(chosen.size, np.int64))]
+    alone = view.decoded_bytes[waiting] > room.group_bytes
+    too_large, waiting = waiting[alone], waiting[~alone]
+    groups: list[Integers] = []
+    rule = "max_group_bytes" if too_large.size else ""
+    affordable_blocks, broken = replace(room, group_bytes=math.inf).fitting(view, waiting)
+    decoded = np.concatenate(([0], np.cumsum(view.decoded_bytes[waiting])))
+    start = 0
+    while start < waiting.size:
+        if len(groups) == room.groups or start == affordable_blocks:
+            rule = "max_groups" if start < affordable_blocks else broken
+            break
+        fits = int(np.searchsorted(decoded, decoded[start] + room.group_bytes, side="right")) - 1
+        end = min(fits, affordable_blocks)
+        groups.append(waiting[start:end])
+        start = end
+    return groups, joined((too_large, waiting[start:])), rule
+
+
+def _or_endless(limit: int | None) -> float:
+    return math.inf if limit is None else limit

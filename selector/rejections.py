@@ -1,0 +1,82 @@
+"""Why blocks were not selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from tblctl.selector.plan import Rejection
+from tblctl.selector.table_view import MOST_LEVEL, Integers, Mask, TableView
+
+
+def rejection(
+    view: TableView,
+    rule: str,
+    chosen: Integers | Mask,
+    why: str,
+    *,
+    level: int | None = None,
+    average_selection_depth: float | None = None,
+    threshold: float | None = None,
+) -> Rejection:
+    """Return why some blocks were not selected."""
+    sizes = view.size_bytes[chosen]
+    return Rejection(
+        rule=rule,
+        level=level,
+        blocks=sizes.size,
+        size_bytes=int(sizes.sum()),
+        why=why,
+        average_selection_depth=average_selection_depth,
+        threshold=threshold,
+    )
+
+
+def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
+    """Return what a policy does not look at, by reason; each block under its first one.
+
+    What is left is `view.selectable`, less the unclustered blocks where these are not included.
+    """
+    everywhere = np.ones(len(view), np.bool_)
+    allowed = everywhere if view.restricted is None else view.restricted
+    failed = ~everywhere if view.failed is None else view.failed
+    ignored = everywhere & (view.unclustered & (not include_unclustered))
+    reasons = (
+        ("where", ~allowed, "cannot hold rows that the condition asks for"),
+        ("failed", failed, "could not be merged in an earlier round"),
+        (
+            "unclustered",
+            ignored,
+            "not sorted by the current key: select them with --include-unclustered or --final",
+        ),
+        ("constant", view.finished, "one key only, and full: clustering again cannot help"),
+        ("max_level", view.too_high, f"merged {MOST_LEVEL} times already: left alone"),
+    )
+    found, rest = [], everywhere.copy()
+    for rule, mask, why in reasons:
+        if (mask & rest).any():
+            found.append(rejection(view, rule, mask & rest, why))
+            rest &= ~mask
+    return found
+
+
+def summed_up(rejections: Iterable[Rejection]) -> list[Rejection]:
+    """Return the rejections of several partitions with one for each rule and level: that of the deepest partition."""
+    groups: dict[tuple[str, int | None], list[Rejection]] = {}
+    for item in rejections:
+        groups.setdefault((item.rule, item.level), []).append(item)
+    return [_sum(items) for items in groups.values()]
+
+
+def _sum(items: list[Rejection]) -> Rejection:
+    deepest = max(items, key=lambda item: item.average_selection_depth or 0.0)
+    others = len(items) - 1
+    more = f" (and in {others} other partition{'s' if others > 1 else ''})" if others else ""
+    return replace(
+        deepest,
+        blocks=sum(item.blocks for item in items),
+        size_bytes=sum(item.size_bytes for item in items),
+        why=deepest.why + more,
+    )

@@ -1,0 +1,139 @@
+"""What a policy sees of a table: arrays of numbers, one entry a block, and which blocks it may select."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
+from tblctl.tableformat.model.options import TableOptions
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+MOST_LEVEL = 32
+"""Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableView:
+    """All blocks of one version of a table.
+
+    Attributes:
+        table_id, snapshot: what the view is of; the sequence of the snapshot.
+        sort_id: of the current sort.
+        table_options: how blocks are written.
+        paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
+        low, high: ranks of the bounds by the current key, closed: int64, equal for equal keys. They may be wider than
+            the keys. Without meaning where `unknown`.
+        level: how often the rows were clustered, -1 for constant and full; without meaning where `unclustered`.
+        row_count: rows, at least 1 each.
+        size_bytes: of the files.
+        decoded_bytes: of the rows as Arrow arrays.
+        same_key_rows: no key has more rows of the block; -1 where that is not known, or where ranks cannot tell all its
+            keys apart.
+        constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
+        unclustered: it is not sorted by the current key.
+        unknown: a bound is missing, so that it may overlap everything in its partition.
+        partition: a number for each partition; 0 everywhere for a table without. No group crosses partitions, and
+            depth and overlap are those among the blocks of one.
+        partition_values: the partition of each number, a JSON value; None where the numbers say enough.
+        restricted: only these may be selected (`where`); None for all.
+        failed: these could not be merged a moment ago, and may not be selected; None for none.
+
+    Raises:
+        ValueError: the arrays differ in length, a known block has its low above its high, or a block has no rows.
+    """
+
+    table_id: str
+    snapshot: int
+    sort_id: int
+    table_options: TableOptions
+    paths: pa.Array
+    low: Integers
+    high: Integers
+    level: npt.NDArray[np.signedinteger[Any]]
+    row_count: Integers
+    size_bytes: Integers
+    decoded_bytes: Integers
+    same_key_rows: Integers
+    constant: Mask
+    unclustered: Mask
+    unknown: Mask
+    partition: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    partition_values: tuple[Any, ...] | None = None
+    restricted: Mask | None = None
+    failed: Mask | None = None
+
+    def __post_init__(self) -> None:
+        if not self.partition.size:
+            object.__setattr__(self, "partition", np.zeros(len(self), np.int64))
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        lengths = {name: len(array) for name, array in {"paths": self.paths, **arrays}.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"the arrays must be of one length; theirs are {listed}")
+        crossed = ~self.unknown & (self.low > self.high)
+        if crossed.any():
+            raise ValueError(f"block {self.paths[int(crossed.argmax())]} has its low above its high")
+        if (self.row_count < 1).any():
+            raise ValueError(f"block {self.paths[int((self.row_count < 1).argmax())]} has no rows")
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def names(self, blocks: Integers) -> list[str]:
+        """Return the paths of some blocks, given by their numbers."""
+        names: list[str] = self.paths.take(pa.array(blocks, pa.int64())).to_pylist()
+        return names
+
+    @cached_property
+    def finished(self) -> Mask:
+        """The clustered blocks of one key that are full, and those so marked."""
+        options = self.table_options
+        full = (self.row_count >= math.floor(FULL_SHARE * options.block_rows)) | (
+            self.decoded_bytes >= FULL_SHARE * options.block_bytes
+        )
+        done: Mask = ~self.unclustered & ((self.level == CONSTANT_LEVEL) | (self.constant & full))
+        return done
+
+    @cached_property
+    def too_high(self) -> Mask:
+        """The clustered blocks that were merged as often as any may be."""
+        return ~self.unclustered & (self.level >= MOST_LEVEL)
+
+    @cached_property
+    def selectable(self) -> Mask:
+        """The blocks that a policy may select, unclustered ones among them."""
+        chosen = ~(self.finished | self.too_high)
+        if self.restricted is not None:
+            chosen &= self.restricted
+        if self.failed is not None:
+            chosen &= ~self.failed
+        return chosen
+
+    @cached_property
+    def is_partitioned(self) -> bool:
+        """Whether the blocks are in more than one partition."""
+        return len(self) > 0 and bool((self.partition != self.partition[0]).any())
+
+    def by_partition(self, chosen: Integers) -> Iterator[Integers]:
+        """Yield `chosen` partition by partition, in order of their numbers; all at once where there is only one."""
+        if not (self.is_partitioned and chosen.size):
+            yield chosen
+            return
+        order = chosen[np.argsort(self.partition[chosen], kind="stable")]
+        yield from np.split(order, np.flatnonzero(np.diff(self.partition[order])) + 1)
+
+
+def joined(parts: Iterable[Integers]) -> Integers:
+    """Return arrays of block numbers one after the other; empty for none."""
+    arrays = list(parts)
+    return np.concatenate(arrays) if arrays else np.empty(0, np.int64)

@@ -1,0 +1,49 @@
+"""Simulated tables, with what tests ask of them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from tblctl.metrics.intervals import selection_depths
+from tblctl.selector.simulate import SimulatedTable
+
+
+@dataclass
+class SimTable(SimulatedTable):
+    def final(self, policy="levels", most_rounds=None, **options):
+        """Plan and merge until there is nothing to do; return the plans. Each must lower what `draft.py` promises."""
+        plans, works = [], []
+        for plan in self.rounds(policy, **options):
+            plans.append(plan)
+            works.append(self.work_left)
+            assert most_rounds is None or len(plans) <= most_rounds
+        for plan, (before, after) in zip(plans, itertools.pairwise([*works, self.work_left]), strict=True):
+            assert after <= before - sum(group.rows for group in plan.groups)
+        return plans
+
+    def listed(self):
+        """Return [min, max, level, rows] of every block, in order."""
+        return sorted([block.keys[0], block.keys[-1], block.level, len(block.keys)] for block in self.blocks)
+
+    def ranges_of(self, plan):
+        """Return the first and last key of the blocks of each group, in order of their keys."""
+        keys = {block.path: block.keys for block in self.blocks}
+        return [
+            [(found[0], found[-1]) for found in sorted(keys[path] for path in group.blocks)]
+            for group in plan.groups
+        ]
+
+    def figures(self):
+        """Return average overlaps and depth, as `info` measures them."""
+        return self.overlaps, self.depth
+
+    def selection_depths(self):
+        """Return the average selection depth of every level but -1."""
+        found = {}
+        for level in {block.level for block in self.blocks} - {-1}:
+            ends = np.array([(b.keys[0], b.keys[-1]) for b in self.blocks if b.level == level], np.int64)
+            found[level] = float(selection_depths(ends[:, 0].copy(), ends[:, 1].copy()).mean())
+        return found
