@@ -14,7 +14,7 @@ The words of this package, each of which has one meaning:
 | presorted | rows that are sorted with others' before tasks merge them | `presort/` |
 | SortTask | presorted rows that are read and sorted together | `presort/sort_tasks.py` |
 | Portion | rows that one merge task takes of a sort task; read as a block in key order is | `presort/portions.py` |
-| Piece | one Arrow table of several in a file or buffer: of a portion, or of spilled rows | `presort/spill.py` |
+| Piece | one Arrow table of several in a file or buffer; what is spilled is stored in pieces | `presort/spill.py` |
 | Unit | tasks of a group that sort together what they take, or one task | `presort/decide.py` |
 | Share | neighbouring tasks of a unit that one of Spark's workers runs, one after the other | `presort/decide.py` |
 | Job | units that are one job of Spark's | `engines/spark/engine.py` |

@@ -35,15 +35,16 @@ class Engine(Protocol):
     ) -> None:
         """Run all tasks, in the order given; call `done` once for each, from the calling thread, as it ends.
 
-        Planning a task may take a while: the next ones are asked for, from the calling thread too, when there is room.
+        Making a task may take a while, so the engine takes the next ones from `tasks` only when it has room for them;
+        it does so in the calling thread.
 
-        Where it can, `advance` is called from the same thread with numbers of rows merged, which add up to all rows
-        of the tasks that succeed.
+        An engine that can see into tasks calls `advance`, in the calling thread, with numbers of rows merged. They add
+        up to all rows of the tasks that succeed.
 
-        A task that fails is reported, not raised, and the others go on. Raised is only what concerns them all: the
-        session is gone, workers lack a library, the user interrupts, `done` raises. Then what tasks stored is deleted
-        as far as possible, except what was reported: that is the caller's, who may have committed it. `title` names
-        the work for people.
+        A task that fails is reported, not raised, and the others go on. An error is raised only if it concerns all
+        tasks: the session is gone, workers lack a library, the user interrupts, `done` raises. Then the blocks that
+        tasks stored are deleted as far as possible, except those that were reported: the caller may have committed
+        them. `title` names the work for people.
         """
 
 

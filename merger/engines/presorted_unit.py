@@ -138,7 +138,7 @@ class _SharedWork(Generic[_T, _R]):
             self._ended.set()
 
     def take_part(self, threads: int, clock: Clock) -> None:
-        """Work in so many threads, whose time counts, while items are left, and wait for the others.
+        """Work in `threads` threads while items are left, and wait for the others; `clock` counts the time.
 
         Raises:
             BaseException: whatever the first piece of work failed with, in any thread.

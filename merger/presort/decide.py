@@ -87,13 +87,13 @@ class Thresholds:
     reader_bytes: int = 64 << 20
 
     def sort_bytes(self, memory_bytes: int, total_bytes: int, tasks: int) -> int:
-        """Return how much is sorted at once, of `total_bytes` that so many merge tasks take rows of."""
+        """Return how much is sorted at once, of `total_bytes` that `tasks` merge tasks take rows of."""
         most = min(memory_bytes // self.sort_divisor, self.most_sort_bytes)
         even = total_bytes // (self.sorts_per_task * tasks)
         return max(1, min(most, max(memory_bytes // self.least_sort_divisor, even)))
 
     def piece_bytes(self, memory_bytes: int, inputs: int) -> int:
-        """Return the size of the pieces that portions are stored in, for tasks that merge so many inputs each."""
+        """Return the size of the pieces that portions are stored in, for tasks that merge `inputs` inputs each."""
         return max(self.least_piece_bytes, memory_bytes // self.piece_divisor // max(inputs, 1))
 
 
@@ -153,7 +153,7 @@ def presort_unstreamable(
     Args:
         splits: all rows of each block.
         bounds: how many rows of each block (columns) lie before each task, and in the end (rows).
-        spans: asked only where so many blocks are streamed that some may have to be presorted.
+        spans: called only if the streamed blocks together exceed memory or file handles.
         group_rows: the most rows of a row group.
         memory_bytes: of a task.
         thresholds: to compare with.
@@ -254,7 +254,7 @@ def units(
 
 
 def deal(tasks: Sequence[MergeTask], workers: int, thresholds: Thresholds) -> list[tuple[MergeTask, ...]]:
-    """Return the shares of so many workers, of neighbouring tasks of a group each; more shares if one is too large."""
+    """Return the share of each worker: neighbouring tasks of a group. There are more shares if one is too large."""
     tasks = sorted(tasks, key=lambda task: task.number)
     total_bytes = sum(task.presorted_bytes for task in tasks)
     least = -(-total_bytes // (thresholds.share_memories * tasks[0].memory_bytes))

@@ -123,7 +123,7 @@ class _Run:
 
 
 def _all_at_once(io: BlockIO, task: SortTask, opens: int) -> Iterator[_Run]:
-    """Yield all rows of the task's blocks as one run; so many blocks are opened at the same time."""
+    """Yield all rows of the task's blocks as one run; `opens` blocks are read at the same time."""
     read = partial(_rows, io, _text_columns(io.schema, task.sort), task.sort_bytes)
     rows = _alike(in_parallel(read, task.splits, threads=opens))
     order = sort_indices(key_table(rows, task.sort, io.schema), task.sort).to_numpy()

@@ -89,7 +89,7 @@ def sort_tasks(tasks: Sequence[MergeTask], thresholds: Thresholds = THRESHOLDS) 
 
 
 def _batches(splits: Iterable[InputSplit], most_bytes: int) -> Iterator[list[InputSplit]]:
-    """Yield the presorted splits in lists of neighbours, of at most so many bytes or of one split."""
+    """Yield the presorted splits in lists of neighbouring blocks, of at most `most_bytes` or of one split."""
     batch: list[InputSplit] = []
     size = 0
     for item in splits:

@@ -1,7 +1,7 @@
 """How many tasks the groups of a round are cut into, so that those who run them end at about the same time.
 
 Two things are traded. More tasks even out better: three equal groups on two processors leave one of them idle for a
-quarter of the time, six halves do not. Fewer tasks cost less: each cut takes a look at the group's keys first, and row
+quarter of the time, six halves do not. Fewer tasks cost less: for each cut the group's keys are read first, and row
 groups that lie across it are read twice. So groups get their share of one task a processor, and finer shares only
 where the schedule that this makes is longer than it could be by more than a tenth.
 """
@@ -13,10 +13,10 @@ import math
 from collections.abc import Sequence
 
 _LONGER = 1.1
-"""A schedule that takes so many times what an even one would is good enough."""
+"""A schedule is good enough if it takes at most this many times as long as an even one."""
 
 _FINEST = 4
-"""Tasks a processor, at most: an uneven last one then costs a quarter of the time, and seldom all of it."""
+"""Tasks a processor, at most. With four, an uneven last task costs a quarter of the time at most, and seldom that."""
 
 
 def tasks_per_group(sizes: Sequence[int], *, most: Sequence[int], parallelism: int) -> list[int]:

@@ -17,7 +17,7 @@ from tblctl.tableformat.model.options import parse_duration
 
 @dataclass(frozen=True, kw_only=True)
 class CommitEvery:
-    """A commit is due once so many merged `groups` wait, or one waits and the last commit is so many `seconds` ago."""
+    """A commit is due once `groups` merged groups wait, or one waits and the last commit is `seconds` seconds ago."""
 
     groups: float = math.inf
     seconds: float = math.inf

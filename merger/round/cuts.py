@@ -173,7 +173,7 @@ def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_he
 
 
 def _whole_waves(least: float, tasks: int) -> int:
-    """Return at least so many tasks, as a multiple of `tasks`: all processors should end at about the same time."""
+    """Return `least` rounded up to a multiple of `tasks`: all processors should end at about the same time."""
     return tasks * max(1, math.ceil(least / tasks))
 
 

@@ -211,17 +211,17 @@ class GroupRun:
 
 def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
     """Tell whether the splits of `tasks` take every row of `blocks` once, and every task writes what it takes."""
-    stretches: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
+    taken: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
     for task in tasks:
         if task.rows != sum(item.stop - item.start for item in task.splits):
             return False
         for item in task.splits:
-            if item.block.path not in stretches:
+            if item.block.path not in taken:
                 return False
-            stretches[item.block.path].append((item.start, item.stop))
+            taken[item.block.path].append((item.start, item.stop))
     for block in blocks:
         end = 0
-        for start, stop in sorted(stretches[block.path]):
+        for start, stop in sorted(taken[block.path]):
             if start != end or stop < start:
                 return False
             end = stop

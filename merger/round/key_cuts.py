@@ -97,7 +97,7 @@ class SplitKeys:
         return keys
 
     def sizes(self, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers of rows of a split that was read, and the bytes of so many: by row group in key order."""
+        """Return points of the curve from a split's rows to their bytes: by row group, if it is in key order."""
         block = self.splits[place].block
         rows, sizes = self._row_groups.get(place, ([block.row_count], [block.decoded_bytes]))
         return np.cumsum([0, *rows]), np.cumsum([0, *sizes])
@@ -203,7 +203,7 @@ class _Brackets:
         # Equal keys stay in the order of inputs and places: that is the order of the group.
         order = sort_indices(pa.concat_tables(keys).combine_chunks(), sort).to_numpy()
         self._source, self._place, self._after = source[order], place[order], after[order]
-        # At least, and at most, so many rows of the group are not behind each sample.
+        # How many rows of the group are not behind each sample, at least and at most.
         self._least = np.cumsum(place[order] - before[order])
         self._most = sum(int(item[0]) for item in places) + np.cumsum(after[order] - place[order])
 

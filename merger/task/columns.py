@@ -22,7 +22,7 @@ class Columns:
         return len(self._columns)
 
     def take(self, place: int) -> pa.Array:
-        """Return a column as one array, and let go of it.
+        """Return a column as one array, and keep no reference to it.
 
         Raises:
             InternalError: it was taken before.

@@ -2,8 +2,8 @@
 
 Pure. A row group can be copied if its rows follow each other in the output, within one block. Copying is about ten
 times faster than decoding and encoding, but leaves row groups as they are; so that repeated merges do not leave ever
-smaller ones, a row group is copied only if it has at least half of `row_group_rows` rows, and if so many, or none, are
-encoded before it and after it. Then no merged block has a smaller row group, unless it is smaller itself.
+smaller ones, a row group is copied only if it has at least half of `row_group_rows` rows, and if as many rows, or none,
+are encoded before it and after it. Then no merged block has a smaller row group, unless it is smaller itself.
 """
 
 from __future__ import annotations

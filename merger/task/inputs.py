@@ -109,7 +109,7 @@ def open_streams(
         inputs: what to read.
         folder: for what cannot stay open.
         budget_bytes: see above.
-        at_once: at most so many of the inputs have given some of their rows and not all, at any time.
+        at_once: how many inputs have given some of their rows and not all, at any time, at most.
         most_open: blocks that may be open at once.
     """
     each_bytes = max(1, budget_bytes // max(at_once, 1))

@@ -33,7 +33,7 @@ class MergeOrder:
         cuts: the rows of each block to write.
         copies: the row groups that are copied undecoded.
         copied_ends: the keys of the first and the last row of each copy.
-        at_once: at most so many inputs have rows before a place in the order and behind it.
+        at_once: how many inputs have rows both before a place in the order and behind it, at most.
     """
 
     inputs: tuple[BlockInput | Portion, ...]
@@ -74,7 +74,7 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
 
 
 def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
-    """Return how many inputs of so many rows have a row at or before a place and one at or behind it, at most."""
+    """Return how many inputs have a row at or before a place and one at or behind it, at most; `rows` is of each."""
     stops = np.cumsum(rows)
     first, last = np.zeros((2, len(order)), dtype=bool)
     first[stops - rows] = last[stops - 1] = True

@@ -52,7 +52,7 @@ def run(io: BlockIO, task: MergeTask, **more: Any) -> TaskResult:
 
 
 def run_pickled(setup: bytes, share: bytes, function: TaskFunction = run) -> Iterator[bytes]:
-    """Run a share of tasks: one, or neighbours in a group whose rows are sorted together once.
+    """Run a share of tasks: one, or neighbouring tasks of a unit, which sort together what they take.
 
     Yields:
         The pickle of each one's `TaskResult`, or of the `TaskFailure` of whatever it raised.

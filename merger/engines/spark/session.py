@@ -35,7 +35,7 @@ _QUIET_AND_ON_THIS_HOST = _QUIET | {
 }
 
 _ALLOCATOR = {"MIMALLOC_PURGE_DELAY"}
-"""What Arrow's allocator is told by the environment of this process (`cli/main.py`), workers are told too."""
+"""Settings of Arrow's allocator in this process's environment (`cli/main.py`), which workers get too."""
 
 
 def open_session(

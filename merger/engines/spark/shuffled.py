@@ -1,11 +1,10 @@
 """The frame of a job whose rows are sorted beforehand: Spark's own shuffle carries the portions.
 
 A frame of sort tasks, a row and a partition each, becomes rows of portions: the number of the merge task, what is known
-of the portion, and its rows as Arrow IPC, lz4. These and a row for each merge task go to a partition a merge task;
-neighbours that sort for themselves have one together. A gigabyte of lineitem's rows is 420 MB so, and Spark takes 0.6x
-the time that it takes for uncompressed rows.
+of the portion, and its rows as Arrow IPC, lz4. These and a row for each share of merge tasks go to a partition a share.
+Compressed so, a gigabyte of lineitem's rows is 420 MB, and Spark takes 0.6x the time of uncompressed rows.
 
-Spark hands a worker at most 64 MiB of them at a time (Spark 4.0: whatever it has), which go to the worker's scratch
+Spark hands a worker at most 64 MiB of them at a time (Spark 4.0: whatever it has), which go to the worker's spill
 folder when they exceed the task's budget. Of a sort task that Spark repeats, only one attempt's rows arrive.
 """
 
