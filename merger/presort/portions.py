@@ -22,6 +22,7 @@ from tblctl.merger.task.row_ranges import overlapping, own, within
 from tblctl.merger.task.spec import ORDER_BYTES, InputSplit
 from tblctl.merger.task.verify import Fingerprint, require_equal
 from tblctl.tableformat.concurrency import in_parallel
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
@@ -147,7 +148,7 @@ def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_Run]:
 
 def _text_columns(schema: Schema, sort: Sort) -> frozenset[int]:
     """Return the columns, by id, that may be read as Arrow dictionaries: top ones that are not of the key."""
-    keys = {term.column_id for term in sort.terms}
+    keys = frozenset(key_maker(sort).column_ids)
     return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
 

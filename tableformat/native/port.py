@@ -27,6 +27,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.native.log.alter import add_sorts
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit, EditApplier
@@ -87,6 +88,11 @@ class NativeVersion:
         return self.snapshot.sort
 
     @property
+    def sorts(self) -> Mapping[int, Sort]:
+        """The live sorts by id."""
+        return self.snapshot.live_sorts
+
+    @property
     def options(self) -> TableOptions:
         """How blocks are written."""
         return self.snapshot.options
@@ -114,6 +120,7 @@ class NativeVersion:
             low=ranges.low,
             high=ranges.high,
             own=ranges.own,
+            sort_id=self._sort_ids(),
             known=ranges.known,
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
@@ -134,6 +141,10 @@ class NativeVersion:
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Tell whether the block's rows are in the order of `sort`."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
+
+    def _sort_ids(self) -> np.ndarray:
+        ids = np.asarray(self._metadata.values("cluster_key_id").fill_null(-1), dtype=np.int64)
+        return np.where(np.isin(ids, list(self.sorts)), ids, -1)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
         """Return the segments that list those of the blocks that are in this version, by the blocks' paths."""
@@ -213,7 +224,7 @@ class NativePort:
 
         def propose(head: Snapshot) -> Draft:
             _check_schema(storage, base.snapshot, head)
-            return record.named_by(applier.propose(head))
+            return record.named_by(applier.propose(add_sorts(head, replacement.sorts)))
 
         fate = Fate()
         try:
@@ -306,7 +317,9 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     return Edit(
         operation=RECLUSTER,
         removed={segment: frozenset(paths) for segment, paths in removed.items()},
-        added=segment_table(replacement.added, base.schema, base.snapshot.sorts.values())
+        added=segment_table(
+            replacement.added, base.schema, [*base.snapshot.sorts.values(), *replacement.sorts]
+        )
         if replacement.added
         else None,
         copied_rows=rows,

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
+from tblctl.tableformat.keys.linear import leaf_values
+from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
@@ -44,6 +45,12 @@ class MemoryVersion:
     records: Mapping[str, BlockRecord]
     files: Mapping[str, pa.Table]
     detail: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[Sort, ...] = ()
+
+    @property
+    def sorts(self) -> dict[int, Sort]:
+        here = {} if self.sort is None else {self.sort.id: self.sort}
+        return here | {sort.id: sort for sort in self.beside}
 
     def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
@@ -65,6 +72,9 @@ class MemoryVersion:
             low=bounds("min"),
             high=bounds("max"),
             own=own & clustered,
+            sort_id=np.where(
+                np.isin(figures("cluster_key_id"), list(self.sorts)), figures("cluster_key_id"), -1
+            ),
             known=every,
             exact=np.array([item.exact for item in ranges], np.bool_),
             same_key_rows=np.where(own & clustered, figures("same_key_rows"), -1),
