@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.selector.table_view import Integers, Mask, TableView
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
 
@@ -41,13 +42,13 @@ class Draft:
         blocks: all of one partition; the first ones are taken where a budget does not hold all.
         output_level: the level of what they become.
         why: for people.
-        sort_id: the sort of what they become; None for the current one.
+        sort: the sort of what they become; None for the current one. It may be new to the table (`next_sort_id`).
     """
 
     blocks: Integers
     output_level: int
     why: str
-    sort_id: int | None = None
+    sort: Sort | None = None
 
 
 def next_level(view: TableView, chosen: Integers) -> int:

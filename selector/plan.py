@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tblctl.selector.budget import Budget
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort
 
 PLAN_VERSION = 2
 """Version of the JSON form; a plan of another version is refused."""
@@ -157,10 +158,12 @@ class PlanOptions:
 class Plan:
     """What a policy decided for one snapshot. Nothing to do if it has no groups; `note` then says why.
 
-    `advice` is for a plan without groups of a table whose blocks overlap: selections that would part them.
+    `advice` is for a plan without groups of a table whose blocks overlap: selections that would part them. `sorts` are
+    those that groups name and the table has not yet; they become live with the first group of theirs.
 
     Raises:
-        ValueError: at construction: groups are not numbered from 0, one is empty, or two share a block.
+        ValueError: at construction: groups are not numbered from 0, one is empty, two share a block, or two
+            sorts an id.
     """
 
     table_id: str
@@ -172,6 +175,7 @@ class Plan:
     note: str
     options: PlanOptions
     advice: tuple[Advice, ...] = ()
+    sorts: tuple[Sort, ...] = ()
 
     def __post_init__(self) -> None:
         if [group.number for group in self.groups] != list(range(len(self.groups))):
@@ -181,6 +185,8 @@ class Plan:
         paths = [path for group in self.groups for path in group.blocks]
         if len(set(paths)) < len(paths):
             raise ValueError("a block is named twice")
+        if len({sort.id for sort in self.sorts}) < len(self.sorts):
+            raise ValueError("two sorts have one id")
 
     @property
     def is_limited(self) -> bool:
@@ -189,7 +195,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
-        return {"version": PLAN_VERSION, **_as_json(asdict(self))}
+        sorts = [sort.to_json() for sort in self.sorts]
+        return {"version": PLAN_VERSION, **_as_json(asdict(self)), "sorts": sorts}
 
     @classmethod
     def from_json(cls, value: Any) -> Plan:
@@ -250,6 +257,8 @@ def _item(hint: Any, value: Any, place: str) -> Any:
     kinds = choices or (hint,)
     if value is None and type(None) in kinds:
         return None
+    if Sort in kinds:
+        return _sort(value, place)
     found = next((kind for kind in kinds if kind in _OBJECTS), None)
     if found is not None:
         return _read(found, value, place)
@@ -260,6 +269,13 @@ def _item(hint: Any, value: Any, place: str) -> Any:
         wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise InvalidDataError(f"{place}: expected {wanted}, got {value!r}")
     return value
+
+
+def _sort(value: Any, place: str) -> Sort:
+    try:
+        return Sort.from_json(value)
+    except ValueError as cause:
+        raise InvalidDataError(f"{place}: {cause}") from cause
 
 
 _OBJECTS = (Prediction, Group, Rejection, Advice, PlanOptions, Budget)

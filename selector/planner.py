@@ -17,6 +17,7 @@ from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict import Forecast, forecast
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import Integers, TableView, joined
+from tblctl.tableformat.model.cluster_key import Sort
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +105,15 @@ def _planned(
         predicted=predicted.prediction,
         note=_note(view, drafts, rejected, chosen),
         options=chosen,
+        sorts=_new_sorts(view, drafts),
     )
     return Planned(plan=made, state=decision.state)
+
+
+def _new_sorts(view: TableView, drafts: Sequence[Draft]) -> tuple[Sort, ...]:
+    """Return the sorts of drafts that the table has not, in the order of their ids."""
+    named = {draft.sort.id: draft.sort for draft in drafts if draft.sort}
+    return tuple(named[number] for number in sorted(named) if number not in view.sorts)
 
 
 def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
@@ -122,6 +130,8 @@ def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
         problem = "a block is selected that may not be"
     elif chosen.size and np.bincount(chosen).max() > 1:
         problem = "a block is selected twice"
+    elif any(draft.sort and view.sorts.get(draft.sort.id, draft.sort) != draft.sort for draft in drafts):
+        problem = "a sort has the id of another one"
     elif view.is_partitioned and any(np.ptp(view.partition[draft.blocks]) for draft in drafts):
         problem = "a group crosses partitions"
     if problem:
@@ -137,7 +147,7 @@ def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> li
             Group(
                 number=number,
                 blocks=tuple(names[start : start + chosen.size]),
-                sort_id=view.sort_id if draft.sort_id is None else draft.sort_id,
+                sort_id=draft.sort.id if draft.sort else view.sort_id,
                 output_level=draft.output_level,
                 why=draft.why,
                 rows=int(view.row_count[chosen].sum()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -29,6 +30,8 @@ class TableView:
     Attributes:
         table_id, snapshot: what the view is of; the sequence of the snapshot.
         sort_id: of the current sort.
+        sorts: the live sorts by id, the current one among them; empty where no policy asks.
+        next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
         low, high: ranks of the bounds by the current key, closed: int64, equal for equal keys. They may be wider than
@@ -71,6 +74,8 @@ class TableView:
     partition_values: tuple[Any, ...] | None = None
     restricted: Mask | None = None
     failed: Mask | None = None
+    sorts: Mapping[int, Sort] = field(default_factory=dict)
+    next_sort_id: int = 0
 
     def __post_init__(self) -> None:
         if not self.partition.size:

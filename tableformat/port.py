@@ -99,6 +99,10 @@ class Version(Protocol):
         """The live sorts by id: the cluster key, and those that replacements added since it was given."""
 
     @property
+    def next_sort_id(self) -> int:
+        """An id that no sort of the table ever had."""
+
+    @property
     def options(self) -> TableOptions:
         """How blocks are written."""
 

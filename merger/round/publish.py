@@ -161,7 +161,11 @@ class Publisher(Generic[VersionT]):
             **(self._observer.summary(removed, added) if self._observer else {}),
         }
         record = {"groups": [run.recorded() for run in unrecorded]}
-        return Replacement(removed=removed, added=added, detail={"recluster": summary}, record=record)
+        used = {run.group.sort_id for run in ready}
+        sorts = tuple(sort for sort in self._plan.sorts if sort.id in used)
+        return Replacement(
+            removed=removed, added=added, sorts=sorts, detail={"recluster": summary}, record=record
+        )
 
     def _unrecorded(self) -> list[GroupRun]:
         """Return the groups whose end is known, or settled by the commit at hand, and in no commit's record yet."""

@@ -28,6 +28,7 @@ from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.concurrency import ahead
 from tblctl.tableformat.errors import InternalError, InvalidDataError, InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import most_rows
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.port import BlockIO, TablePort, Version, VersionT
@@ -90,7 +91,7 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    find_blocks(version, runs.values())
+    find_blocks(version, runs.values(), plan.sorts)
     publisher.refuse_conflicts()
     merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
     with _leaving_nothing(io, runs.values()):
@@ -179,17 +180,18 @@ class _Round:
             self._publisher.publish()
 
 
-def find_blocks(version: Version, runs: Iterable[GroupRun]) -> None:
+def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
     """Give every group its sort, and its blocks as the version has them; groups that are no longer as planned conflict.
 
-    A group whose sort is live, but not the current one, is as planned.
+    A group is as planned if its sort is live, current or not, or among `added`, those that the plan brings.
 
     Raises:
         InvalidDataError: a group's rows are not those of its blocks: someone changed the plan.
     """
+    sorts = {**{sort.id: sort for sort in added}, **version.sorts}
     waiting = []
     for run in runs:
-        run.sort = version.sorts.get(run.group.sort_id)
+        run.sort = sorts.get(run.group.sort_id)
         if run.sort is None:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
         else:

@@ -95,6 +95,11 @@ class NativeVersion:
         return self.snapshot.live_sorts
 
     @property
+    def next_sort_id(self) -> int:
+        """An id that no sort of the table ever had."""
+        return max(self.snapshot.sorts, default=0) + 1
+
+    @property
     def options(self) -> TableOptions:
         """How blocks are written."""
         return self.snapshot.options

@@ -52,6 +52,10 @@ class MemoryVersion:
         here = {} if self.sort is None else {self.sort.id: self.sort}
         return here | {sort.id: sort for sort in self.beside}
 
+    @property
+    def next_sort_id(self) -> int:
+        return 1_000 + len(self.beside)
+
     def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
         kinds = key_table(self.schema.written.empty_table(), sort, self.schema).schema

@@ -16,6 +16,10 @@ import tblctl
 from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round.round import merge_round
+from tblctl.selector.draft import Draft
+from tblctl.selector.policies.full import FullOptions
+from tblctl.selector.policy import Decision
+from tblctl.selector.registry import register, unregister
 from tblctl.tableformat.errors import ConflictError, UnsupportedFormatError
 from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.keys import kinds
@@ -138,6 +142,34 @@ def test_a_group_of_a_sort_that_is_live_but_not_current_is_no_conflict(table: tb
     assert table.scan().to_arrow().sort_by("a") == rows
     assert table.check(deep=True).problems == ()
     assert set(port(table).newest().listing(BY_B, None).sort_id.tolist()) == {2}
+
+
+class ByB:
+    """A policy that sorts all blocks by a sort of its own, which it brings along unless it is live."""
+
+    name = "by_b"
+    options = FullOptions
+
+    def decide(self, view: Any, budget: Any, options: Any, **_: Any) -> Decision:
+        live = [sort for sort in view.sorts.values() if sort.terms == BY_B.terms]
+        sort = live[0] if live else replace(BY_B, id=view.next_sort_id)
+        return Decision(drafts=(Draft(blocks=np.arange(len(view)), output_level=1, why="a test", sort=sort),))
+
+
+def test_a_policy_brings_a_sort_of_its_own(table: tblctl.Table) -> None:
+    register(ByB())
+    try:
+        rows = table.scan().to_arrow().sort_by("a")
+        plan = table.plan("by_b")
+        assert plan.sorts == (BY_B,)
+        assert table.recluster(tblctl.Plan.from_json(plan.to_json())).committed_groups == 1
+        assert head(table).live_sorts.keys() == {1, 2}
+        assert in_order(table, BY_B)
+        assert table.scan().to_arrow().sort_by("a") == rows
+        again = table.plan("by_b")
+        assert (again.sorts, again.groups[0].sort_id) == ((), 2)
+    finally:
+        unregister("by_b")
 
 
 def test_a_group_of_a_sort_that_is_not_live_conflicts(table: tblctl.Table) -> None:

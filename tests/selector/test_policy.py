@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -14,15 +15,19 @@ from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft
 from tblctl.selector.option_fields import option, options_of
 from tblctl.selector.options import SelectOptions, parts
+from tblctl.selector.plan import Plan
 from tblctl.selector.planner import plan
 from tblctl.selector.policies.full import Full, FullOptions
 from tblctl.selector.policies.levels import Levels, LevelsOptions
 from tblctl.selector.policy import Decision
 from tblctl.selector.registry import policy_named, register, registered, unregister
 from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort, Term
 
 from .tables import SimTable
 from .test_final import block_lists, options, policies, table_from
+
+NEW_SORT = Sort(id=5, terms=(Term(column_id=1),))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,14 @@ class Pairs:
     def decide(self, view, budget, options, *, workload, state, rates, now, rng):
         self.handed = (view, budget, options, workload, state, rates, now, rng())
         chosen = np.flatnonzero(view.selectable)[: options.span]
-        drafts = (Draft(blocks=chosen, output_level=1, why="the first ones", sort_id=5),)
+        drafts = (
+            Draft(
+                blocks=chosen,
+                output_level=1,
+                why="the first ones",
+                sort=NEW_SORT,
+            ),
+        )
         return Decision(drafts=drafts if chosen.size else (), state=(state or 0) + 1)
 
 
@@ -65,7 +77,8 @@ def test_a_policy_is_found_by_its_name_once_it_is_registered(pairs):
     assert [policy.name for policy in registered()] == ["levels", "full", "pairs"]
     plan = some_table().plan("pairs", span=3)
     assert [len(group.blocks) for group in plan.groups] == [3]
-    assert (plan.policy, plan.groups[0].sort_id) == ("pairs", 5)
+    assert (plan.policy, plan.groups[0].sort_id, plan.sorts) == ("pairs", 5, (NEW_SORT,))
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert plan.options.policy == {"span": 3, "reach": 0.5, "spill_bytes": None}
 
 
