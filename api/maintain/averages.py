@@ -29,7 +29,7 @@ _INDEXED_SHARE = 50
 """Where a round changes more than one in so many blocks, measuring again costs no more than the index."""
 
 
-class Followed:
+class RollingAverages:
     """A table in a round, and in the next.
 
     Args:

@@ -1,21 +1,23 @@
-"""Plan and recluster a table: the loop that ties metadata, policy, merge and commit together.
+"""The recluster loop: plan, merge and commit, one step at a time.
 
-`final` repeats plan, merge and commit until the policy finds nothing to do. Every group that is committed lowers a
-whole number that cannot fall below 0 (`selector/draft.py`), so only rounds that commit nothing could go on for ever:
-these are bounded here.
+A step never sleeps: it returns what is to be waited for, so that a service can own time. `recluster` steps until there
+is nothing to do.
 
-The blocks of a group that failed are left alone by the rounds that follow, so that one damaged block does not keep the
-rest of the table from being merged. A single round that came to nothing for that reason is followed by another one.
+It ends. Every group that is committed lowers a whole number that cannot fall below 0 (`selector/draft.py`), so only
+rounds that commit nothing could go on for ever, and `Waits.most_fruitless` bounds these.
+
+Blocks of groups that failed are left alone by the rounds that follow: one damaged block does not keep the rest of the
+table from being merged. A single round that committed nothing for that reason is followed by another one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from tblctl.maintain.averages import Followed
+from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.request import Request, plan_view, view_of
 from tblctl.maintain.view import Averages
 from tblctl.merger.engines.engine import Engine
@@ -24,20 +26,249 @@ from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
-from tblctl.tableformat.errors import (
-    CommitOutcomeUnknownError,
-    InvalidOptionError,
-)
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
 LOG = logging.getLogger("tblctl")
 
-_MOST_FRUITLESS = 10
-"""Rounds in a row that may commit nothing, because groups failed or other writers were faster, before giving up."""
 
-_FIRST_WAIT_SECONDS = 0.1
-_LONGEST_WAIT_SECONDS = 10.0
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """How long to wait between steps, and how often.
+
+    Attributes:
+        first_retry_seconds, longest_retry_seconds: before a round after one that lost all groups to other writers; the
+            wait doubles from the first to the longest, and is shortened by up to a half at random.
+        first_idle_seconds, longest_idle_seconds: the same with nothing to do.
+        most_fruitless: rounds in a row that may commit nothing before the loop gives up.
+    """
+
+    first_retry_seconds: float = 0.1
+    longest_retry_seconds: float = 10.0
+    first_idle_seconds: float = 1.0
+    longest_idle_seconds: float = 60.0
+    most_fruitless: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to recluster, and with what.
+
+    Attributes:
+        port: the table.
+        request: what to select; of a given plan only how to merge.
+        engine: returns what carries out a plan.
+        plan: made before; it is all that is carried out. None: plan each round.
+        endless: with nothing to do, be `Idle` instead of `Done`.
+        waits: how long to wait.
+    """
+
+    port: TablePort[Any]
+    request: Request
+    engine: Callable[[Plan], Engine]
+    plan: Plan | None = None
+    endless: bool = False
+    waits: Waits = field(default_factory=Waits)
+
+    def start(self) -> LoopState:
+        """Return the state before the first step.
+
+        Raises:
+            InvalidOptionError: `plan` is none.
+        """
+        given: Any = self.plan
+        if given is not None and not isinstance(given, Plan):
+            msg = f"plan is a {type(given).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
+            raise InvalidOptionError(msg)
+        several = self.request.final or self.endless or self.request.commit_every != AT_END
+        return LoopState(averages=RollingAverages(several=several))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopState:
+    """What is known between two steps.
+
+    Attributes:
+        averages: a cache, which steps change in place.
+        rounds: their outcomes.
+        failed: paths of the blocks of groups that failed.
+        fruitless: rounds in a row that committed nothing, up to now.
+        idle: steps in a row that found nothing to do, up to now.
+        before, after: the table's figures before the first round and after the last; None before the first step.
+        newest: what was committed last; None as long as nothing was.
+        engine: the name of the one that carried out the last plan; None without one.
+        nothing: the plan of the last step, if it had no groups.
+        note: for people.
+    """
+
+    averages: RollingAverages
+    rounds: tuple[RoundOutcome, ...] = ()
+    failed: frozenset[str] = frozenset()
+    fruitless: int = 0
+    idle: int = 0
+    before: Averages | None = None
+    after: Averages | None = None
+    newest: Version | None = None
+    engine: str | None = None
+    nothing: Plan | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """A round was carried out, and something of it committed; `more`: the next step may find more to do."""
+
+    state: LoopState
+    more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """There is nothing to do, or nothing more that was asked for."""
+
+    state: LoopState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle:
+    """There is nothing to do now: step again at `until_seconds` of the environment's `elapsed`, or on a new version."""
+
+    state: LoopState
+    until_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """A round committed nothing: step again after `after_seconds`."""
+
+    state: LoopState
+    after_seconds: float
+
+
+Step: TypeAlias = Committed | Done | Idle | Retry
+
+
+def step(job: Job, state: LoopState) -> Step:
+    """Plan and carry out one round on the newest version; never sleeps.
+
+    Raises:
+        InvalidOptionError: the job's plan is of another table.
+        ConflictError: in a round with `on_conflict="fail"`.
+
+    Whatever is raised, what was committed before stays; the error has a note that says so.
+    """
+    watch = _Watch(state)
+    try:
+        return _step(job, state, watch)
+    except BaseException as error:
+        if watch.newest is not None:
+            error.add_note(
+                f"what was reclustered up to snapshot {watch.newest.sequence} is committed and stays"
+            )
+        raise
+
+
+def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
+    version = job.port.newest()
+    if job.plan:
+        require_own_plan(job.plan, version)
+    view = view_of(version, job.request.condition)
+    before = state.averages.begin(version.sequence, view)
+    state = replace(state, before=state.before or before, after=before)
+    watch.after = before
+    plan = job.plan or plan_view(version, view, job.request, state.failed)
+    if not plan.groups:
+        return _without_groups(job, state, plan)
+    engine = job.engine(plan)
+    outcome = merge_round(
+        job.port,
+        version,
+        plan,
+        engine,
+        on_conflict=job.request.on_conflict,
+        commit_every=job.request.commit_every,
+        progress=job.request.progress,
+        observer=watch,
+        number=len(state.rounds) + 1,
+    )
+    state.averages.end(None if outcome.version is None else outcome.version.sequence)
+    state = replace(state, after=watch.after, newest=watch.newest, engine=engine.name)
+    return _after_round(job, state, plan, outcome)
+
+
+def _without_groups(job: Job, state: LoopState, plan: Plan) -> Step:
+    notes = (state.note, plan.note if plan.is_limited or not state.rounds else "")
+    state = replace(state, nothing=plan, note="; ".join(note for note in notes if note))
+    if not job.endless:
+        return Done(state=state)
+    env, waits = job.port.env, job.waits
+    wait = _wait_seconds(env, state.idle, waits.first_idle_seconds, waits.longest_idle_seconds)
+    return Idle(state=replace(state, idle=state.idle + 1), until_seconds=env.elapsed() + wait)
+
+
+def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) -> Step:
+    failed = {
+        path
+        for group in outcome.groups
+        if group.status == FAILED
+        for path in plan.groups[group.number].blocks
+    }
+    failed |= state.failed
+    state = replace(
+        state,
+        rounds=(*state.rounds, outcome),
+        failed=frozenset(failed),
+        fruitless=0 if outcome.version else state.fruitless + 1,
+        idle=0,
+        note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else state.note,
+    )
+    statuses = {group.status for group in outcome.groups}
+    several = job.request.final or job.endless
+    again = not job.plan and (several or (state.fruitless > 0 and FAILED in statuses))
+    if outcome.version:
+        return Committed(state=state, more=again)
+    if not again:
+        return Done(state=state)
+    if state.fruitless > job.waits.most_fruitless:
+        note = (
+            f"stopped: groups failed or other writers were faster, so {state.fruitless} rounds in a row committed "
+            "nothing; run it again later"
+        )
+        return Done(state=replace(state, note=note))
+    if CONFLICTED not in statuses:
+        return Retry(state=state, after_seconds=0.0)
+    waits = job.waits
+    wait = _wait_seconds(
+        job.port.env, state.fruitless, waits.first_retry_seconds, waits.longest_retry_seconds
+    )
+    return Retry(state=state, after_seconds=wait)
+
+
+def _wait_seconds(env: Environment, number: int, first: float, longest: float) -> float:
+    """Return a wait that doubles with its number, and differs from one process to another."""
+    return min(longest, first * 2.0**number) * (0.5 + env.random() / 2)
+
+
+class _Watch:
+    """Follows the commits of a round: what was committed last, and the table's figures then."""
+
+    def __init__(self, state: LoopState) -> None:
+        self.after = state.after
+        self.newest = state.newest
+        self._averages = state.averages
+        self._next: Averages | None = None
+
+    def summary(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Mapping[str, Any]:
+        """Return the table's figures before and after a commit."""
+        self._next = self._averages.replaced(removed, added)
+        return _depths(self.after or self._next, self._next)
+
+    def committed(self, version: Version) -> None:
+        """Take note that the commit happened."""
+        self._averages.keep()
+        self.after, self.newest = self._next, version
 
 
 def recluster(
@@ -48,7 +279,7 @@ def recluster(
     Args:
         port: the table.
         request: what to select; of a given plan only how to merge.
-        engine: returns what is to carry out a plan.
+        engine: returns what carries out a plan.
         plan: made before.
 
     Raises:
@@ -57,15 +288,53 @@ def recluster(
 
     Whatever is raised, what was committed before stays; the error has a note that says so.
     """
-    given: Any = plan
-    if given is not None and not isinstance(given, Plan):
-        msg = f"plan is a {type(plan).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
-        raise InvalidOptionError(msg)
-    return _Loop(port=port, request=request, engine=engine).run(plan)
+    env = port.env
+    started = env.elapsed()
+    job = Job(port=port, request=request, engine=engine, plan=plan)
+    state = job.start()
+    while True:
+        taken = step(job, state)
+        state = taken.state
+        match taken:
+            case Done() | Committed(more=False):
+                return outcome_of(job, state, env.elapsed() - started)
+            case Retry(after_seconds=seconds) if seconds:
+                env.sleep(seconds)
+            case Idle(until_seconds=until):
+                env.sleep(until - env.elapsed())
+
+
+def outcome_of(job: Job, state: LoopState, seconds: float) -> Outcome:
+    """Return what the steps up to `state` did in `seconds`."""
+    groups = tuple(group for done in state.rounds for group in done.groups)
+    committed = [group for group in groups if group.status == COMMITTED]
+    statuses = [group.status for group in groups]
+    before = state.before or Averages(depth=0.0, overlaps=0.0)
+    return Outcome(
+        rounds=len(state.rounds),
+        commits=sum(done.commits for done in state.rounds),
+        committed_groups=len(committed),
+        conflicted_groups=statuses.count(CONFLICTED),
+        failed_groups=statuses.count(FAILED),
+        blocks_in=sum(group.blocks_in for group in committed),
+        blocks_out=sum(group.blocks_out for group in committed),
+        rows=sum(group.rows for group in committed),
+        bytes_read=sum(group.bytes_read for group in committed),
+        bytes_written=sum(group.bytes_written for group in committed),
+        **_depths(before, state.after or before),
+        seconds=seconds,
+        snapshot=None if state.newest is None else state.newest.sequence,
+        policy=job.plan.policy if job.plan else job.request.policy,
+        engine=state.engine,
+        note=state.note,
+        groups=groups,
+        rejected=state.nothing.rejected if state.nothing else (),
+        advice=state.nothing.advice if state.nothing else (),
+    )
 
 
 def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome | None:
-    """Carry out one round after a write, which it must not make fail; who interrupts it learns that `written` holds."""
+    """Carry out one round after a write. An error is only logged, for the rows are written; an interrupt is noted."""
     try:
         return recluster()
     except CommitOutcomeUnknownError as error:
@@ -76,141 +345,6 @@ def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome
         error.add_note(f"{written}; what was interrupted is the round of reclustering after it")
         raise
     return None
-
-
-@dataclass(kw_only=True)
-class _Loop:
-    """Rounds one after the other, and what they did."""
-
-    port: TablePort[Any]
-    request: Request
-    engine: Callable[[Plan], Engine]
-    rounds: list[RoundOutcome] = field(default_factory=list)
-    engine_name: str | None = None
-    before: Averages | None = None
-    after: Averages | None = None
-    failed: set[str] = field(default_factory=set)  # blocks of groups that failed
-    last: Version | None = None  # that was committed
-    note: str = ""
-    idle: Plan | None = None  # that had nothing to do, and so ended it
-
-    def __post_init__(self) -> None:
-        several = self.request.final or self.request.commit_every != AT_END
-        self.followed = Followed(several=several)
-
-    def run(self, given: Plan | None) -> Outcome:
-        try:
-            return self._run(given)
-        except BaseException as error:
-            if self.last is not None:
-                error.add_note(
-                    f"what was reclustered up to snapshot {self.last.sequence} is committed and stays"
-                )
-            raise
-
-    def _run(self, given: Plan | None) -> Outcome:
-        started = self.port.env.elapsed()
-        policy = given.policy if given else self.request.policy
-        fruitless = 0
-        while fruitless <= _MOST_FRUITLESS:
-            plan, outcome = self._round(given)
-            if outcome is None:
-                self.idle = plan
-                notes = (self.note, plan.note if plan.is_limited or not self.rounds else "")
-                self.note = "; ".join(note for note in notes if note)
-                break
-            self.rounds.append(outcome)
-            self._note_failures(plan, outcome)
-            fruitless = 0 if outcome.version else fruitless + 1
-            statuses = {group.status for group in outcome.groups}
-            if given or not (self.request.final or (fruitless and FAILED in statuses)):
-                break
-            if fruitless and CONFLICTED in statuses:
-                self._wait(fruitless)
-        else:
-            self.note = (
-                f"stopped: groups failed or other writers were faster, so {fruitless} rounds in a row committed "
-                "nothing; run it again later"
-            )
-        return self._outcome(policy, self.port.env.elapsed() - started)
-
-    def _round(self, given: Plan | None) -> tuple[Plan, RoundOutcome | None]:
-        """Plan, unless that was done, and carry out; None if there is nothing to do."""
-        version = self.port.newest()
-        if given:
-            require_own_plan(given, version)
-        view = view_of(version, self.request.condition)
-        before = self.after = self.followed.begin(version.sequence, view)
-        self.before = self.before or before
-        plan = given or plan_view(version, view, self.request, self.failed)
-        if not plan.groups:
-            return plan, None
-        engine = self.engine(plan)
-        self.engine_name = engine.name
-        measured = before
-
-        def measure(removed: frozenset[str], added: Sequence[BlockRecord]) -> dict[str, float | None]:
-            nonlocal measured
-            measured = self.followed.replaced(removed, added)
-            return _depths(self.after or before, measured)
-
-        def committed(version: Version) -> None:
-            self.followed.keep()
-            self.after, self.last = measured, version
-
-        outcome = merge_round(
-            self.port,
-            version,
-            plan,
-            engine,
-            on_conflict=self.request.on_conflict,
-            commit_every=self.request.commit_every,
-            progress=self.request.progress,
-            measure=measure,
-            committed=committed,
-            number=len(self.rounds) + 1,
-        )
-        self.followed.end(None if outcome.version is None else outcome.version.sequence)
-        return plan, outcome
-
-    def _note_failures(self, plan: Plan, outcome: RoundOutcome) -> None:
-        for group in outcome.groups:
-            if group.status == FAILED:
-                self.failed.update(plan.groups[group.number].blocks)
-        if self.failed:
-            self.note = f"{len(self.failed)} blocks of groups that failed are left as they are"
-
-    def _wait(self, fruitless: int) -> None:
-        env = self.port.env
-        longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**fruitless)
-        env.sleep(longest * (0.5 + env.random() / 2))
-
-    def _outcome(self, policy: str, seconds: float) -> Outcome:
-        groups = tuple(group for done in self.rounds for group in done.groups)
-        committed = [group for group in groups if group.status == COMMITTED]
-        statuses = [group.status for group in groups]
-        before = self.before or Averages(depth=0.0, overlaps=0.0)
-        return Outcome(
-            rounds=len(self.rounds),
-            commits=sum(done.commits for done in self.rounds),
-            committed_groups=len(committed),
-            conflicted_groups=statuses.count(CONFLICTED),
-            failed_groups=statuses.count(FAILED),
-            blocks_in=sum(group.blocks_in for group in committed),
-            blocks_out=sum(group.blocks_out for group in committed),
-            rows=sum(group.rows for group in committed),
-            bytes_read=sum(group.bytes_read for group in committed),
-            bytes_written=sum(group.bytes_written for group in committed),
-            **_depths(before, self.after or before),
-            seconds=seconds,
-            snapshot=None if self.last is None else self.last.sequence,
-            policy=policy,
-            engine=self.engine_name,
-            note=self.note,
-            groups=groups,
-            rejected=self.idle.rejected if self.idle else (),
-            advice=self.idle.advice if self.idle else (),
-        )
 
 
 def _depths(before: Averages, after: Averages) -> dict[str, float | None]:

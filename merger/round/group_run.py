@@ -1,14 +1,16 @@
-"""A group under way: its tasks, what they reported, its fate, and what is told of it afterwards."""
+"""A group while a round carries it out: its state, what its tasks reported, and its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError, require_order
 from tblctl.selector.plan import Group
+from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
@@ -26,10 +28,10 @@ class GroupOutcome:
         number, why: as in the plan.
         status: committed, conflicted (a block of it left the table, or the key was altered) or failed.
         error: why it was not committed; None if it was.
-        blocks_in, rows: what it is of.
+        blocks_in, rows: its blocks and their rows.
         blocks_out, rows_copied, bytes_read, bytes_written: what its tasks did in all, committed or not; rows that are
             copied are not decoded.
-        task_seconds, cpu_seconds: summed over its tasks, which run side by side: their time, and that of processors.
+        task_seconds, cpu_seconds: wall and processor seconds, summed over its tasks, which run side by side.
     """
 
     round: int
@@ -47,62 +49,111 @@ class GroupOutcome:
     cpu_seconds: float
 
 
-@dataclass(kw_only=True)
-class Work:
-    """A group under way.
+class State(StrEnum):
+    """Where a group is on its way into the table."""
 
-    Attributes:
-        round: which of a run's, from 1.
-        blocks: what it merges, once looked up.
-        tasks: what it was cut into; None until it was.
-        results: of the tasks that are done.
-        failures: how many of them failed.
-        status, error: its fate, and why; None until it is known.
-        may_stand: a commit that names its blocks was begun and did not surely fail, so they must not be deleted.
-        is_told: its fate stands in the record of a commit.
-        known: its outcome, once `release` forgot what it is worked out from.
+    WAITING = "waiting"
+    """It is not cut into tasks yet."""
+    MERGING = "merging"
+    """It is cut into tasks, and not all of them were reported."""
+    MERGED = "merged"
+    """All its tasks succeeded: it may be committed."""
+    PUBLISHING = "publishing"
+    """A commit that names its blocks was begun. Until its outcome is known, they must not be deleted."""
+    COMMITTED = COMMITTED
+    CONFLICTED = CONFLICTED
+    FAILED = FAILED
+
+
+_NEXT = {
+    State.WAITING: {State.MERGING, State.CONFLICTED, State.FAILED},
+    State.MERGING: {State.MERGED, State.FAILED},
+    State.MERGED: {State.PUBLISHING},
+    State.PUBLISHING: {State.MERGED, State.COMMITTED, State.CONFLICTED},
+    State.COMMITTED: set(),
+    State.CONFLICTED: set(),
+    State.FAILED: set(),
+}
+"""The states that may follow each one. From PUBLISHING back to MERGED: nothing was committed, it is tried again."""
+
+
+class GroupRun:
+    """A group while a round carries it out: a state machine.
+
+    Args:
+        group: of the plan.
+        round_number: which round of a recluster, from 1.
     """
 
-    group: Group
-    round: int
-    blocks: tuple[Block, ...] = ()
-    tasks: tuple[MergeTask, ...] | None = None
-    results: list[TaskResult] = field(default_factory=list)
-    failures: int = 0
-    status: str | None = None
-    error: str | None = None
-    may_stand: bool = False
-    is_told: bool = False
-    known: GroupOutcome | None = None
-
-    def end(self, status: str, error: str) -> None:
-        """Settle the fate of the group; the first reason stays."""
-        if self.status is None:
-            self.status, self.error = status, error
-
-    def note(self, item: TaskResult | TaskFailure) -> None:
-        """Take what the engine reports of a task."""
-        if isinstance(item, TaskFailure):
-            self.failures += 1
-            self.end(FAILED, str(item.error))
-        else:
-            self.results.append(item)
+    def __init__(self, group: Group, *, round_number: int) -> None:
+        self.group = group
+        self.state = State.WAITING
+        self.error: str | None = None
+        self.blocks: tuple[Block, ...] = ()
+        self.is_recorded = False  # a commit's record has its outcome
+        self._round_number = round_number
+        self._tasks: tuple[MergeTask, ...] = ()
+        self._results: list[TaskResult] = []
+        self._failures = 0
+        self._outcome: GroupOutcome | None = None
 
     @property
-    def is_over(self) -> bool:
-        """Whether all tasks were reported."""
-        return self.tasks is not None and len(self.results) + self.failures == len(self.tasks)
+    def number(self) -> int:
+        """Its place in the plan."""
+        return self.group.number
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it is merged and may be committed."""
-        return self.status is None and self.is_over
+    def is_open(self) -> bool:
+        """Whether its tasks are still to be made, or to be reported."""
+        return self.state in {State.WAITING, State.MERGING}
+
+    @property
+    def all_reported(self) -> bool:
+        """Whether every task ended. A group that failed may have tasks that still run, and write."""
+        return len(self._results) + self._failures == len(self._tasks)
 
     @property
     def records(self) -> list[BlockRecord]:
         """The blocks written so far, in key order."""
-        ordered = sorted(self.results, key=lambda result: result.number)
+        ordered = sorted(self._results, key=lambda result: result.number)
         return [record for result in ordered for record in result.records]
+
+    @property
+    def deletable(self) -> list[str]:
+        """Paths of blocks that were written, and that no commit can name."""
+        in_commit = self.state in {State.PUBLISHING, State.COMMITTED}
+        return [] if in_commit else [record.path for record in self.records]
+
+    def move(self, state: State, error: str | None = None) -> None:
+        """Go to another state; `error` says why a group ends without a commit.
+
+        Raises:
+            InternalError: no such step exists. The state stays.
+        """
+        if state not in _NEXT[self.state]:
+            raise InternalError(f"group {self.number} cannot become {state}: it is {self.state}")
+        self.state, self.error = state, error
+
+    def start(self, tasks: tuple[MergeTask, ...]) -> None:
+        """Begin to merge it, as `tasks`."""
+        self.move(State.MERGING)
+        self._tasks = tasks
+
+    def report(self, item: TaskResult | TaskFailure, sort: Sort | None) -> None:
+        """Take what became of a task. With the last one the group is MERGED, or FAILED with the first error.
+
+        Raises:
+            VerificationError: it has other rows than it had, or they are out of order.
+        """
+        if isinstance(item, TaskFailure):
+            self._failures += 1
+            if self.state is not State.FAILED:
+                self.move(State.FAILED, str(item.error))
+            return
+        self._results.append(item)
+        if self.state is State.MERGING and self.all_reported:
+            self.require_complete(sort)
+            self.move(State.MERGED)
 
     def require_complete(self, sort: Sort | None) -> None:
         """Refuse a group without the report of a task, with other rows out than in, or out of order.
@@ -110,43 +161,42 @@ class Work:
         Raises:
             VerificationError: it is not complete.
         """
-        tasks = self.tasks or ()
-        reported = sorted(result.number for result in self.results)
+        reported = sorted(result.number for result in self._results)
         rows_in = sum(block.row_count for block in self.blocks)
         rows_out = sum(record.row_count for record in self.records)
-        if reported != sorted(task.number for task in tasks) or rows_in != rows_out:
+        if reported != sorted(task.number for task in self._tasks) or rows_in != rows_out:
             msg = (
-                f"group {self.group.number}: {rows_in} rows went in and {rows_out} came out of {len(tasks)} tasks, of "
+                f"group {self.number}: {rows_in} rows went in and {rows_out} came out of {len(self._tasks)} tasks, of "
                 f"which {reported} reported. It was not committed; this is a bug, please report it"
             )
             raise VerificationError(msg)
-        require_order(self.records, sort, f"group {self.group.number}")
+        require_order(self.records, sort, f"group {self.number}")
 
     def release(self) -> None:
-        """Forget the records of its blocks, which were committed or deleted: of 300 columns, 0.2 MB a block."""
-        self.known = self.outcome()
-        self.results = []
+        """Forget the records of its blocks, which are committed or deleted: of 300 columns, 0.2 MB a block."""
+        self._outcome = self.outcome()
+        self._results = []
 
     def outcome(self) -> GroupOutcome:
-        """Return what became of it; what has no other fate is as good as committed."""
-        return self.known or GroupOutcome(
-            round=self.round,
-            number=self.group.number,
+        """Return what became of it. Once merged it counts as committed: the record is a part of the commit itself."""
+        return self._outcome or GroupOutcome(
+            round=self._round_number,
+            number=self.number,
             why=self.group.why,
-            status=self.status or COMMITTED,
+            status=COMMITTED if self.state in {State.MERGED, State.PUBLISHING} else str(self.state),
             error=self.error,
             blocks_in=len(self.group.blocks),
             blocks_out=len(self.records),
             rows=self.group.rows,
-            rows_copied=sum(result.rows_copied for result in self.results),
-            bytes_read=sum(result.bytes_read for result in self.results),
-            bytes_written=sum(result.bytes_written for result in self.results),
-            task_seconds=round(sum(result.wall_seconds for result in self.results), 6),
-            cpu_seconds=round(sum(result.cpu_seconds for result in self.results), 6),
+            rows_copied=sum(result.rows_copied for result in self._results),
+            bytes_read=sum(result.bytes_read for result in self._results),
+            bytes_written=sum(result.bytes_written for result in self._results),
+            task_seconds=round(sum(result.wall_seconds for result in self._results), 6),
+            cpu_seconds=round(sum(result.cpu_seconds for result in self._results), 6),
         )
 
     def recorded(self) -> dict[str, Any]:
-        """Return what a record says of it: enough to work out later what reading its blocks would have cost."""
+        """Return what a commit's record says of it: enough to work out later what reading its blocks would cost."""
         outcome = self.outcome()
         committed = outcome.status == COMMITTED
         return {

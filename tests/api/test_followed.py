@@ -12,7 +12,7 @@ import pytest
 
 import tblctl
 from tblctl.maintain import averages as followed
-from tblctl.maintain.averages import Followed, NumberedBlocks
+from tblctl.maintain.averages import NumberedBlocks, RollingAverages
 from tblctl.maintain.view import Averages, View
 from tblctl.metrics import index
 from tblctl.tableformat.keys.order import key_places, sort_indices
@@ -118,11 +118,11 @@ def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing(monkey
     assert not blocks.replace(removed, added)
     assert blocks.averages() == before == view.averages
     monkeypatch.undo()
-    assert Followed(several=True).begin(5, view) == before
+    assert RollingAverages(several=True).begin(5, view) == before
 
 
-def followed_at(view: View, sequence: int = 5) -> Followed:
-    found = Followed(several=True)
+def followed_at(view: View, sequence: int = 5) -> RollingAverages:
+    found = RollingAverages(several=True)
     assert found.begin(sequence, view) == view.averages
     return found
 
@@ -147,7 +147,7 @@ def measured(monkeypatch):
 def test_a_table_that_only_we_change_is_measured_once(measured):
     rng = np.random.default_rng(1)
     view = view_of(rng, 20)
-    found = Followed(several=True)
+    found = RollingAverages(several=True)
     found.begin(5, view)
     for sequence in range(6, 10):
         removed, added = some_paths(rng, view, 0.2), records_of(rng, 3, f"v{sequence}")
@@ -225,7 +225,7 @@ def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, inde
     monkeypatch.setattr(followed, "_INDEXED_BLOCKS", blocks)
     monkeypatch.setattr(followed, "_INDEXED_SHARE", share)
     view = view_of(np.random.default_rng(5), 20)
-    found = Followed(several=several)
+    found = RollingAverages(several=several)
     found.begin(5, view)
     found.replaced(frozenset(["first-3"]), [])
     assert len(measured) == (1 if indexed else 2)

@@ -55,6 +55,20 @@ class Subject(Protocol):
         """Return what the newest version's summary says."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observing:
+    """Follows the commits of a round through two functions."""
+
+    measure: Callable[[frozenset[str], Sequence[Any]], Any] = lambda _removed, _added: {}
+    after: Callable[[Any], Any] = lambda _version: None
+
+    def summary(self, removed: frozenset[str], added: Sequence[Any]) -> Any:
+        return self.measure(removed, added)
+
+    def committed(self, version: Any) -> None:
+        self.after(version)
+
+
 @dataclass
 class Numbered:
     """Gives every row its own number."""

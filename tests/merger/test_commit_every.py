@@ -19,7 +19,7 @@ from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.record import BlockRecord
 
-from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
+from .subjects import Meddling, Observing, Subject, blocks_of, native, plan_of, twin
 
 EACH = CommitEvery(groups=1)
 
@@ -60,7 +60,12 @@ def raises_at(place: int, error: BaseException) -> Callable[[int], None]:
     return between
 
 
-def run(subject: Subject, plan: Plan | None = None, **words: Any) -> tuple[RoundOutcome, list[Any]]:
+def run(
+    subject: Subject,
+    plan: Plan | None = None,
+    measure: Callable[..., Any] = lambda _removed, _added: {},
+    **words: Any,
+) -> tuple[RoundOutcome, list[Any]]:
     """Run and return what each commit said of itself, too."""
     told: list[Any] = []
     words = {"engine": OneByOne(), "commit_every": EACH, **words}
@@ -68,7 +73,9 @@ def run(subject: Subject, plan: Plan | None = None, **words: Any) -> tuple[Round
         subject.port,
         subject.port.newest(),
         plan or plan_of(subject),
-        committed=lambda _version: told.append(subject.detail()["recluster"]),
+        observer=Observing(
+            measure=measure, after=lambda _version: told.append(subject.detail()["recluster"])
+        ),
         **words,
     )
     return outcome, told
@@ -257,7 +264,6 @@ def test_the_largest_groups_are_merged_first(pairs: Subject) -> None:
 def test_merging_begins_before_all_groups_are_cut_into_tasks(
     pairs: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_module, "_PLANNED_AT_ONCE", 1)
     real, cut, seen = round_module.split_group, [], []
 
     def split_group(io: Any, group: int, *rest: Any, **more: Any) -> Any:
@@ -265,18 +271,23 @@ def test_merging_begins_before_all_groups_are_cut_into_tasks(
         return real(io, group, *rest, **more)
 
     monkeypatch.setattr(round_module, "split_group", split_group)
-    run(pairs, engine=one_by_one(lambda _done: seen.append(len(cut))))
+    run(pairs, engine=one_by_one(lambda _done: seen.append(len(cut))), groups_ahead=1)
     assert seen[0] <= 3
     assert len(cut) == 4
 
 
-def test_whoever_is_told_of_a_commit_may_end_the_round(pairs: Subject) -> None:
+def test_what_an_observer_raises_after_a_commit_ends_the_round(pairs: Subject) -> None:
     def stop(_version: Any) -> None:
         raise TblctlError("enough")
 
     with pytest.raises(TblctlError, match="enough"):
         merge_round(
-            pairs.port, pairs.port.newest(), plan_of(pairs), OneByOne(), commit_every=EACH, committed=stop
+            pairs.port,
+            pairs.port.newest(),
+            plan_of(pairs),
+            OneByOne(),
+            commit_every=EACH,
+            observer=Observing(after=stop),
         )
     assert levels(pairs) == [1, 1, 0, 0, 0, 0, 0, 0]
     assert listed(pairs) <= pairs.stored()

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tblctl.maintain.recluster import recluster
+from tblctl.maintain.recluster import (
+    Committed,
+    Done,
+    Idle,
+    Job,
+    Retry,
+    Step,
+    Waits,
+    outcome_of,
+    recluster,
+    step,
+)
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.results import Outcome
@@ -42,11 +54,11 @@ def test_golden(make: Make, case: dict[str, Any]) -> None:
     for keys in case["inserts"]:
         subject.append(*map(float, keys))
     rows = subject.rows()
-    for step, expected in case["steps"]:
-        if step == "levels":
+    for action, expected in case["steps"]:
+        if action == "levels":
             assert sorted(block[2] for block in blocks_of(subject)) == sorted(expected)
             continue
-        outcome = run(subject, final=step == "recluster_final")
+        outcome = run(subject, final=action == "recluster_final")
         assert (outcome.rounds == 0) == (expected == "no-op")
         if isinstance(expected, list):
             assert blocks_of(subject) == sorted(expected)
@@ -137,3 +149,92 @@ def test_one_round_is_one_round(make: Make) -> None:
     outcome = run(subject)
     assert outcome.rounds == 1
     assert run(subject).rounds == 1
+
+
+def job_of(subject: Subject, *, engine: Any = None, endless: bool = False, **words: Any) -> Job:
+    request = Request.of(condition=lambda _schema: None, **{"policy": None, "options": None, **words})
+    return Job(
+        port=subject.port, request=request, engine=lambda _plan: engine or LocalEngine(), endless=endless
+    )
+
+
+def steps(job: Job, count: int) -> list[Step]:
+    state, taken = job.start(), []
+    for _ in range(count):
+        taken.append(step(job, state))
+        state = taken[-1].state
+    return taken
+
+
+def test_a_step_carries_out_one_round_and_says_whether_there_is_more(make: Make) -> None:
+    subject = table_of_pairs(make)
+    job = job_of(subject, final=True, options={"max_groups": 1})
+    taken = steps(job, 3)
+    assert [type(item) for item in taken] == [Committed, Committed, Done]
+    assert [item.more for item in taken[:2]] == [True, True]
+    outcome = outcome_of(job, taken[-1].state, 1.5)
+    assert (outcome.rounds, outcome.commits, outcome.seconds) == (2, 2, 1.5)
+
+
+def test_a_single_round_is_a_step_without_more(make: Make) -> None:
+    (taken,) = steps(job_of(table_of_pairs(make)), 1)
+    assert isinstance(taken, Committed)
+    assert not taken.more
+
+
+def test_a_state_can_be_stepped_from_again(make: Make) -> None:
+    subject = table_of_pairs(make)
+    job = job_of(subject, final=True, options={"max_groups": 1})
+    start = job.start()
+    first = step(job, start)
+    assert start.rounds == ()
+    assert step(job, start).state.rounds != first.state.rounds
+
+
+def test_an_endless_job_is_idle_until_there_is_something_to_do(make: Make) -> None:
+    subject = table_of_pairs(make, pairs=1)
+    job = job_of(subject, endless=True)
+    taken = steps(job, 4)
+    assert [type(item) for item in taken] == [Committed, Idle, Idle, Idle]
+    assert taken[0].more
+    now = subject.port.env.elapsed()
+    waits = [item.until_seconds - now for item in taken[1:]]
+    assert 0 < waits[0] <= 1.0 < waits[2] <= 4.0
+    for start in (100.0, 101.0):
+        subject.append(*(start + 2 * place for place in range(4)))
+    later = step(job, taken[-1].state)
+    assert isinstance(later, Committed)
+    assert later.state.idle == 0
+
+
+def test_a_round_that_lost_to_other_writers_asks_for_a_retry_and_does_not_sleep(make: Make) -> None:
+    subject = table_of_pairs(make, pairs=1)
+
+    def take_a_block_away() -> None:
+        subject.delete(0)
+
+    job = job_of(subject, engine=Meddling(after=take_a_block_away), final=True)
+    (taken,) = steps(job, 1)
+    assert isinstance(taken, Retry)
+    assert 0.1 <= taken.after_seconds <= 0.2
+    assert taken.state.fruitless == 1
+
+
+def test_a_round_whose_groups_failed_is_retried_at_once(make: Make) -> None:
+    job = job_of(damaged_beside_healthy(make))
+    taken = steps(job, 2)
+    assert isinstance(taken[0], Retry)
+    assert taken[0].after_seconds == 0
+    assert isinstance(taken[1], Committed)
+
+
+def test_waits_grow_to_the_longest_and_rounds_without_a_commit_end(make: Make) -> None:
+    subject = table_of_pairs(make, pairs=20)
+    waits = Waits(most_fruitless=2)
+    job = replace(
+        job_of(subject, engine=Meddling(failing=frozenset({0})), final=True, options={"max_groups": 1}),
+        waits=waits,
+    )
+    taken = steps(job, 3)
+    assert [type(item) for item in taken] == [Retry, Retry, Done]
+    assert taken[-1].state.note.startswith("stopped: groups failed ")

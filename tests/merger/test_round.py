@@ -23,7 +23,7 @@ from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.port import Label, Replacement
 
-from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
+from .subjects import Meddling, Observing, Subject, blocks_of, native, plan_of, twin
 
 Make = Callable[..., Subject]
 
@@ -69,7 +69,8 @@ def test_overlapping_blocks_become_disjoint_ones_of_the_next_level(two_ranges: S
 
 def test_a_round_is_one_commit_that_says_what_it_did(two_ranges: Subject) -> None:
     before = two_ranges.port.newest().sequence
-    run(two_ranges, measure=lambda removed, added: {"seen": [len(removed), len(added)]})
+    observer = Observing(measure=lambda removed, added: {"seen": [len(removed), len(added)]})
+    run(two_ranges, observer=observer)
     assert two_ranges.port.newest().sequence == before + 1
     detail = two_ranges.detail()["recluster"]
     assert detail.items() >= {
@@ -268,7 +269,7 @@ def test_what_is_raised_before_the_commit_leaves_nothing(two_ranges: Subject, er
         raise error
 
     with pytest.raises(type(error)):
-        run(two_ranges, measure=measure)
+        run(two_ranges, observer=Observing(measure=measure))
     assert two_ranges.stored() == before
 
 

@@ -1,0 +1,41 @@
+"""Progress events of a round: how many groups are merged, and how many rows."""
+
+from __future__ import annotations
+
+from tblctl.tableformat.progress import Progress
+
+
+class RoundProgress:
+    """Counts what is done and reports it.
+
+    Args:
+        progress: is called with (done, total, unit), the unit being rows or groups; None for nobody.
+        groups, rows: the totals.
+    """
+
+    def __init__(self, progress: Progress | None, *, groups: int, rows: int) -> None:
+        self._progress = progress
+        self._total_groups, self._total_rows = groups, rows
+        self._groups = 0
+        self._task_rows = 0
+        self._streamed_rows = 0
+
+    def group_ended(self) -> None:
+        """Count a group that is merged, or failed."""
+        self._groups += 1
+        if self._progress:
+            self._progress(self._groups, self._total_groups, "groups")
+
+    def task_ended(self, rows: int) -> None:
+        """Count the rows of a task that ended; 0 if it failed."""
+        self._task_rows += rows
+        self._report_rows()
+
+    def rows_merged(self, rows: int) -> None:
+        """Count rows that were merged within a task; engines that cannot see into a task never call this."""
+        self._streamed_rows += rows
+        self._report_rows()
+
+    def _report_rows(self) -> None:
+        if self._progress:
+            self._progress(max(self._task_rows, self._streamed_rows), self._total_rows, "rows")

@@ -1,0 +1,175 @@
+"""Commit merged groups on top of whatever is newest, without those that conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol
+
+from tblctl.merger.round.conflicts import OnConflict, salvage
+from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.selector.plan import Plan
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
+from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.port import BlocksReplacedError, Replacement, TablePort, Version, VersionT
+
+_SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
+"""Figures of group outcomes whose sums stand in a commit's summary."""
+
+
+class Observer(Protocol):
+    """Follows the commits of a round, and adds figures of its own to their summaries."""
+
+    def summary(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Mapping[str, Any]:
+        """Return figures for the summary of a commit that is tried next. A conflict may make it be asked again."""
+
+    def committed(self, version: Version) -> None:
+        """Take note that what `summary` was asked for last is committed."""
+
+
+class Publisher(Generic[VersionT]):
+    """The commits of one round.
+
+    Args:
+        port: the table.
+        base: the version that the groups were merged on.
+        plan: theirs.
+        engine: the name of what merged them.
+        runs: the groups, by number.
+        on_conflict: whether a conflict drops its group, or ends the round.
+        discard: deletes blocks that are in no commit.
+        observer: follows the commits; None for nobody.
+    """
+
+    def __init__(
+        self,
+        port: TablePort[VersionT],
+        base: VersionT,
+        plan: Plan,
+        *,
+        engine: str,
+        runs: Mapping[int, GroupRun],
+        on_conflict: OnConflict,
+        discard: Callable[[Sequence[GroupRun]], None],
+        observer: Observer | None,
+    ) -> None:
+        self.newest: VersionT | None = None
+        """What was committed last; None as long as nothing was."""
+        self.commits = 0
+        self._port, self._base, self._plan, self._engine = port, base, plan, engine
+        self._runs, self._on_conflict = runs, on_conflict
+        self._discard, self._observer = discard, observer
+        self._since_seconds = port.env.elapsed()
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The time since the last commit, or since the round began."""
+        return self._port.env.elapsed() - self._since_seconds
+
+    @property
+    def merged(self) -> list[GroupRun]:
+        """The groups that a commit would take now."""
+        return [run for run in self._runs.values() if run.state is State.MERGED]
+
+    def publish(self) -> None:
+        """Commit the groups that are merged; where some conflict, again without these.
+
+        Raises:
+            CommitOutcomeUnknownError: nobody can tell now whether they are committed. They stay PUBLISHING.
+            ConflictError: a group conflicts, and `on_conflict` says to fail.
+            TblctlError: anything else; the groups are MERGED as before.
+        """
+        while ready := self.merged:
+            replacement = self._replacement(ready)
+            for run in ready:
+                run.move(State.PUBLISHING)
+            try:
+                self.newest = self._port.replace(self._base, replacement)
+            except CommitOutcomeUnknownError:
+                raise
+            except ConflictError as error:
+                self._drop(error, ready)
+            except TblctlError:
+                for run in ready:
+                    run.move(State.MERGED)
+                raise
+            else:
+                self._note_commit(self.newest, ready)
+
+    def refuse_conflicts(self) -> None:
+        """End the round if a group conflicts and `on_conflict` says so.
+
+        Raises:
+            ConflictError: it does.
+        """
+        lost = [run for run in self._runs.values() if run.state is State.CONFLICTED]
+        if not lost or self._on_conflict is not OnConflict.FAIL:
+            return
+        done = sum(run.state is State.COMMITTED for run in self._runs.values())
+        stays = (
+            "nothing was committed"
+            if self.newest is None
+            else f"{done} groups were committed before, up to snapshot {self.newest.sequence}, and no others"
+        )
+        msg = (
+            f"{self._base.location}: {len(lost)} of {len(self._runs)} groups conflict with other writers "
+            f"(group {lost[0].number}: {lost[0].error}); {stays}: plan again, or salvage the others"
+        )
+        raise ConflictError(msg, groups=tuple(run.number for run in lost))
+
+    def _note_commit(self, version: VersionT, ready: Sequence[GroupRun]) -> None:
+        self.commits += 1
+        self._since_seconds = self._port.env.elapsed()
+        for run in self._unrecorded():
+            run.is_recorded = True
+        for run in ready:
+            run.move(State.COMMITTED)
+            run.release()
+        if self._observer:
+            self._observer.committed(version)
+
+    def _drop(self, error: ConflictError, ready: Sequence[GroupRun]) -> None:
+        """Settle which groups conflict: those that lost a block; without a hint all of them."""
+        gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
+        dropped = salvage({run.number: run.group.blocks for run in ready}, gone).dropped
+        for run in ready:
+            if run.number in dropped:
+                run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
+            elif not dropped:
+                run.move(State.CONFLICTED, str(error))
+            else:
+                run.move(State.MERGED)
+        lost = [run for run in ready if run.state is State.CONFLICTED]
+        self.refuse_conflicts()
+        self._discard(lost)
+        for run in lost:
+            run.release()
+
+    def _replacement(self, ready: Sequence[GroupRun]) -> Replacement:
+        removed = frozenset(path for run in ready for path in run.group.blocks)
+        added = tuple(record for run in ready for record in run.records)
+        outcomes = [run.outcome() for run in ready]
+        unrecorded = self._unrecorded()
+        states = [run.state for run in unrecorded]
+        summary = {
+            "policy": self._plan.policy,
+            "engine": self._engine,
+            "planned_on": self._plan.snapshot,
+            "committed_groups": len(ready),
+            "conflicted_groups": states.count(State.CONFLICTED),
+            "failed_groups": states.count(State.FAILED),
+            **{name: sum(getattr(item, name) for item in outcomes) for name in _SUMS},
+            **(self._observer.summary(removed, added) if self._observer else {}),
+        }
+        record = {"groups": [run.recorded() for run in unrecorded]}
+        return Replacement(removed=removed, added=added, detail={"recluster": summary}, record=record)
+
+    def _unrecorded(self) -> list[GroupRun]:
+        """Return the groups whose end is known, or settled by the commit at hand, and in no commit's record yet."""
+        ended = {State.MERGED, State.PUBLISHING, State.COMMITTED, State.CONFLICTED, State.FAILED}
+        return [run for run in self._runs.values() if not run.is_recorded and run.state in ended]
+
+
+def left_the_table(paths: Sequence[str]) -> str:
+    """Return the reason why a group conflicts, for people."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more} left the table"
