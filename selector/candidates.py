@@ -83,7 +83,7 @@ class Context:
     """
 
     table_id: str
-    snapshot: int
+    snapshot: int | str
     sort_id: int
     blocks: Candidates
     options: SelectOptions

@@ -2,6 +2,9 @@
 
 A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and writes blocks inside merge tasks, and
 `TablePort.replace` commits. Implementations: `native/`; an in-memory twin in the tests.
+
+A version is known by its id, a text that only its table format understands; its parent is the version that it was
+committed on top of. `public_id` is the same for people and programs: a whole number in the native format.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.model.statistics import BlockStatistics
+from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -81,8 +86,20 @@ class Version(Protocol):
         """Tells tables apart that had the same location one after the other."""
 
     @property
-    def sequence(self) -> int:
-        """The snapshot's number."""
+    def id(self) -> str:
+        """Tells the versions of the table apart."""
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the version that this one was committed on top of; None for the first."""
+
+    @property
+    def public_id(self) -> int | str:
+        """The id as people, results and JSON have it."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The ids of versions by the tags that they had when this version was committed."""
 
     @property
     def schema(self) -> Schema:
@@ -218,6 +235,51 @@ class BlockIO(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VersionEntry:
+    """A version as the history has it, readable or not.
+
+    Attributes:
+        id, parent, public_id: as in `Version`.
+        timestamp_ms: when it was committed: milliseconds since 1970-01-01 UTC.
+        summary: what the commit did.
+        is_readable: false once its metadata expired.
+        tags: those that it has now.
+        cluster_by: the terms of its cluster key; None where only the summary is left.
+        options: how its blocks are written; None where only the summary is left.
+    """
+
+    id: str
+    parent: str | None
+    public_id: int | str
+    timestamp_ms: int
+    summary: Summary
+    is_readable: bool
+    tags: tuple[str, ...]
+    cluster_by: tuple[str, ...] | None
+    options: TableOptions | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """What a garbage collection deleted, or a dry run would delete: versions and objects, oldest first."""
+
+    versions: tuple[int | str, ...]
+    objects: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a check looked at, and its problems; each names its object."""
+
+    snapshots: int
+    segments: int
+    blocks: int
+    rows: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replacement:
     """A change of a table's blocks by a recluster: the rows stay the same.
 
@@ -240,19 +302,42 @@ VersionT = TypeVar("VersionT", bound=Version)
 
 
 class TablePort(Protocol[VersionT]):
-    """A table, whose versions are of one type."""
+    """A table, whose versions are of one type. Pickles, secrets included.
+
+    Methods that take `newest`, a version that `newest()` returned a moment ago, do not look for it again.
+    """
 
     env: Environment
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
 
     def newest(self) -> VersionT:
         """Return the newest version."""
 
-    def version(self, sequence: int) -> VersionT:
-        """Return the version of a number.
+    def version(self, id: str, *, newest: VersionT | None = None) -> VersionT:
+        """Return the version of an id.
 
         Raises:
             SnapshotNotFoundError: it never was, or can no longer be read.
         """
+
+    def version_at(self, timestamp_ms: int, *, newest: VersionT | None = None) -> VersionT:
+        """Return the version that was the newest one at a time, in milliseconds since 1970-01-01 UTC.
+
+        Raises:
+            SnapshotNotFoundError: the table is younger, or that version can no longer be read.
+        """
+
+    def parse_id(self, text: str) -> str | None:
+        """Return the id of the version whose `public_id` is written as `text`; None if none is written so."""
+
+    def entry(self, version: VersionT, *, newest: VersionT | None = None) -> VersionEntry:
+        """Return a version as the history has it."""
+
+    def history(self, limit: int | None = None, *, start: VersionT | None = None) -> Iterator[VersionEntry]:
+        """Yield at most `limit` versions, newest first, from `start` on; None for the newest."""
 
     def block_io(self, version: VersionT) -> BlockIO:
         """Return what merge tasks for this version read and write with."""
@@ -266,3 +351,15 @@ class TablePort(Protocol[VersionT]):
             ConflictError: what others did since, such as a rollback to another schema, stands against it.
             TblctlError: anything else. As with all but the first, nothing was committed.
         """
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Expire versions but the newest `keep` and tagged ones, and delete what nothing names any more.
+
+        Args:
+            keep: at least 1.
+            older_than_seconds: nothing younger is touched.
+            dry_run: change nothing.
+        """
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Verify the table's metadata, with `deep` its data too. Changes nothing."""

@@ -108,7 +108,7 @@ class Suggestion:
         estimate_step: so many of the table's blocks stand behind one of an estimate; 1 up to a thousand blocks.
     """
 
-    snapshot: int
+    snapshot: int | str
     cluster_by: tuple[str, ...]
     total_block_count: int
     predicates: tuple[PredicateReads, ...]
@@ -181,7 +181,7 @@ def suggest(
             found.append((pair, candidate))
     found.sort(key=lambda item: _rank(item[1]))
     return Suggestion(
-        snapshot=version.sequence,
+        snapshot=version.public_id,
         cluster_by=cluster_by,
         total_block_count=look.block_count,
         predicates=look.predicates,

@@ -38,20 +38,23 @@ class RollingAverages:
 
     def __init__(self, *, several: bool) -> None:
         self._several = several
-        self._sequence: int | None = None  # of the version that the rest is about
+        self._version: str | None = None  # the id of the version that the rest is about
         self._view: View | None = None
         self._figures = Averages(depth=0.0, overlaps=0.0)
         self._blocks: NumberedBlocks | None = None
         self._kept = _Change()  # by the commits of this round
         self._asked: _Change | None = None  # by one that may come
-        self._commits = 0  # of this round
+        self._alone = True  # nobody else committed since the round began
 
-    def begin(self, sequence: int, view: View) -> Averages:
-        """Return the figures of the version with which a round begins."""
-        if sequence != self._sequence:
+    def begin(self, version: str, view: View) -> Averages:
+        """Return the figures of the version, given by its id, with which a round begins.
+
+        They are known if the round before committed it, and nobody else committed meanwhile.
+        """
+        if version != self._version or not self._alone or self._asked is not None:
             self._blocks, self._figures = None, view.averages
-        self._sequence, self._view = sequence, view
-        self._kept, self._asked, self._commits = _Change(), None, 0
+        self._version, self._view = version, view
+        self._kept, self._asked, self._alone = _Change(), None, True
         return self._figures
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Averages:
@@ -76,18 +79,13 @@ class RollingAverages:
         self._asked = every
         return self._figures
 
-    def keep(self) -> None:
-        """Note that what was asked last was committed; what is asked next comes after it."""
+    def keep(self, version: str, parent: str | None) -> None:
+        """Note that what was asked last was committed, as a version on top of its parent."""
         assert self._asked is not None, "something was asked"
         bounds = tuple(replace(record, columns={}) for record in self._asked.added)
         self._kept, self._asked = replace(self._asked, added=bounds), None
-        self._commits += 1
-
-    def end(self, committed: int | None) -> None:
-        """End the round with the sequence of what it committed last; None for nothing."""
-        assert self._sequence is not None, "a round has begun"
-        alone = committed == self._sequence + self._commits  # nobody else committed in between
-        self._sequence = committed if alone and self._asked is None else None
+        self._alone = self._alone and parent == self._version
+        self._version = version
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,7 @@ def plan_view(version: Version, view: View, request: Request, failed: Collection
     """Return what the policy decides for all blocks of a version but those that `failed`, given by their paths."""
     context = Context(
         table_id=version.table_id,
-        snapshot=version.sequence,
+        snapshot=version.public_id,
         sort_id=view.sort.id,
         blocks=view.blocks,
         options=request.options,

@@ -14,18 +14,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError
 from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.seal import Seal
+from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.values import python_value
-from tblctl.tableformat.port import BlocksReplacedError, Listing, Replacement
+from tblctl.tableformat.port import (
+    BlocksReplacedError,
+    Checked,
+    Garbage,
+    Listing,
+    Replacement,
+    VersionEntry,
+)
+from tblctl.tableformat.progress import Progress
 
 GROUP_ROWS = 3  # rows of a row group: small, so that tiny blocks have several
 IMPATIENT = Environment(sleep=lambda _seconds: None)
@@ -37,13 +46,20 @@ class MemoryVersion:
 
     location: str
     table_id: str
-    sequence: int
+    id: str
+    parent: str | None
+    timestamp_ms: int
     schema: Schema
     sort: Sort | None
     options: TableOptions
     records: Mapping[str, BlockRecord]
     files: Mapping[str, pa.Table]
     detail: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def public_id(self) -> str:
+        return self.id
 
     def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
@@ -229,7 +245,7 @@ class MemoryIO:
 
 
 class MemoryPort:
-    """A table in memory; every change makes a version, and only the newest counts."""
+    """A table in memory. Every change makes a version with an id that says nothing; all of them stay readable."""
 
     def __init__(self, schema: pa.Schema, cluster_by: str, **options: Any) -> None:
         columns = Schema.create(schema)
@@ -239,23 +255,95 @@ class MemoryPort:
         self._lock = threading.Lock()
         self._sort_ids = itertools.count(1)
         self._version = MemoryVersion(
-            location="twin", table_id=uuid.uuid4().hex, sequence=1, schema=columns,
+            location="twin", table_id=uuid.uuid4().hex, id=uuid.uuid4().hex, parent=None,
+            timestamp_ms=self.env.now_ms(), schema=columns,
             sort=Sort(id=next(self._sort_ids), terms=parse_terms(cluster_by, columns)),
             options=TableOptions(**options), records={}, files=self.files,
         )  # fmt: skip
+        self._versions = {self._version.id: self._version}
+
+    @property
+    def location(self) -> str:
+        return self._version.location
 
     def newest(self) -> MemoryVersion:
         return self._version
 
-    def version(self, sequence: int) -> MemoryVersion:
-        assert sequence == self._version.sequence, "older ones are not kept"
-        return self._version
+    def version(self, id: str, *, newest: MemoryVersion | None = None) -> MemoryVersion:
+        del newest
+        if id not in self._versions:
+            raise SnapshotNotFoundError(f"the twin has no version {id}")
+        return self._versions[id]
+
+    def version_at(self, timestamp_ms: int, *, newest: MemoryVersion | None = None) -> MemoryVersion:
+        del newest
+        found = [item for item in self._versions.values() if item.timestamp_ms <= timestamp_ms]
+        if not found:
+            raise SnapshotNotFoundError("the twin is younger")
+        return found[-1]
+
+    def parse_id(self, text: str) -> str | None:
+        return text if text in self._versions else None
+
+    def entry(self, version: MemoryVersion, *, newest: MemoryVersion | None = None) -> VersionEntry:
+        records = version.records.values()
+        summary = Summary(
+            operation="recluster" if version.detail else "append",
+            rows=sum(record.row_count for record in records),
+            blocks=len(records),
+            data_bytes=sum(record.size_bytes for record in records),
+            detail=version.detail,
+        )
+        tags = (newest or self.newest()).tags.items()
+        return VersionEntry(
+            id=version.id,
+            parent=version.parent,
+            public_id=version.public_id,
+            timestamp_ms=version.timestamp_ms,
+            summary=summary,
+            is_readable=True,
+            tags=tuple(name for name, id in tags if id == version.id),
+            cluster_by=tuple(term_to_text(term, version.schema) for term in version.sort.terms),
+            options=version.options,
+        )
+
+    def history(
+        self, limit: int | None = None, *, start: MemoryVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        version: MemoryVersion | None = start or self.newest()
+        for _ in itertools.count() if limit is None else range(limit):
+            if version is None:
+                return
+            yield self.entry(version)
+            version = self._versions[version.parent] if version.parent else None
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Delete the blocks that no version names; all versions stay."""
+        del keep, older_than_seconds
+        named = {path for version in self._versions.values() for path in version.records}
+        objects = sorted(self.files.keys() - named)
+        size_bytes = sum(self.files[path].nbytes for path in objects)
+        for path in () if dry_run else objects:
+            del self.files[path]
+        return Garbage(versions=(), objects=tuple(objects), size_bytes=size_bytes)
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        del deep, progress
+        records = self._version.records
+        problems = [f"{path} is missing" for path in records if path not in self.files or path in self.lost]
+        return Checked(
+            snapshots=len(self._versions),
+            segments=0,
+            blocks=len(records),
+            rows=sum(record.row_count for record in records.values()),
+            problems=tuple(problems),
+        )
 
     def block_io(self, version: MemoryVersion) -> MemoryIO:
         return MemoryIO(version=version, files=self.files, lost=self.lost, env=self.env)
 
     def replace(self, base: MemoryVersion, replacement: Replacement) -> MemoryVersion:
-        assert base.sequence <= self._version.sequence
+        assert base.id in self._versions
         with self._lock:
             records = dict(self._version.records)
             gone = {*replacement.removed, *replacement.relabelled} - records.keys()
@@ -303,10 +391,14 @@ class MemoryPort:
         self.files[record.path] = table
         return record
 
+    def tag(self, name: str) -> None:
+        with self._lock:
+            self._commit(tags={**self._version.tags, name: self._version.id})
+
     def _commit(self, **changed: Any) -> MemoryVersion:
-        self._version = replace(
-            self._version, **{"sequence": self._version.sequence + 1, "detail": {}, **changed}
-        )
+        made = {"id": uuid.uuid4().hex, "parent": self._version.id, "timestamp_ms": self.env.now_ms()}
+        self._version = replace(self._version, **{**made, "detail": {}, **changed})
+        self._versions[self._version.id] = self._version
         return self._version
 
 

@@ -167,6 +167,13 @@ def blocks_of(subject: Subject) -> list[list[Any]]:
     return sorted(([*fact] for fact in facts), key=lambda fact: [*map(_place, fact)])
 
 
+def versions_of(subject: Subject) -> list[Any]:
+    """Return the versions as people know them, oldest first; each was committed on top of the one before."""
+    entries = list(subject.port.history())[::-1]
+    assert [entry.parent for entry in entries] == [None, *(entry.id for entry in entries[:-1])]
+    return [entry.public_id for entry in entries]
+
+
 def _place(key: float | None) -> tuple[int, float]:
     if key is None:
         return 2, 0.0

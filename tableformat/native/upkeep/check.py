@@ -41,21 +41,11 @@ from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.parquet.reader import BlockAddress, BlockFile
 from tblctl.tableformat.parquet.statistics import column_records, measure
+from tblctl.tableformat.port import Checked
 from tblctl.tableformat.storage import Storage
 
 _MOST_PROBLEMS = 1000
 _VERSIONS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What was looked at, and what is wrong; each problem names its object."""
-
-    snapshots: int
-    segments: int
-    blocks: int
-    rows: int
-    problems: tuple[str, ...]
 
 
 def check_table(
