@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class BlocksReplacedError(ConflictError):
-    """Blocks that a commit removes or relabels have left the table since; `details["paths"]` names all of them."""
+    """Blocks that a commit removes or relabels have left the table since, or lost rows; `details["paths"]` has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,12 @@ class Listing:
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
         known: the bounds hold; where false nothing is known of the keys.
         exact: the bounds are keys of rows, neither shortened nor those of columns apart.
-        level, row_count, size_bytes, decoded_bytes: int64; see `Block`.
+        level, stored_rows, size_bytes, decoded_bytes: int64; see `Block`.
         same_key_rows: int64: no key by the sort has more rows of the block; -1 where that is not known, or where bounds
             cannot tell all its keys apart.
         matched: the block may hold rows that satisfy the condition; None without one.
+        partition: int64: the place of each block's partition in `partitions`.
+        partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
     """
 
     paths: pa.Array
@@ -67,11 +69,17 @@ class Listing:
     known: np.ndarray
     exact: np.ndarray
     level: np.ndarray
-    row_count: np.ndarray
+    stored_rows: np.ndarray
     size_bytes: np.ndarray
     decoded_bytes: np.ndarray
     same_key_rows: np.ndarray
     matched: np.ndarray | None
+    partition: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    partitions: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        if len(self.partitions) == 1 and not self.partition.size:
+            object.__setattr__(self, "partition", np.zeros(len(self.level), np.int64))
 
 
 class Version(Protocol):
@@ -129,7 +137,8 @@ class Version(Protocol):
 class BlockReader(Protocol):
     """An open block, as the version's schema has it; a context manager. Row groups are numbered from 0.
 
-    Rows come in read types. Calls for one reader must not overlap.
+    Rows that are deleted are not there, nor are row groups all of whose rows are deleted. Rows come in read types.
+    Calls for one reader must not overlap.
     """
 
     @property
@@ -146,7 +155,7 @@ class BlockReader(Protocol):
 
     @property
     def copyable(self) -> frozenset[int]:
-        """Row groups that `BlockBuilder.copy` takes; none where a table format cannot copy."""
+        """Row groups that `BlockBuilder.copy` takes, if `BlockIO.can_copy` allows it for the block."""
 
     @property
     def codable(self) -> frozenset[int]:
@@ -216,8 +225,18 @@ class BlockIO(Protocol):
     def opens(self) -> int:
         """How many blocks are worth opening at once: more than one where each waits for a network."""
 
+    def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
+        """Return blocks with the rows that are left of them. Reads their deletes, in a table format that has any.
+
+        Raises:
+            CorruptTableError: deletes are missing or damaged.
+        """
+
+    def can_copy(self, block: Block) -> bool:
+        """Tell whether row groups of a block may be copied undecoded: not with deleted rows, nor of a foreign file."""
+
     def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
-        """Open a block.
+        """Open a block, one that `live` returned.
 
         Args:
             block: which one.
@@ -227,8 +246,13 @@ class BlockIO(Protocol):
             CorruptTableError: it is missing or damaged; `details["name"]` is its path.
         """
 
-    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> BlockBuilder:
-        """Begin a block whose rows come in the order of `sort`; constant and full it gets level -1 all the same."""
+    def build(
+        self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
+    ) -> BlockBuilder:
+        """Begin a block of a partition, whose rows come in the order of `sort`.
+
+        It gets level -1 instead if it is constant and full.
+        """
 
     def discard(self, paths: Sequence[str]) -> None:
         """Delete blocks that were written and surely never committed, as far as possible; never raises."""

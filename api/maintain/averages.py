@@ -104,21 +104,25 @@ class _Change:
 
 
 class NumberedBlocks:
-    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come."""
+    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come.
+
+    All partitions number keys alike; each has a stretch of the index of its own.
+    """
 
     def __init__(self, view: View) -> None:
         self._sort, self._like = view.sort, view.listing
+        self._stretch = _LAST_NUMBER // len(view.listing.partitions)
         measured = np.flatnonzero(view.is_measured)
         self._paths = view.listing.paths.take(pa.array(measured))
         self._added: dict[str, int] = {}  # numbers of blocks that came later, by path
-        low, high = view.blocks.low[measured], view.blocks.high[measured]
+        low, high = (ranks[measured] for ranks in view.key_ranks)
         distinct, first, places = np.unique(
             np.concatenate((low, high)), return_index=True, return_inverse=True
         )
         ends = [bounds.take(measured) for bounds in (view.listing.low, view.listing.high)]
         self._keys = pa.concat_tables(ends).combine_chunks().take(first)
-        self._numbers = np.arange(1, distinct.size + 1) * (_LAST_NUMBER // (distinct.size + 1))
-        ranks = self._numbers[places]
+        self._numbers = np.arange(1, distinct.size + 1) * (self._stretch // (distinct.size + 1))
+        ranks = self._numbers[places] + self._begins(view.listing.partition[measured])
         self._index = IntervalIndex(ranks[: low.size], ranks[low.size :])
 
     def averages(self) -> Averages:
@@ -144,17 +148,22 @@ class NumberedBlocks:
         later = [self._added.pop(path) for path in removed & self._added.keys()]
         is_removed = pc.is_in(self._paths, pa.array(list(removed), self._paths.type))
         gone = np.flatnonzero(is_removed.to_numpy(zero_copy_only=False))
-        ends = numbers[places]
+        ends = numbers[places] + self._begins(fresh.partition)
         blocks = self._index.replace(
             np.concatenate((gone, np.array(later, np.int64))), ends[: len(added)], ends[len(added) :]
         )
         self._added.update(zip(fresh.paths.to_pylist(), blocks.tolist(), strict=True))
         return True
 
+    def _begins(self, partition: Integers) -> Integers:
+        """Return where the stretches begin of the least and of the greatest keys of blocks."""
+        begins: Integers = np.tile(partition * self._stretch, 2)
+        return begins
+
     def _number(self, keys: pa.Table) -> Integers | None:
         """Return the numbers of distinct keys in key order, new ones where they have none; None without room."""
         places, known = key_places(keys, self._keys, self._sort)
-        number: Integers = np.append(self._numbers, _LAST_NUMBER)[places]
+        number: Integers = np.append(self._numbers, self._stretch)[places]
         before = np.append(0, self._numbers)[places[~known]]
         _, begins, gap, count = np.unique(
             places[~known], return_index=True, return_inverse=True, return_counts=True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
@@ -199,6 +199,8 @@ def look_at(io: BlockIO, part: Slice, sort: Sort) -> tuple[pa.Table, Part]:
     """
     with io.open(part.block) as reader:
         keys, pieces = _ordered_keys(reader, part, sort)
+        if not io.can_copy(part.block):
+            pieces = tuple(replace(piece, is_copyable=False) for piece in pieces)
         return keys, _part(io, reader, part, pieces)
 
 

@@ -253,7 +253,9 @@ class _Merge:
         task = self._task
         start = 0
         for count in self._plan.cuts:
-            builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
+            builder = self._io.build(
+                sort=task.sort, level=task.level, run_id=task.run_id, partition=task.partition
+            )
             self._builders.append(builder)
             block = _Block(builder, Line(self._pool))
             for piece in between(self._plan.copies, range(start, start + count)):

@@ -35,7 +35,7 @@ class Slice:
 
 
 def whole_slices(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[Slice]:
-    """Return all rows of a group's blocks, given in its order."""
+    """Return all rows of a group's blocks, given in its order; blocks without rows have no slice."""
     return [
         Slice(
             block=block,
@@ -45,6 +45,7 @@ def whole_slices(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[
             is_ordered=version.is_ordered(block, sort),
         )
         for place, block in enumerate(blocks)
+        if block.row_count
     ]
 
 
@@ -80,6 +81,11 @@ class MergeTask:
     def is_streamed(self) -> bool:
         """Whether it merges all rows as they are read."""
         return all(item.is_streamed for item in self.slices)
+
+    @property
+    def partition(self) -> str:
+        """The partition of its blocks, and of its output."""
+        return self.slices[0].block.partition
 
     @property
     def rows(self) -> int:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.native.read.metadata import BlockMetadata
 
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
+"""Columns of segments that `Listing` has as numbers; no row of a block is deleted, so that it stores `row_count`."""
 
 
 class NativeVersion:
@@ -121,7 +122,10 @@ class NativeVersion:
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
             matched=matched,
-            **figures,
+            level=figures["level"],
+            stored_rows=figures["row_count"],
+            size_bytes=figures["size_bytes"],
+            decoded_bytes=figures["decoded_bytes"],
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:

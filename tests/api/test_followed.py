@@ -52,7 +52,7 @@ def view_of(rng: np.random.Generator, count: int) -> View:
         known=rng.random(count) < 0.8,
         exact=ones == 1,
         level=ones,
-        row_count=ones,
+        stored_rows=ones,
         size_bytes=ones,
         decoded_bytes=ones,
         same_key_rows=ones,

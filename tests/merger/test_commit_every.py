@@ -19,16 +19,15 @@ from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.record import BlockRecord
 
-from .subjects import Meddling, Observing, Subject, blocks_of, native, plan_of, twin, versions_of
+from .subjects import KINDS, Meddling, Observing, Subject, blocks_of, making, plan_of, versions_of
 
 EACH = CommitEvery(groups=1)
 
 
-@pytest.fixture(params=["twin", "native"])
+@pytest.fixture(params=KINDS)
 def pairs(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """Make four pairs of blocks that overlap, far from each other: groups 0 to 3, of rows 0-7, 8-15, 16-23, 24-31."""
-    url = request.getfixturevalue("memory_url")
-    subject = twin(block_rows=4) if request.param == "twin" else native(url, block_rows=4)
+    subject = making(request.param, request)(block_rows=4)
     for start in (0.0, 100.0, 200.0, 300.0):
         subject.append(*(start + 2 * step for step in range(4)))
         subject.append(*(start + 1 + 2 * step for step in range(4)))

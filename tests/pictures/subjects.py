@@ -51,7 +51,7 @@ class ListedVersion:
             known=every,
             exact=every,
             level=self.level,
-            row_count=rows,
+            stored_rows=rows,
             size_bytes=rows,
             decoded_bytes=rows,
             same_key_rows=rows,
