@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.snapshot import Snapshot, Tombstone, iso_timestamp
+from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.model.values import value_for_people
-from tblctl.tableformat.native.log.alter import key_terms
-from tblctl.tableformat.native.log.commit import Published
+from tblctl.tableformat.port import VersionEntry
 
 if TYPE_CHECKING:
     from tblctl.merger.round.group_run import GroupOutcome
@@ -90,7 +88,7 @@ class Outcome:
     overlaps_before: float | None
     overlaps_after: float | None
     seconds: float
-    snapshot: int | None
+    snapshot: int | str | None
     policy: str
     engine: str | None
     note: str
@@ -109,7 +107,7 @@ class SnapshotInfo:
     """One version of a table, as `history` lists it.
 
     Attributes:
-        sequence: its number.
+        sequence: its number, in the native format; in others its id.
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
         rows, blocks, bytes: size of the whole table at that version.
@@ -121,7 +119,7 @@ class SnapshotInfo:
         detail: what the operation recorded beside the figures.
     """
 
-    sequence: int
+    sequence: int | str
     timestamp: str
     operation: str
     rows: int
@@ -139,13 +137,12 @@ class SnapshotInfo:
     detail: Mapping[str, Any]
 
     @classmethod
-    def of(cls, version: Snapshot | Tombstone, head: Snapshot) -> SnapshotInfo:
-        """Return the facts about `version`, with the tags and expiry that `head` knows."""
-        summary = version.summary
-        whole = isinstance(version, Snapshot)
+    def of(cls, entry: VersionEntry) -> SnapshotInfo:
+        """Return what the history says of a version."""
+        summary = entry.summary
         return cls(
-            sequence=version.sequence,
-            timestamp=iso_timestamp(version.timestamp_ms),
+            sequence=entry.public_id,
+            timestamp=iso_timestamp(entry.timestamp_ms),
             operation=summary.operation,
             rows=summary.rows,
             blocks=summary.blocks,
@@ -155,10 +152,10 @@ class SnapshotInfo:
             blocks_added=summary.blocks_added,
             blocks_removed=summary.blocks_removed,
             bytes_added=summary.bytes_added,
-            readable=whole and head.is_retained(version.sequence),
-            tags=tuple(sorted(tag for tag, sequence in head.tags.items() if sequence == version.sequence)),
-            cluster_by=key_terms(version) if isinstance(version, Snapshot) else None,
-            options=version.options.to_json() if isinstance(version, Snapshot) else None,
+            readable=entry.is_readable,
+            tags=entry.tags,
+            cluster_by=entry.cluster_by,
+            options=None if entry.options is None else entry.options.to_json(),
             detail=dict(summary.detail),
         )
 
@@ -257,7 +254,7 @@ class GcOutcome:
     """What gc removed (with `dry_run`: would remove): expired snapshots and objects, oldest first."""
 
     dry_run: bool
-    snapshots_expired: tuple[int, ...]
+    snapshots_expired: tuple[int | str, ...]
     objects_deleted: tuple[str, ...]
     bytes_deleted: int
 
@@ -286,22 +283,3 @@ class CheckReport:
 def _plain(value: Any) -> dict[str, Any]:
     names = value.__dataclass_fields__
     return {name: value_for_people(getattr(value, name)) for name in names}
-
-
-def write_outcome(
-    operation: str, env: Environment, started: float, published: Published | None, nothing: str
-) -> WriteOutcome:
-    """Return the outcome of a write. If `published` is None, `nothing` is the reason why nothing was committed."""
-    summary = published.snapshot.summary if published else None
-    return WriteOutcome(
-        operation=operation,
-        snapshot=published.snapshot.sequence if published else None,
-        rows_added=summary.rows_added if summary else 0,
-        rows_removed=summary.rows_removed if summary else 0,
-        blocks_added=summary.blocks_added if summary else 0,
-        blocks_removed=summary.blocks_removed if summary else 0,
-        bytes_added=summary.bytes_added if summary else 0,
-        seconds=env.elapsed() - started,
-        attempts=published.attempts if published else 0,
-        note=None if published else f"{nothing}: nothing was committed",
-    )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tblctl.as_of import AsOf, sequence_of
+from tblctl.as_of import AsOf, version_as_of
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
 from tblctl.tableformat.model.schema.schema import parse_schema
-from tblctl.tableformat.native.log.head import load_readable
+from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
 
@@ -69,8 +69,9 @@ def open(
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
     native = NativeTable(Storage(location, storage_options), SYSTEM)
-    head = native.head()
-    pinned = None if as_of is None else load_readable(native.storage, head, sequence_of(native, head, as_of))
+    port = NativePort(native)
+    newest = port.newest()
+    pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
     return Table(native, pinned=pinned, on_scan=on_scan)
 
 

@@ -21,9 +21,7 @@ from benchmarks.metadata import build
 from benchmarks.metrics import MILLION, processor_seconds
 from tblctl.maintain.request import Request, planned_view
 from tblctl.maintain.view import View
-from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.formats import port_of
-from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.formats import open_port
 
 SEGMENT_BLOCKS = 10_000
 SEGMENTS = (1, 10, 100)
@@ -47,7 +45,7 @@ def measure(report: Report, tiny: bool) -> None:
 
 
 def measure_table(report: Report, location: str, limit: float | None) -> None:
-    port = port_of(Storage(location), SYSTEM)
+    port = open_port(location)
     views: list[View] = []
 
     def read() -> None:

@@ -30,6 +30,7 @@ class DeepRange:
         depth: the most blocks that one key of it may be in.
         blocks: those that may hold a key of it: what would have to be rewritten to part them.
         rows, bytes: of these blocks. A block may be in several ranges.
+        partition: theirs; None in a table without partitions.
     """
 
     min: tuple[Any, ...]
@@ -38,10 +39,11 @@ class DeepRange:
     blocks: int
     rows: int
     bytes: int
+    partition: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the range as JSON values, if `min` and `max` are."""
-        return {
+        found = {
             "min": list(self.min),
             "max": list(self.max),
             "depth": self.depth,
@@ -49,6 +51,7 @@ class DeepRange:
             "rows": self.rows,
             "bytes": self.bytes,
         }
+        return found if self.partition is None else {**found, "partition": self.partition}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -167,7 +167,7 @@ class Plan:
     """
 
     table_id: str
-    snapshot: int
+    snapshot: int | str
     policy: str
     groups: tuple[Group, ...]
     rejected: tuple[Rejection, ...]

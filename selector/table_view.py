@@ -28,7 +28,7 @@ class TableView:
     """All blocks of one version of a table.
 
     Attributes:
-        table_id, snapshot: what the view is of; the sequence of the snapshot.
+        table_id, snapshot: what the view is of; the number or id of the version.
         sort_id: of the current sort.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         next_sort_id: what a new sort is to be called.
@@ -56,7 +56,7 @@ class TableView:
     """
 
     table_id: str
-    snapshot: int
+    snapshot: int | str
     sort_id: int
     table_options: TableOptions
     paths: pa.Array

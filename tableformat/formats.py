@@ -1,20 +1,32 @@
-"""The formats of tables: what puts a table behind the port, whichever it has.
+"""The table formats: which one a table has, and its port.
 
-Outside of a format's own folder nothing else names it, for planning, measuring and reclustering.
+Planning, measuring and reclustering name no format; they take the port.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.port import TablePort
 from tblctl.tableformat.storage import Storage
 
 
-def port_of(storage: Storage, env: Environment) -> TablePort[Any]:
-    """Return the port of the table at a location; nothing is read yet."""
+def open_port(
+    location: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
+    env: Environment = SYSTEM,
+) -> TablePort[Any]:
+    """Return the port of the table at a location; nothing is read yet.
+
+    Args:
+        location: a path or an fsspec URL.
+        options: what the fsspec filesystem takes.
+        env: clocks and names.
+    """
     from tblctl.tableformat.native.port import NativePort
     from tblctl.tableformat.native.table import NativeTable
 
-    return NativePort(NativeTable(storage, env))
+    return NativePort(NativeTable(Storage(location, options), env))

@@ -2,6 +2,9 @@
 
 A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and writes blocks inside merge tasks, and
 `TablePort.replace` commits. Implementations: `native/`; an in-memory twin in the tests.
+
+A version is known by its id, a text that only its table format understands; its parent is the version that it was
+committed on top of. `public_id` is the same for people and programs: a whole number in the native format.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.model.statistics import BlockStatistics
+from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 
 class BlocksReplacedError(ConflictError):
-    """Blocks that a commit removes or relabels have left the table since; `details["paths"]` names all of them."""
+    """Blocks that a commit removes or relabels have left the table since, or lost rows; `details["paths"]` has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +55,12 @@ class Listing:
         sort_id: int64: the live sort in whose order the block is; -1 for none.
         known: the bounds hold; where false nothing is known of the keys.
         exact: the bounds are keys of rows, neither shortened nor those of columns apart.
-        level, row_count, size_bytes, decoded_bytes: int64; see `Block`.
+        level, stored_rows, size_bytes, decoded_bytes: int64; see `Block`.
         same_key_rows: int64: no key by the sort has more rows of the block; -1 where that is not known, or where bounds
             cannot tell all its keys apart.
         matched: the block may hold rows that satisfy the condition; None without one.
+        partition: int64: the place of each block's partition in `partitions`.
+        partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
     """
 
     paths: pa.Array
@@ -64,11 +71,17 @@ class Listing:
     known: np.ndarray
     exact: np.ndarray
     level: np.ndarray
-    row_count: np.ndarray
+    stored_rows: np.ndarray
     size_bytes: np.ndarray
     decoded_bytes: np.ndarray
     same_key_rows: np.ndarray
     matched: np.ndarray | None
+    partition: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    partitions: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        if len(self.partitions) == 1 and not self.partition.size:
+            object.__setattr__(self, "partition", np.zeros(len(self.level), np.int64))
 
 
 class Version(Protocol):
@@ -83,8 +96,20 @@ class Version(Protocol):
         """Tells tables apart that had the same location one after the other."""
 
     @property
-    def sequence(self) -> int:
-        """The snapshot's number."""
+    def id(self) -> str:
+        """Tells the versions of the table apart."""
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the version that this one was committed on top of; None for the first."""
+
+    @property
+    def public_id(self) -> int | str:
+        """The id as people, results and JSON have it."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The ids of versions by the tags that they had when this version was committed."""
 
     @property
     def schema(self) -> Schema:
@@ -122,7 +147,8 @@ class Version(Protocol):
 class BlockReader(Protocol):
     """An open block, as the version's schema has it; a context manager. Row groups are numbered from 0.
 
-    Rows come in read types. Calls for one reader must not overlap.
+    Rows that are deleted are not there, nor are row groups all of whose rows are deleted. Rows come in read types.
+    Calls for one reader must not overlap.
     """
 
     @property
@@ -139,7 +165,7 @@ class BlockReader(Protocol):
 
     @property
     def copyable(self) -> frozenset[int]:
-        """Row groups that `BlockBuilder.copy` takes; none where a table format cannot copy."""
+        """Row groups that `BlockBuilder.copy` takes, if `BlockIO.can_copy` allows it for the block."""
 
     @property
     def codable(self) -> frozenset[int]:
@@ -209,8 +235,18 @@ class BlockIO(Protocol):
     def opens(self) -> int:
         """How many blocks are worth opening at once: more than one where each waits for a network."""
 
+    def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
+        """Return blocks with the rows that are left of them. Reads their deletes, in a table format that has any.
+
+        Raises:
+            CorruptTableError: deletes are missing or damaged.
+        """
+
+    def can_copy(self, block: Block) -> bool:
+        """Tell whether row groups of a block may be copied undecoded: not with deleted rows, nor of a foreign file."""
+
     def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
-        """Open a block.
+        """Open a block, one that `live` returned.
 
         Args:
             block: which one.
@@ -220,11 +256,61 @@ class BlockIO(Protocol):
             CorruptTableError: it is missing or damaged; `details["name"]` is its path.
         """
 
-    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> BlockBuilder:
-        """Begin a block whose rows come in the order of `sort`; constant and full it gets level -1 all the same."""
+    def build(
+        self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
+    ) -> BlockBuilder:
+        """Begin a block of a partition, whose rows come in the order of `sort`.
+
+        It gets level -1 instead if it is constant and full.
+        """
 
     def discard(self, paths: Sequence[str]) -> None:
         """Delete blocks that were written and surely never committed, as far as possible; never raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionEntry:
+    """A version as the history has it, readable or not.
+
+    Attributes:
+        id, parent, public_id: as in `Version`.
+        timestamp_ms: when it was committed: milliseconds since 1970-01-01 UTC.
+        summary: what the commit did.
+        is_readable: false once its metadata expired.
+        tags: those that it has now.
+        cluster_by: the terms of its cluster key; None where only the summary is left.
+        options: how its blocks are written; None where only the summary is left.
+    """
+
+    id: str
+    parent: str | None
+    public_id: int | str
+    timestamp_ms: int
+    summary: Summary
+    is_readable: bool
+    tags: tuple[str, ...]
+    cluster_by: tuple[str, ...] | None
+    options: TableOptions | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """What a garbage collection deleted, or a dry run would delete: versions and objects, oldest first."""
+
+    versions: tuple[int | str, ...]
+    objects: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a check looked at, and its problems; each names its object."""
+
+    snapshots: int
+    segments: int
+    blocks: int
+    rows: int
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,19 +338,42 @@ VersionT = TypeVar("VersionT", bound=Version)
 
 
 class TablePort(Protocol[VersionT]):
-    """A table, whose versions are of one type."""
+    """A table, whose versions are of one type. Pickles, secrets included.
+
+    Methods that take `newest`, a version that `newest()` returned a moment ago, do not look for it again.
+    """
 
     env: Environment
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
 
     def newest(self) -> VersionT:
         """Return the newest version."""
 
-    def version(self, sequence: int) -> VersionT:
-        """Return the version of a number.
+    def version(self, id: str, *, newest: VersionT | None = None) -> VersionT:
+        """Return the version of an id.
 
         Raises:
             SnapshotNotFoundError: it never was, or can no longer be read.
         """
+
+    def version_at(self, timestamp_ms: int, *, newest: VersionT | None = None) -> VersionT:
+        """Return the version that was the newest one at a time, in milliseconds since 1970-01-01 UTC.
+
+        Raises:
+            SnapshotNotFoundError: the table is younger, or that version can no longer be read.
+        """
+
+    def parse_id(self, text: str) -> str | None:
+        """Return the id of the version whose `public_id` is written as `text`; None if none is written so."""
+
+    def entry(self, version: VersionT, *, newest: VersionT | None = None) -> VersionEntry:
+        """Return a version as the history has it."""
+
+    def history(self, limit: int | None = None, *, start: VersionT | None = None) -> Iterator[VersionEntry]:
+        """Yield at most `limit` versions, newest first, from `start` on; None for the newest."""
 
     def block_io(self, version: VersionT) -> BlockIO:
         """Return what merge tasks for this version read and write with."""
@@ -278,3 +387,15 @@ class TablePort(Protocol[VersionT]):
             ConflictError: what others did since, such as a rollback to another schema, stands against it.
             TblctlError: anything else. As with all but the first, nothing was committed.
         """
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Expire versions but the newest `keep` and tagged ones, and delete what nothing names any more.
+
+        Args:
+            keep: at least 1.
+            older_than_seconds: nothing younger is touched.
+            dry_run: change nothing.
+        """
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Verify the table's metadata, with `deep` its data too. Changes nothing."""

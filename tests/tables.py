@@ -86,7 +86,7 @@ def named_objects(table: tblctl.Table) -> set[str]:
         if info.readable:
             old = tblctl.open(table.location, as_of=info.sequence)
             needed |= {block.path for block in old.files()}
-            needed |= {segment.path for segment in old._pinned.segments}  # type: ignore[union-attr]
+            needed |= {segment.path for segment in old._snapshot().segments}
     return needed
 
 

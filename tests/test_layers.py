@@ -119,9 +119,13 @@ BANS = (
         instead="tblctl.merger.engines.spark, or tblctl.spark, the data source",
     ),
     Ban(
-        names=("tblctl.tableformat.native.port",),
-        owners=("tableformat/",),
-        instead="tblctl.tableformat.formats.port_of: tables of every format are behind the port",
+        names=("tblctl.tableformat.native",),
+        owners=(
+            "tableformat/",
+            # what only tables of the native format can do
+            *("api/table.py", "api/tables.py", "api/scan.py", "api/warehouse.py", "api/spark/"),
+        ),
+        instead="tblctl.tableformat.formats.open_port: tables of every format are behind the port",
     ),
     Ban(names=("matplotlib",), owners=("api/pictures/drawing.py",), instead="tblctl.pictures.drawing"),
     Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
@@ -313,6 +317,8 @@ def test_every_file_keeps_to_its_layer_and_leaves_clocks_and_storage_to_their_ow
         ("merger/a.py", "NAMES = ('tblctl.spark', 'b')", "imports tblctl.spark; merger/ may import"),
         ("api/sparkle.py", "import pyspark.sql", "or tblctl.spark, the data source"),
         ("api/a.py", "import pyarrow as pa\npa.set_cpu_count(1)", "the host program's"),
+        ("api/clustered.py", "from tblctl.tableformat.native.log import alter", "formats.open_port"),
+        ("merger/a.py", "import tblctl.tableformat.native.port", "behind the port"),
     ],
 )
 def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expected: str) -> None:
@@ -405,3 +411,9 @@ def test_importing_the_package_loads_no_heavy_library(statement: str) -> None:
     }
     loaded = {name.split(".")[0] for name in loaded_modules(statement)}
     assert not loaded & (heavy | {"pyspark", "asyncio"})
+
+
+def test_a_table_of_any_format_loads_nothing_of_the_native_one() -> None:
+    loaded = loaded_modules("import tblctl.clustered")
+    assert "tblctl.clustered" in loaded
+    assert not {name for name in loaded if covers("tblctl.tableformat.native", name)}

@@ -108,7 +108,7 @@ class Suggestion:
         estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
     """
 
-    snapshot: int
+    snapshot: int | str
     cluster_by: tuple[str, ...]
     total_block_count: int
     predicates: tuple[PredicateReads, ...]
@@ -185,7 +185,7 @@ def suggest(
             found.append((pair, candidate))
     found.sort(key=lambda item: _rank(item[1]))
     return Suggestion(
-        snapshot=version.sequence,
+        snapshot=version.public_id,
         cluster_by=cluster_by,
         total_block_count=look.block_count,
         predicates=look.predicates,

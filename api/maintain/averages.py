@@ -38,20 +38,23 @@ class RollingAverages:
 
     def __init__(self, *, several: bool) -> None:
         self._several = several
-        self._sequence: int | None = None  # of the version that the rest is about
+        self._version: str | None = None  # the id of the version that the rest is about
         self._view: View | None = None
         self._figures = Averages(depth=0.0, overlaps=0.0)
         self._blocks: NumberedBlocks | None = None
         self._kept = _Change()  # by the commits of this round
         self._asked: _Change | None = None  # by one that may come
-        self._commits = 0  # of this round
+        self._alone = True  # nobody else committed since the round began
 
-    def begin(self, sequence: int, view: View) -> Averages:
-        """Return the figures of the version with which a round begins."""
-        if sequence != self._sequence:
+    def begin(self, version: str, view: View) -> Averages:
+        """Return the figures of the version, given by its id, with which a round begins.
+
+        They are known if the round before committed it, and nobody else committed meanwhile.
+        """
+        if version != self._version or not self._alone or self._asked is not None:
             self._blocks, self._figures = None, view.averages
-        self._sequence, self._view = sequence, view
-        self._kept, self._asked, self._commits = _Change(), None, 0
+        self._version, self._view = version, view
+        self._kept, self._asked, self._alone = _Change(), None, True
         return self._figures
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Averages:
@@ -76,18 +79,13 @@ class RollingAverages:
         self._asked = every
         return self._figures
 
-    def keep(self) -> None:
-        """Note that what was asked last was committed; what is asked next comes after it."""
+    def keep(self, version: str, parent: str | None) -> None:
+        """Note that what was asked last was committed, as a version on top of its parent."""
         assert self._asked is not None, "something was asked"
         bounds = tuple(replace(record, columns={}) for record in self._asked.added)
         self._kept, self._asked = replace(self._asked, added=bounds), None
-        self._commits += 1
-
-    def end(self, committed: int | None) -> None:
-        """End the round with the sequence of what it committed last; None for nothing."""
-        assert self._sequence is not None, "a round has begun"
-        alone = committed == self._sequence + self._commits  # nobody else committed in between
-        self._sequence = committed if alone and self._asked is None else None
+        self._alone = self._alone and parent == self._version
+        self._version = version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,21 +104,25 @@ class _Change:
 
 
 class NumberedBlocks:
-    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come."""
+    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come.
+
+    All partitions number keys alike; each has a stretch of the index of its own.
+    """
 
     def __init__(self, view: View) -> None:
         self._sort, self._like = view.sort, view.listing
+        self._stretch = _LAST_NUMBER // len(view.listing.partitions)
         measured = np.flatnonzero(view.is_measured)
         self._paths = view.listing.paths.take(pa.array(measured))
         self._added: dict[str, int] = {}  # numbers of blocks that came later, by path
-        low, high = view.blocks.low[measured], view.blocks.high[measured]
+        low, high = (ranks[measured] for ranks in view.key_ranks)
         distinct, first, places = np.unique(
             np.concatenate((low, high)), return_index=True, return_inverse=True
         )
         ends = [bounds.take(measured) for bounds in (view.listing.low, view.listing.high)]
         self._keys = pa.concat_tables(ends).combine_chunks().take(first)
-        self._numbers = np.arange(1, distinct.size + 1) * (_LAST_NUMBER // (distinct.size + 1))
-        ranks = self._numbers[places]
+        self._numbers = np.arange(1, distinct.size + 1) * (self._stretch // (distinct.size + 1))
+        ranks = self._numbers[places] + self._begins(view.listing.partition[measured])
         self._index = IntervalIndex(ranks[: low.size], ranks[low.size :])
 
     def averages(self) -> Averages:
@@ -146,17 +148,22 @@ class NumberedBlocks:
         later = [self._added.pop(path) for path in removed & self._added.keys()]
         is_removed = pc.is_in(self._paths, pa.array(list(removed), self._paths.type))
         gone = np.flatnonzero(is_removed.to_numpy(zero_copy_only=False))
-        ends = numbers[places]
+        ends = numbers[places] + self._begins(fresh.partition)
         blocks = self._index.replace(
             np.concatenate((gone, np.array(later, np.int64))), ends[: len(added)], ends[len(added) :]
         )
         self._added.update(zip(fresh.paths.to_pylist(), blocks.tolist(), strict=True))
         return True
 
+    def _begins(self, partition: Integers) -> Integers:
+        """Return where the stretches begin of the least and of the greatest keys of blocks."""
+        begins: Integers = np.tile(partition * self._stretch, 2)
+        return begins
+
     def _number(self, keys: pa.Table) -> Integers | None:
         """Return the numbers of distinct keys in key order, new ones where they have none; None without room."""
         places, known = key_places(keys, self._keys, self._sort)
-        number: Integers = np.append(self._numbers, _LAST_NUMBER)[places]
+        number: Integers = np.append(self._numbers, self._stretch)[places]
         before = np.append(0, self._numbers)[places[~known]]
         _, begins, gap, count = np.unique(
             places[~known], return_index=True, return_inverse=True, return_counts=True

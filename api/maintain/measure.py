@@ -28,7 +28,7 @@ _ANY_ID = 1
 class MeasuredVersion:
     """A version of a table and how well it is clustered."""
 
-    snapshot: int
+    snapshot: int | str
     info: ClusteringInfo
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def measure_versions(
     sort = shared_sort(versions, columns)
     return tuple(
         MeasuredVersion(
-            snapshot=version.sequence,
+            snapshot=version.public_id,
             info=View.of(version, sort, condition(version.schema), clustered=columns is None).info(),
         )
         for version in versions
@@ -94,8 +94,8 @@ def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None
         names = [leaf.name for leaf in map(last.schema.leaf_by_id, missing) if leaf]
         if names:
             msg = (
-                f"snapshot {version.sequence} of {version.location} has no column {', '.join(names)} to measure by; "
-                f"name columns that snapshots {version.sequence} and {last.sequence} both have (`--columns a,b`)"
+                f"snapshot {version.public_id} of {version.location} has no column {', '.join(names)} to measure by; "
+                f"name columns that snapshots {version.public_id} and {last.public_id} both have (`--columns a,b`)"
             )
             raise InvalidKeyError(msg)
     return sort

@@ -167,7 +167,7 @@ def step(job: Job, state: LoopState) -> Step:
     except BaseException as error:
         if watch.newest is not None:
             error.add_note(
-                f"what was reclustered up to snapshot {watch.newest.sequence} is committed and stays"
+                f"what was reclustered up to snapshot {watch.newest.public_id} is committed and stays"
             )
         raise
 
@@ -177,7 +177,7 @@ def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
     if job.plan:
         require_own_plan(job.plan, version)
     view = view_of(version, job.request.condition)
-    before = state.averages.begin(version.sequence, view)
+    before = state.averages.begin(version.id, view)
     state = replace(state, before=state.before or before, after=before)
     watch.after = before
     plan = job.plan
@@ -198,7 +198,6 @@ def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
         observer=watch,
         number=len(state.rounds) + 1,
     )
-    state.averages.end(None if outcome.version is None else outcome.version.sequence)
     state = replace(state, after=watch.after, newest=watch.newest, engine=engine.name)
     return _after_round(job, state, plan, outcome)
 
@@ -272,7 +271,7 @@ class _Watch:
 
     def committed(self, version: Version) -> None:
         """Take note that the commit happened."""
-        self._averages.keep()
+        self._averages.keep(version.id, version.parent)
         self.after, self.newest = self._next, version
 
 
@@ -328,7 +327,7 @@ def outcome_of(job: Job, state: LoopState, seconds: float) -> Outcome:
         bytes_written=sum(group.bytes_written for group in committed),
         **_depths(before, state.after or before),
         seconds=seconds,
-        snapshot=None if state.newest is None else state.newest.sequence,
+        snapshot=None if state.newest is None else state.newest.public_id,
         policy=job.plan.policy if job.plan else job.request.policy,
         engine=state.engine,
         note=state.note,

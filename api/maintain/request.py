@@ -161,7 +161,7 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
     listing, blocks = view.listing, view.blocks
     return TableView(
         table_id=version.table_id,
-        snapshot=version.sequence,
+        snapshot=version.public_id,
         sort_id=view.sort.id,
         sorts=version.sorts,
         next_sort_id=version.next_sort_id,
@@ -179,4 +179,6 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         unknown=blocks.unknown,
         restricted=listing.matched,
         failed=view.named(failed) if failed else None,
+        partition=listing.partition,
+        partition_values=listing.partitions if any(listing.partitions) else None,
     )

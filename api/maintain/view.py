@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
 from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
+from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.metrics.worst import DeepRange, deepest_hills
 from tblctl.selector.table_view import Mask
 from tblctl.tableformat.keys.kinds import key_maker
@@ -66,10 +67,15 @@ class View:
         return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
 
     @cached_property
+    def key_ranks(self) -> tuple[Integers, Integers]:
+        """The places of the bounds in key order, whatever partition they are in."""
+        return key_ranks(self.listing.low, self.listing.high, self.sort)
+
+    @cached_property
     def blocks(self) -> BlockArrays:
-        """The blocks as they are measured."""
+        """The blocks as they are measured: by partition, then by key, so that partitions share no rank."""
         listing = self.listing
-        low, high = key_ranks(listing.low, listing.high, self.sort)
+        low, high = ranks_by_partition(*self.key_ranks, listing.partition)
         unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
         # Where bounds were shortened, the level of a constant block still tells.
         marked = (listing.level == CONSTANT_LEVEL) & self.clustered
@@ -77,7 +83,7 @@ class View:
             low=low,
             high=high,
             level=listing.level,
-            row_count=listing.row_count,
+            row_count=listing.stored_rows,
             size_bytes=listing.size_bytes,
             constant=(((low == high) & listing.exact) | marked) & ~unclustered,
             unclustered=unclustered,
@@ -105,9 +111,15 @@ class View:
                 blocks=int(np.count_nonzero(hill.blocks)),
                 rows=int(blocks.row_count[numbers][hill.blocks].sum()),
                 bytes=int(blocks.size_bytes[numbers][hill.blocks].sum()),
+                partition=self._partition(numbers[hill.blocks]),
             )
             for hill in deepest_hills(low, high, limit)
         )
+
+    def _partition(self, numbers: Integers) -> str | None:
+        """Return the partition of some blocks, which are all of one; None in a table without partitions."""
+        listing = self.listing
+        return listing.partitions[int(listing.partition[numbers[0]])] if any(listing.partitions) else None
 
     def _key(self, numbers: Integers, low: Integers, high: Integers, rank: int) -> tuple[Any, ...]:
         """Return the key of a rank at which one of the blocks `numbers` begins or ends, as people read it."""
@@ -147,7 +159,7 @@ class View:
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
             for name in (
                 *("own", "sort_id", "known", "exact", "level"),
-                *("row_count", "size_bytes", "decoded_bytes", "same_key_rows"),
+                *("stored_rows", "size_bytes", "decoded_bytes", "same_key_rows", "partition"),
             )
         }
         tables = {
@@ -155,12 +167,15 @@ class View:
             for name in ("low", "high")
         }
         paths = pa.concat_arrays([listing.paths.take(kept), fresh.paths])
-        return replace(self, listing=Listing(paths=paths, matched=None, **columns, **tables))
+        partitions = listing.partitions
+        joined = Listing(paths=paths, matched=None, partitions=partitions, **columns, **tables)
+        return replace(self, listing=joined)
 
 
 def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
-    """Return blocks that were just written, in the types of `like`."""
+    """Return blocks that were just written into partitions of `like`, in its types."""
     every = np.ones(len(records), dtype=bool)
+    codes = {name: code for code, name in enumerate(like.partitions)}
 
     def figures(name: str) -> np.ndarray:
         found = [getattr(record, name) for record in records]
@@ -182,9 +197,11 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
         known=every,
         exact=np.array([record.key_exact for record in records], dtype=bool),
         level=figures("level"),
-        row_count=figures("row_count"),
+        stored_rows=figures("row_count"),
         size_bytes=figures("size_bytes"),
         decoded_bytes=figures("decoded_bytes"),
         same_key_rows=figures("same_key_rows"),
         matched=None,
+        partition=np.array([codes[record.partition] for record in records], np.int64),
+        partitions=like.partitions,
     )

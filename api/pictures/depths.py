@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tblctl.maintain.view import Averages, View
-from tblctl.tableformat.port import Version
-
-if TYPE_CHECKING:
-    from tblctl.results import SnapshotInfo
+from tblctl.tableformat.model.snapshot import iso_timestamp
+from tblctl.tableformat.port import Version, VersionEntry
 
 SUMMARY, METADATA = "summary", "metadata"
 
@@ -31,7 +29,7 @@ class DepthPoint:
     """The figures of one snapshot, by its own cluster key.
 
     Attributes:
-        snapshot: its number.
+        snapshot: its number, in the native format; in others its id.
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
         rows, blocks: of the whole table then.
@@ -41,7 +39,7 @@ class DepthPoint:
             `metadata` if they were measured, None if unknown.
     """
 
-    snapshot: int
+    snapshot: int | str
     timestamp: str
     operation: str
     rows: int
@@ -56,48 +54,46 @@ class DepthPoint:
 
 
 def depth_history(
-    snapshots: Sequence[SnapshotInfo],
-    version_of: Callable[[int], Version],
+    entries: Sequence[VersionEntry],
+    version_of: Callable[[str], Version],
     *,
     most_measured_blocks: int = MOST_MEASURED_BLOCKS,
 ) -> tuple[DepthPoint, ...]:
-    """Return the figures of snapshots, newest first.
+    """Return the figures of versions, newest first.
 
     Args:
-        snapshots: newest first, without gaps.
-        version_of: opens a readable snapshot by its number.
-        most_measured_blocks: blocks of all measured snapshots together; the newest one is measured in any case.
+        entries: newest first, without gaps.
+        version_of: opens a readable version by its id.
+        most_measured_blocks: blocks of all measured versions together; the newest one is measured in any case.
     """
-    recorded = _recorded(snapshots)
+    recorded = _recorded(entries)
     known = {
-        _origin(snapshots, place).sequence: (recorded[item.sequence], SUMMARY)
-        for place, item in enumerate(snapshots)
-        if item.sequence in recorded
+        _origin(entries, place).id: (recorded[item.public_id], SUMMARY)
+        for place, item in enumerate(entries)
+        if item.public_id in recorded
     }
     measured_blocks = 0
-    for place, item in enumerate(snapshots):
-        origin = _origin(snapshots, place)
-        if origin.sequence in known or not item.readable:
+    for place, item in enumerate(entries):
+        origin = _origin(entries, place)
+        if origin.id in known or not item.is_readable:
             continue
-        if place and measured_blocks + item.blocks > most_measured_blocks:
+        if place and measured_blocks + item.summary.blocks > most_measured_blocks:
             continue
-        version = version_of(item.sequence)
+        version = version_of(item.id)
         if version.sort is not None:
-            known[origin.sequence] = View.of(version, version.sort).averages, METADATA
-            measured_blocks += item.blocks
-    return tuple(
-        _point(item, known.get(_origin(snapshots, place).sequence)) for place, item in enumerate(snapshots)
-    )
+            known[origin.id] = View.of(version, version.sort).averages, METADATA
+            measured_blocks += item.summary.blocks
+    return tuple(_point(item, known.get(_origin(entries, place).id)) for place, item in enumerate(entries))
 
 
-def _recorded(snapshots: Sequence[SnapshotInfo]) -> dict[int, Averages]:
-    """Return the figures in the summaries of reclusters, for their own snapshots and for those they planned on."""
-    after: dict[int, Averages] = {}
-    before: dict[int, Averages] = {}
-    for item in snapshots:
-        run = item.detail.get("recluster", {})
+def _recorded(entries: Sequence[VersionEntry]) -> dict[int | str, Averages]:
+    """Return what the summaries of reclusters say: of their own versions, and of those that they were planned on."""
+    after: dict[int | str, Averages] = {}
+    before: dict[int | str, Averages] = {}
+    for item in entries:
+        run = item.summary.detail.get("recluster", {})
         if "depth_after" in run:
-            after[item.sequence] = _stated(run, "after")
+            after[item.public_id] = _stated(run, "after")
             before[run["planned_on"]] = _stated(run, "before")
     return after | before  # `before` is exact. Of several commits of a round the first counts
 
@@ -108,21 +104,21 @@ def _stated(run: Mapping[str, Any], when: str) -> Averages:
     return Averages(depth=depth, overlaps=overlaps) if depth else Averages(depth=None, overlaps=None)
 
 
-def _origin(snapshots: Sequence[SnapshotInfo], place: int) -> SnapshotInfo:
-    """Return the snapshot that this one has its blocks and key from, as far as `snapshots` goes back."""
-    while snapshots[place].operation in _SAME_BLOCKS and place + 1 < len(snapshots):
+def _origin(entries: Sequence[VersionEntry], place: int) -> VersionEntry:
+    """Return the version that made the blocks and key of this one, as far as `entries` goes back."""
+    while entries[place].summary.operation in _SAME_BLOCKS and place + 1 < len(entries):
         place += 1
-    return snapshots[place]
+    return entries[place]
 
 
-def _point(item: SnapshotInfo, found: tuple[Averages, str] | None) -> DepthPoint:
+def _point(item: VersionEntry, found: tuple[Averages, str] | None) -> DepthPoint:
     averages, source = found if found is not None else (None, None)
     return DepthPoint(
-        snapshot=item.sequence,
-        timestamp=item.timestamp,
-        operation=item.operation,
-        rows=item.rows,
-        blocks=item.blocks,
+        snapshot=item.public_id,
+        timestamp=iso_timestamp(item.timestamp_ms),
+        operation=item.summary.operation,
+        rows=item.summary.rows,
+        blocks=item.summary.blocks,
         average_depth=None if averages is None else averages.depth,
         average_overlaps=None if averages is None else averages.overlaps,
         source=source,

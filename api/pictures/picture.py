@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,7 @@ from tblctl.metrics.layout import Band, first_ranks, lay_out
 from tblctl.pictures.depths import DepthPoint, depth_history
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.values import python_value, value_for_people
-from tblctl.tableformat.port import Version
-
-if TYPE_CHECKING:
-    from tblctl.results import SnapshotInfo
+from tblctl.tableformat.port import TablePort, Version, VersionEntry
 
 MOST_BARS = 250
 """A version with more blocks is drawn as a density."""
@@ -42,14 +39,14 @@ class Panel:
     """The measured blocks of one version, on the picture's key axis.
 
     Attributes:
-        sequence: number of the version.
+        sequence: number or id of the version.
         info: its figures.
         low, high: ranks of each block's bounds on the axis.
         bands: where the blocks lie.
         paths, row_count: of each block.
     """
 
-    sequence: int
+    sequence: int | str
     info: ClusteringInfo
     low: Integers
     high: Integers
@@ -89,10 +86,10 @@ class History:
     """Bytes that each of the last snapshots wrote, oldest first, and the average depths that are known.
 
     Attributes:
-        sequences: numbers of the snapshots.
+        sequences: numbers of the snapshots; counted from 1 if ids are no whole numbers without gaps.
         ingested: bytes that each added by append or overwrite.
         rewritten: bytes that each wrote to replace existing blocks.
-        depths: (sequence, average depth by the cluster key then), ascending.
+        depths: (sequence, average depth by the cluster key then), oldest first.
     """
 
     sequences: tuple[int, ...]
@@ -127,35 +124,36 @@ class Picture:
         return printable(", ".join(self.panels[-1].info.cluster_by_keys))
 
 
-def make_history(snapshots: Sequence[SnapshotInfo], depths: Iterable[DepthPoint]) -> History:
-    """Return the history of `snapshots`, which are newest first, with the depth after each."""
-    shown = snapshots[::-1]
+def make_history(entries: Sequence[VersionEntry], depths: Iterable[DepthPoint]) -> History:
+    """Return what happened in versions, newest first, with the depths after each."""
+    shown = entries[::-1]
+    numbers = _numbers([item.public_id for item in shown])
     known = {point.snapshot: point.average_depth for point in depths}
+    written = [(item.summary.bytes_added, item.summary.operation in _INGESTING) for item in shown]
     return History(
-        sequences=tuple(item.sequence for item in shown),
-        ingested=tuple(item.bytes_added * (item.operation in _INGESTING) for item in shown),
-        rewritten=tuple(item.bytes_added * (item.operation not in _INGESTING) for item in shown),
-        depths=tuple((at, depth) for at, depth in sorted(known.items()) if depth is not None),
+        sequences=numbers,
+        ingested=tuple(size * is_ingested for size, is_ingested in written),
+        rewritten=tuple(size * (not is_ingested) for size, is_ingested in written),
+        depths=tuple(
+            (number, depth)
+            for number, item in zip(numbers, shown, strict=True)
+            if (depth := known.get(item.public_id)) is not None
+        ),
     )
 
 
-def history_up_to(
-    last: int,
-    snapshots: Sequence[SnapshotInfo],
-    version_of: Callable[[int], Version],
-    *,
-    most_shown: int = SNAPSHOTS_SHOWN,
-) -> History:
-    """Return the history that ends with snapshot `last`.
+def history_up_to(last: Version, port: TablePort[Any], *, most_shown: int = SNAPSHOTS_SHOWN) -> History:
+    """Return the history of a table that ends with the version `last`: at most `most_shown` versions."""
+    entries = list(port.history(most_shown, start=last))
+    return make_history(entries, depth_history(entries, port.version))
 
-    Args:
-        last: number of a snapshot.
-        snapshots: newest first; those after `last` are left out.
-        version_of: as for `depth_history`.
-        most_shown: how many snapshots the history has at most.
-    """
-    past = [item for item in snapshots if item.sequence <= last][:most_shown]
-    return make_history(past, depth_history(past, version_of))
+
+def _numbers(ids: Sequence[int | str]) -> tuple[int, ...]:
+    """Return the ids themselves if they are whole numbers without gaps; else numbers from 1."""
+    numbers = [id for id in ids if isinstance(id, int)]
+    if len(numbers) == len(ids) and all(b - a == 1 for a, b in itertools.pairwise(numbers)):
+        return tuple(numbers)
+    return tuple(range(1, len(ids) + 1))
 
 
 def make_picture(
@@ -244,7 +242,7 @@ def _panel(
     blocks = view.blocks
     bands = lay_out(low, high, blocks.level[chosen], rank_count=max(1, axis.rank_count), columns=axis.columns)
     return Panel(
-        sequence=version.sequence,
+        sequence=version.public_id,
         info=view.info(),
         low=low,
         high=high,

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tblctl.as_of import sequence_of
+from tblctl.as_of import version_as_of
 from tblctl.spark.options import SourceOptions
 from tblctl.spark.reading import FilteringReader, TableReader, column_schema, frame_schema, require_same
 from tblctl.spark.types import returned_schema
@@ -18,7 +18,7 @@ from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import EngineError, InvalidOptionError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.log.head import load_readable
+from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.staged_write import PartWriter
 from tblctl.tableformat.predicate.nodes import Node, node_of
@@ -77,13 +77,13 @@ class TableSource(DataSource):
         return NativeTable(self.storage.elsewhere(options.location, options.storage), SYSTEM)
 
     def _snapshot(self, options: SourceOptions) -> Snapshot:
-        table = self._table(options)
-        head = table.head()
+        port = NativePort(self._table(options))
+        newest = port.newest()
         if self._sequence is not None:
-            return load_readable(table.storage, head, self._sequence)
+            return port.version(str(self._sequence), newest=newest).snapshot
         if options.as_of is None:
-            return head
-        return load_readable(table.storage, head, sequence_of(table, head, options.as_of))
+            return newest.snapshot
+        return version_as_of(port, options.as_of, newest).snapshot
 
 
 def condition_in(where: str | None, schema: Schema) -> Node | None:

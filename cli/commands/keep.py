@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -125,15 +126,16 @@ def gc(
     )
 
 
-def ranges(numbers: tuple[int, ...] | list[int]) -> str:
-    """Return ` (1-5, 7)` for 1, 2, 3, 4, 5, 7; an empty text for no numbers."""
+def ranges(ids: Sequence[int | str]) -> str:
+    """Return ` (1-5, 7)` for 1, 2, 3, 4, 5, 7; other ids one by one; an empty text for none."""
     spans: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in sorted(id for id in ids if isinstance(id, int)):
         if spans and number == spans[-1][1] + 1:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in spans]
+    text = ", ".join([*texts, *(id for id in ids if isinstance(id, str))])
     return f" ({text})" if text else ""
 
 

@@ -47,7 +47,7 @@ class Output:
 
 
 def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[InputSplit]:
-    """Return all rows of a group's blocks, given in its order."""
+    """Return all rows of a group's blocks, given in its order; blocks without rows have no split."""
     return [
         InputSplit(
             block=block,
@@ -57,6 +57,7 @@ def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[
             is_ordered=version.is_ordered(block, sort),
         )
         for place, block in enumerate(blocks)
+        if block.row_count
     ]
 
 

@@ -136,9 +136,11 @@ class GroupRun:
         self.state, self.error = state, error
 
     def start(self, tasks: tuple[MergeTask, ...]) -> None:
-        """Begin to merge it, as `tasks`."""
+        """Begin to merge it, as `tasks`; without tasks it is MERGED: no row of it is left."""
         self.move(State.MERGING)
         self._tasks = tasks
+        if not tasks:
+            self.move(State.MERGED)
 
     def report(self, item: TaskResult | TaskFailure) -> None:
         """Take what became of a task. With the last one the group is MERGED, or FAILED with the first error.
@@ -188,7 +190,7 @@ class GroupRun:
             error=self.error,
             blocks_in=len(self.group.blocks),
             blocks_out=len(self.records),
-            rows=self.group.rows,
+            rows=sum(block.row_count for block in self.blocks) if self.blocks else self.group.rows,
             rows_copied=sum(result.rows_copied for result in self._results),
             bytes_read=sum(result.bytes_read for result in self._results),
             bytes_written=sum(result.bytes_written for result in self._results),
@@ -234,7 +236,7 @@ def _removed(block: Block) -> dict[str, Any]:
     cluster = block.cluster
     return {
         "path": block.path,
-        "rows": block.row_count,
+        "rows": block.stored_rows,
         "bytes": block.size_bytes,
         "level": cluster.level if cluster else 0,
         "sort_id": cluster.cluster_key_id if cluster else None,

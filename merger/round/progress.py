@@ -26,6 +26,10 @@ class RoundProgress:
         if self._progress:
             self._progress(self._groups, self._total_groups, "groups")
 
+    def rows_are_deleted(self, rows: int) -> None:
+        """Count rows that are not merged after all: deletes were read, and they are deleted."""
+        self._total_rows -= rows
+
     def task_ended(self, rows: int) -> None:
         """Count the rows of a task that ended; 0 if it failed."""
         self._task_rows += rows

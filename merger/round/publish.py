@@ -108,7 +108,7 @@ class Publisher(Generic[VersionT]):
         stays = (
             "nothing was committed"
             if self.newest is None
-            else f"{done} groups were committed before, up to snapshot {self.newest.sequence}, and no others"
+            else f"{done} groups were committed before, up to snapshot {self.newest.public_id}, and no others"
         )
         msg = (
             f"{self._base.location}: {len(lost)} of {len(self._runs)} groups conflict with other writers "

@@ -161,6 +161,9 @@ class _Round:
                     self._progress.group_ended()
                     continue
                 run.start(tasks)
+                self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
+                if not tasks:  # all its rows are deleted
+                    self._progress.group_ended()
                 yield from sorted(tasks, key=lambda task: -task.size_bytes)
 
     def _report(self, item: TaskResult | TaskFailure) -> None:
@@ -186,7 +189,7 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
     A group is as planned if its sort is live, current or not, or among `added`, those that the plan brings.
 
     Raises:
-        InvalidDataError: a group's rows are not those of its blocks: someone changed the plan.
+        InvalidDataError: a group has other rows than its blocks, or blocks of several partitions.
     """
     sorts = {**{sort.id: sort for sort in added}, **version.sorts}
     waiting = []
@@ -205,13 +208,29 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
             run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
             continue
         run.blocks = tuple(found[path] for path in run.group.blocks)
-        rows = sum(block.row_count for block in run.blocks)
-        if rows != run.group.rows:
-            msg = (
-                f"group {run.number} of the plan says {run.group.rows} rows, its blocks have {rows}: "
-                "the plan was altered; plan again"
-            )
-            raise InvalidDataError(msg)
+        _require_as_planned(run)
+
+
+def _require_as_planned(run: GroupRun) -> None:
+    """Refuse a group that has other rows than the plan says, or crosses a partition.
+
+    Raises:
+        InvalidDataError: it does.
+    """
+    rows = sum(block.stored_rows for block in run.blocks)
+    if rows != run.group.rows:
+        msg = (
+            f"group {run.number} of the plan says {run.group.rows} rows, its blocks have {rows}: "
+            "the plan was altered; plan again"
+        )
+        raise InvalidDataError(msg)
+    partitions = sorted({block.partition for block in run.blocks})
+    if len(partitions) > 1:
+        msg = (
+            f"group {run.number} of the plan has blocks of {len(partitions)} partitions, such as {partitions[0]!r} "
+            f"and {partitions[1]!r}; blocks are merged within a partition only: plan again"
+        )
+        raise InvalidDataError(msg)
 
 
 Cutter = Callable[[Sequence[GroupRun]], Generator["tuple[MergeTask, ...] | str", None, None]]
@@ -263,7 +282,10 @@ def _cut_group(
 ) -> tuple[MergeTask, ...] | str:
     """Return the tasks of a group, or why it has none."""
     try:
+        run.blocks = io.live(run.blocks)
         splits = whole_splits(version, output.sort, run.blocks)
+        if not splits:
+            return ()
         found = cut_into_tasks(io, run.number, splits, output, tasks=tasks, thresholds=thresholds)
     except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
         return str(as_own(error, f"planning the tasks of group {run.number}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,8 @@ def look_at(io: BlockIO, split: InputSplit, sort: Sort) -> tuple[pa.Table, Block
     """
     with io.open(split.block) as reader:
         keys, ranges = _ordered_keys(reader, split, sort)
+        if not io.can_copy(split.block):
+            ranges = tuple(replace(item, is_copyable=False) for item in ranges)
         return keys, BlockInput(
             split=split,
             ranges=ranges,

@@ -253,7 +253,9 @@ class _Merge:
         group_rows = self._io.options.row_group_rows
         start = 0
         for count in self._order.cuts:
-            builder = self._io.build(sort=task.sort, level=task.level, run_id=task.run_id)
+            builder = self._io.build(
+                sort=task.sort, level=task.level, run_id=task.run_id, partition=task.partition
+            )
             self._builders.append(builder)
             block = _Block(builder, SerialQueue(self._pool))
             for part in between(self._order.copies, range(start, start + count)):

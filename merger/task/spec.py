@@ -92,6 +92,11 @@ class MergeTask:
         return all(item.is_streamed for item in self.splits)
 
     @property
+    def partition(self) -> str:
+        """The partition of its blocks, and of its output."""
+        return self.splits[0].block.partition
+
+    @property
     def rows(self) -> int:
         """Rows that it merges."""
         return sum(self.cuts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tblctl.tableformat.model.seal import Seal
@@ -45,7 +45,7 @@ class Block:
 
     Attributes:
         path: the object's name under the table's root.
-        row_count: rows in it, at least 1.
+        row_count: rows that readers give; see `without`.
         size_bytes: the file's size.
         uncompressed_bytes: the sum of its column chunks before compression, as its Parquet footer states.
         decoded_bytes: what its rows take in memory as Arrow arrays; `block_bytes` limits this.
@@ -53,6 +53,8 @@ class Block:
         run_id: the run it belongs to; None if it was written without a cluster key.
         cluster: None if its rows are in no order.
         seal: what its end must agree with; None if it was written by a tblctl that kept no checksums.
+        partition: the values of the table's partition columns that all its rows have, as text; empty without any.
+        deleted_rows: rows that are stored in it and not in the table, as far as deletes were read.
     """
 
     path: str
@@ -64,3 +66,23 @@ class Block:
     run_id: str | None
     cluster: ClusterStatistics | None
     seal: Seal | None = None
+    partition: str = ""
+    deleted_rows: int = 0
+
+    @property
+    def stored_rows(self) -> int:
+        """Rows in the file, deleted or not; at least 1."""
+        return self.row_count + self.deleted_rows
+
+    def without(self, deleted_rows: int) -> Block:
+        """Return the block once it is known how many of its rows are deleted; its key bounds only bound the rest."""
+        if not deleted_rows:
+            return self
+        left = self.row_count - deleted_rows
+        return replace(
+            self,
+            row_count=left,
+            deleted_rows=self.deleted_rows + deleted_rows,
+            decoded_bytes=self.decoded_bytes * left // self.row_count,
+            cluster=self.cluster and replace(self.cluster, exact=False),
+        )

@@ -90,3 +90,4 @@ class BlockRecord(_Picklable):
     footer_bytes: int | None = None
     footer_checksum: int | None = None
     columns: Mapping[int, ColumnRecord] = field(default_factory=dict)
+    partition: str = ""

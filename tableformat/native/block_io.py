@@ -69,8 +69,26 @@ class NativeBlockIO:
         """Open a block."""
         return NativeBlockReader(self, block, coded=coded)
 
-    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> NativeBlockBuilder:
-        """Begin a block; its rows may become several, where one would be larger than `block_bytes`."""
+    def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
+        """Return the blocks: no row of one is ever deleted."""
+        return tuple(blocks)
+
+    def can_copy(self, block: Block) -> bool:
+        """Return true: every block was written by tblctl."""
+        del block
+        return True
+
+    def build(
+        self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
+    ) -> NativeBlockBuilder:
+        """Begin a block; its rows may become several, where one would be larger than `block_bytes`.
+
+        Raises:
+            InternalError: a partition is named, which native tables do not have.
+        """
+        if partition:
+            msg = f"a block of partition {partition!r} was to be written into a table without partitions"
+            raise InternalError(msg)
         return NativeBlockBuilder(self, sort=sort, level=level, run_id=run_id)
 
     def discard(self, paths: Sequence[str]) -> None:

@@ -1,60 +1,45 @@
-"""`tblctl.tableformat.port` over tables of the native format."""
+"""`tblctl.tableformat.port` over tables of the native format.
+
+The id of a version is its sequence, as text.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import (
-    CommitOutcomeUnknownError,
-    ConflictError,
-    CorruptTableError,
-    InternalError,
-    TblctlError,
-)
+from tblctl.tableformat.errors import SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
+from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
 from tblctl.tableformat.native.blocks import layout_of
-from tblctl.tableformat.native.log.alter import add_sorts
-from tblctl.tableformat.native.log.checked_json import with_checksum
-from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
-from tblctl.tableformat.native.log.edit import Edit
-from tblctl.tableformat.native.log.edit_applier import EditApplier
-from tblctl.tableformat.native.log.head import load_readable, summaries_since
-from tblctl.tableformat.native.log.names import RECORD, record_path
-from tblctl.tableformat.native.log.segment_columns import statistic_names
-from tblctl.tableformat.native.log.segment_rows import segment_table
+from tblctl.tableformat.native.log.alter import key_terms
+from tblctl.tableformat.native.log.head import load_readable, sequence_at
 from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
 from tblctl.tableformat.native.read.metadata import BlockMetadata, block_metadata
 from tblctl.tableformat.native.read.scan import condition_columns
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.port import BlocksReplacedError, Label, Listing, Replacement
+from tblctl.tableformat.port import Checked, Garbage, Listing, Replacement, VersionEntry
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from tblctl.tableformat.native.block_io import NativeBlockIO
-
-LOG = logging.getLogger("tblctl")
-
-_PATIENCE = 8.0
-"""A recluster that lost the race for a snapshot waits so many times longer than a writer: it gives way."""
+    from tblctl.tableformat.native.read.metadata import BlockMetadata
 
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
+"""Columns of segments that `Listing` has as numbers; no row of a block is deleted, so that it stores `row_count`."""
 
 
 class NativeVersion:
@@ -75,9 +60,24 @@ class NativeVersion:
         return self.snapshot.table_id
 
     @property
-    def sequence(self) -> int:
-        """The snapshot's number."""
+    def id(self) -> str:
+        """The sequence as text."""
+        return str(self.snapshot.sequence)
+
+    @property
+    def parent(self) -> str | None:
+        """The sequence before, as text; None for the first."""
+        return _parent(self.snapshot.sequence)
+
+    @property
+    def public_id(self) -> int:
+        """The sequence."""
         return self.snapshot.sequence
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The ids of versions by their tags."""
+        return {tag: str(sequence) for tag, sequence in self.snapshot.tags.items()}
 
     @property
     def schema(self) -> Schema:
@@ -106,6 +106,7 @@ class NativeVersion:
 
     @cached_property
     def _metadata(self) -> BlockMetadata:
+
         return block_metadata(self._storage, self.snapshot)
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
@@ -132,11 +133,16 @@ class NativeVersion:
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
             matched=matched,
-            **figures,
+            level=figures["level"],
+            stored_rows=figures["row_count"],
+            size_bytes=figures["size_bytes"],
+            decoded_bytes=figures["decoded_bytes"],
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return what is known of columns in each block. Reads each segment once, for listings by them too."""
+        from tblctl.tableformat.native.log.segment_columns import statistic_names
+
         names = [name for leaf in leaves for name in statistic_names(leaf) if name.endswith("_exact")]
         self._metadata.fetch_statistics(leaves, ["path", "cluster_key_id", *_FIGURES, *names])
         return self._metadata
@@ -150,7 +156,7 @@ class NativeVersion:
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
 
     def _sort_ids(self) -> np.ndarray:
-        ids = np.asarray(self._metadata.values("cluster_key_id").fill_null(-1), dtype=np.int64)
+        ids = np.asarray(self._metadata.values("cluster_key_id").cast(pa.int64()).fill_null(-1))
         return np.where(np.isin(ids, list(self.sorts)), ids, -1)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
@@ -165,30 +171,14 @@ class NativeVersion:
         """Return how many rows those of the blocks have that are in this version."""
         return int(self._metadata.row_count[self._rows_of(paths)].sum())
 
-    def require_nulls(self, removed: Collection[str], added: Sequence[BlockRecord]) -> None:
-        """Refuse blocks that have not as many nulls, in every column, as the metadata tells of those they replace.
-
-        Raises:
-            CorruptTableError: they have not; names the first such column.
-        """
-        paths = sorted(removed)
+    def null_counts(self, paths: Sequence[str]) -> dict[int, np.ndarray]:
+        """Return for each column, by id, how many nulls each of the blocks has; -1 where that is not known."""
         rows = self._rows_of(paths)
-        if not len(rows):
-            return
         leaves = self.schema.leaves
+        if not len(rows):
+            return {}
         counts = self._metadata.of_segments_with(rows).null_counts(leaves, paths)
-        for leaf, told in zip(leaves, counts, strict=True):
-            found = [record.columns[leaf.id].null_count for record in added if leaf.id in record.columns]
-            if (told < 0).any() or len(found) < len(added) or min(found, default=0) < 0:
-                continue
-            if sum(found) != told.sum():
-                some = ", ".join(paths[:3])
-                msg = (
-                    f"{self.location}: {len(paths)} blocks, such as {some}, were read with {sum(found)} nulls in "
-                    f"column {leaf.name!r}, their segments say {told.sum()}: some are damaged. Nothing was changed: "
-                    "see `tblctl check --deep`"
-                )
-                raise CorruptTableError(msg, name=some, column=leaf.name)
+        return {leaf.id: told for leaf, told in zip(leaves, counts, strict=True)}
 
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
         wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))
@@ -202,14 +192,48 @@ class NativePort:
         self._table = table
         self.env: Environment = table.env
 
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
+        return self._table.storage.url
+
     def newest(self) -> NativeVersion:
         """Return the newest version."""
         return NativeVersion(self._table.storage, self._table.head())
 
-    def version(self, sequence: int) -> NativeVersion:
-        """Return the version of a number."""
-        storage = self._table.storage
-        return NativeVersion(storage, load_readable(storage, self._table.head(), sequence))
+    def version(self, id: str, *, newest: NativeVersion | None = None) -> NativeVersion:
+        """Return the version of an id."""
+        storage, head = self._table.storage, self._head(newest)
+        try:
+            sequence = int(id)
+        except ValueError as error:
+            msg = f"{storage.url} has no snapshot {id!r:.140}; `tblctl history` lists those it has"
+            raise SnapshotNotFoundError(msg) from error
+        return NativeVersion(storage, load_readable(storage, head, sequence))
+
+    def version_at(self, timestamp_ms: int, *, newest: NativeVersion | None = None) -> NativeVersion:
+        """Return the version that was the newest one at a time."""
+        storage, head = self._table.storage, self._head(newest)
+        return NativeVersion(storage, load_readable(storage, head, sequence_at(storage, head, timestamp_ms)))
+
+    def parse_id(self, text: str) -> str | None:
+        """Return the id that a whole number is; None for other texts."""
+        return str(int(text)) if text.isdecimal() else None
+
+    def entry(self, version: NativeVersion, *, newest: NativeVersion | None = None) -> VersionEntry:
+        """Return a version as the history has it."""
+        return _entry(version.snapshot, self._head(newest))
+
+    def history(
+        self, limit: int | None = None, *, start: NativeVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        """Yield versions, newest first, from `start` on."""
+        first = None if start is None else start.snapshot.sequence
+        for version, head in self._table.history(limit, start=first):
+            yield _entry(version, head)
+
+    def _head(self, newest: NativeVersion | None) -> Snapshot:
+        return self._table.head() if newest is None else newest.snapshot
 
     def block_io(self, version: NativeVersion) -> NativeBlockIO:
         """Return what merge tasks for this version read and write with."""
@@ -225,131 +249,34 @@ class NativePort:
 
     def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
         """Commit on top of whatever the newest version is."""
+        from tblctl.tableformat.native.replace import replace_blocks
+
         storage = self._table.storage
-        edit = _edit(base, replacement)
-        applier = EditApplier(storage, self.env)
-        record = _Record(storage, self.env, replacement.record)
+        return NativeVersion(storage, replace_blocks(storage, self.env, base, replacement))
 
-        def propose(head: Snapshot) -> Draft:
-            _check_schema(storage, base.snapshot, head)
-            return record.named_by(applier.propose(edit, add_sorts(head, replacement.sorts)))
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Expire versions, and delete what nothing names any more."""
+        return self._table.collect_garbage(keep=keep, older_than_seconds=older_than_seconds, dry_run=dry_run)
 
-        fate = Fate()
-        try:
-            record.write()
-            head = reload_head(storage, base.snapshot)
-            published = publish(storage, self.env, propose, head, fate, patience=_PATIENCE)
-        except TblctlError as error:
-            if fate.maybe_published:
-                raise _in_doubt(storage, error) from error
-            applier.discard_all()
-            record.discard(used=None)
-            raise
-        applier.discard_unused()
-        record.discard(used=record.name)
-        return NativeVersion(storage, cast("Published", published).snapshot)  # a draft is always given
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Verify every invariant of the format."""
+        return self._table.check(deep=deep, progress=progress)
 
 
-class _Record:
-    """The record of a recluster on its way to the storage."""
-
-    def __init__(self, storage: Storage, env: Environment, content: Mapping[str, Any] | None) -> None:
-        self._storage = storage
-        self._env = env
-        self._content = content
-        self._paths: list[str] = []
-        self.name: str | None = None
-
-    def write(self) -> None:
-        """Write it, unless there is none or it is there."""
-        if self._content is None or self.name is not None:
-            return
-        path = record_path(self._env.new_id())
-        self._paths.append(path)
-        self._storage.write(path, with_checksum(self._content))
-        self.name = path
-
-    def named_by(self, draft: Draft) -> Draft:
-        """Return the draft with the record in its summary."""
-        self.write()
-        if self.name is None:
-            return draft
-
-        def forget(names: Collection[str]) -> None:
-            draft.forget(names)
-            self.name = None if self.name in names else self.name
-
-        summary = draft.snapshot.summary
-        detail = {**summary.detail, RECORD: self.name}
-        return dataclasses.replace(
-            draft,
-            snapshot=dataclasses.replace(draft.snapshot, summary=dataclasses.replace(summary, detail=detail)),
-            objects=[*draft.objects, self.name],
-            forget=forget,
-        )
-
-    def discard(self, *, used: str | None) -> None:
-        """Delete what was written but for `used`, as far as possible. Only once the outcome is known."""
-        try:
-            self._storage.delete([path for path in self._paths if path != used])
-        except TblctlError as error:
-            LOG.warning("records that are not needed could not be deleted, gc will: %s", error)
+def _parent(sequence: int) -> str | None:
+    return str(sequence - 1) if sequence > 1 else None
 
 
-def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
-    """Return the change as one of the base's segments.
-
-    Raises:
-        BlocksReplacedError: the base has not got a block of it.
-        InternalError: it would change the rows.
-        CorruptTableError: it would change how many are null in a column.
-    """
-    concerned = [*replacement.removed, *replacement.relabelled]
-    segments = base.segments_of(concerned)
-    gone = sorted(set(concerned) - segments.keys())
-    if gone:
-        msg = f"{base.location}: {len(gone)} blocks are not in snapshot {base.sequence}, such as {gone[0]}"
-        raise BlocksReplacedError(msg, paths=tuple(gone))
-    rows = sum(item.row_count for item in replacement.added)
-    rows_before = base.row_count(list(replacement.removed))
-    if rows != rows_before:
-        msg = f"{base.location}: a recluster would put {rows} rows in the place of {rows_before}"
-        raise InternalError(msg)
-    base.require_nulls(replacement.removed, replacement.added)
-    removed: dict[str, set[str]] = {}
-    for path in replacement.removed:
-        removed.setdefault(segments[path], set()).add(path)
-    relabelled: dict[str, dict[str, Label]] = {}
-    for path, label in replacement.relabelled.items():
-        relabelled.setdefault(segments[path], {})[path] = label
-    return Edit(
-        operation=RECLUSTER,
-        base_segments=frozenset(segment.path for segment in base.snapshot.segments),
-        removed={segment: frozenset(paths) for segment, paths in removed.items()},
-        added=segment_table(
-            replacement.added, base.schema, [*base.snapshot.sorts.values(), *replacement.sorts]
-        )
-        if replacement.added
-        else None,
-        copied_rows=rows,
-        relabelled=relabelled,
-        detail=replacement.detail,
-    )
-
-
-def _check_schema(storage: Storage, base: Snapshot, head: Snapshot) -> None:
-    """Refuse a head that cannot read blocks written for `base`: its schema may be any older one after a rollback."""
-    if head.schema_id == base.schema_id:
-        return
-    summaries = summaries_since(storage, base.sequence, head)
-    if any(summary.operation == ROLLBACK for summary in summaries):
-        msg = f"{storage.url} was rolled back to another schema meanwhile; nothing was committed: plan again"
-        raise ConflictError(msg)
-
-
-def _in_doubt(storage: Storage, error: TblctlError) -> TblctlError:
-    if isinstance(error, CommitOutcomeUnknownError):
-        return error
-    return CommitOutcomeUnknownError(
-        f"{storage.url}: the commit may have happened before this failed: {error}", **error.details
+def _entry(version: Snapshot | Tombstone, head: Snapshot) -> VersionEntry:
+    whole = version if isinstance(version, Snapshot) else None
+    return VersionEntry(
+        id=str(version.sequence),
+        parent=_parent(version.sequence),
+        public_id=version.sequence,
+        timestamp_ms=version.timestamp_ms,
+        summary=version.summary,
+        is_readable=whole is not None and head.is_retained(version.sequence),
+        tags=tuple(sorted(tag for tag, sequence in head.tags.items() if sequence == version.sequence)),
+        cluster_by=key_terms(whole) if whole else None,
+        options=whole.options if whole else None,
     )

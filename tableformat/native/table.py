@@ -41,10 +41,9 @@ from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.native.upkeep.check import Checked
-    from tblctl.tableformat.native.upkeep.gc import Garbage
     from tblctl.tableformat.native.write.source import Source
     from tblctl.tableformat.native.write.staged_write import Part
+    from tblctl.tableformat.port import Checked, Garbage
     from tblctl.tableformat.predicate.nodes import Node
 
 Condition = Callable[[Snapshot], "Node | None"]
@@ -226,17 +225,21 @@ class NativeTable:
             self._known = published.snapshot
         return published
 
-    def history(self, limit: int | None) -> Iterator[tuple[Snapshot | Tombstone, Snapshot]]:
-        """Yield the newest versions first, each with the head."""
+    def history(
+        self, limit: int | None, *, start: int | None = None
+    ) -> Iterator[tuple[Snapshot | Tombstone, Snapshot]]:
+        """Yield at most `limit` versions, newest first, each with the head; from the sequence `start` on."""
         head = self.head()
-        lowest = 1 if limit is None else max(1, head.sequence - limit + 1)
-        older = range(head.sequence - 1, lowest - 1, -1)
-        if limit is None or limit > 0:
+        first = head.sequence if start is None else start
+        last = 1 if limit is None else max(1, first - limit + 1)
+        sequences = range(first, last - 1, -1)
+        if sequences and first == head.sequence:
             yield head, head
-        for start in range(0, len(older), _VERSIONS_AT_ONCE):
-            part = older[start : start + _VERSIONS_AT_ONCE]
+            sequences = sequences[1:]
+        for begin in range(0, len(sequences), _VERSIONS_AT_ONCE):
+            part = sequences[begin : begin + _VERSIONS_AT_ONCE]
             for version in in_parallel(
-                lambda number: load_version(self.storage, number), part, threads=IO_THREADS
+                lambda sequence: load_version(self.storage, sequence), part, threads=IO_THREADS
             ):
                 yield version, head
 

@@ -9,6 +9,8 @@ import pytest
 
 import tblctl
 from tblctl.pictures.depths import depth_history
+from tblctl.tableformat.formats import open_port
+from tblctl.tableformat.port import VersionEntry
 
 
 def told(table: tblctl.Table, limit: int = 20) -> list[tuple[int, float | None, str | None]]:
@@ -39,14 +41,17 @@ def test_what_reclusters_recorded_is_what_info_says(memory_url: str) -> None:
 def test_what_a_later_recluster_was_planned_on_is_exact_where_the_one_before_left_out_what_others_did(
     memory_url: str,
 ) -> None:
-    table = overlapping(memory_url, 2)
+    overlapping(memory_url, 2)
 
-    def with_run(item: tblctl.SnapshotInfo) -> tblctl.SnapshotInfo:
-        figures = {name: float(item.sequence) for name in ("depth_before", "overlaps_before")}
-        figures |= dict.fromkeys(("depth_after", "overlaps_after"), item.sequence + 0.5)
-        return dataclasses.replace(item, detail={"recluster": {"planned_on": item.sequence - 1, **figures}})
+    def with_run(item: VersionEntry) -> VersionEntry:
+        number = int(item.id)
+        figures = {name: float(number) for name in ("depth_before", "overlaps_before")}
+        figures |= dict.fromkeys(("depth_after", "overlaps_after"), number + 0.5)
+        detail = {"recluster": {"planned_on": number - 1, **figures}}
+        return dataclasses.replace(item, summary=dataclasses.replace(item.summary, detail=detail))
 
-    found = depth_history([with_run(item) for item in table.history()], table._port.version)
+    port = open_port(memory_url)
+    found = depth_history([with_run(item) for item in port.history()], port.version)
     assert [(point.snapshot, point.average_depth) for point in found] == [(3, 3.5), (2, 3.0), (1, 2.0)]
 
 
@@ -78,6 +83,6 @@ def test_no_more_blocks_are_measured_than_the_bound_but_the_newest(
     memory_url: str, most: int, depths: list[float | None]
 ) -> None:
     table = overlapping(memory_url, 4)
-    found = depth_history(table.history(), table._port.version, most_measured_blocks=most)
+    found = depth_history(list(table._port.history()), table._port.version, most_measured_blocks=most)
     assert [point.average_depth for point in found] == depths
     assert [point.source for point in found] == [None if depth is None else "metadata" for depth in depths]

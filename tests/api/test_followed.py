@@ -49,10 +49,11 @@ def view_of(rng: np.random.Generator, count: int) -> View:
         low=low,
         high=high,
         own=rng.random(count) < 0.8,
+        sort_id=ones,
         known=rng.random(count) < 0.8,
         exact=ones == 1,
         level=ones,
-        row_count=ones,
+        stored_rows=ones,
         size_bytes=ones,
         decoded_bytes=ones,
         same_key_rows=ones,
@@ -118,12 +119,12 @@ def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing(monkey
     assert not blocks.replace(removed, added)
     assert blocks.averages() == before == view.averages
     monkeypatch.undo()
-    assert RollingAverages(several=True).begin(5, view) == before
+    assert RollingAverages(several=True).begin("5", view) == before
 
 
-def followed_at(view: View, sequence: int = 5) -> RollingAverages:
+def followed_at(view: View, version: str = "5") -> RollingAverages:
     found = RollingAverages(several=True)
-    assert found.begin(sequence, view) == view.averages
+    assert found.begin(version, view) == view.averages
     return found
 
 
@@ -148,30 +149,29 @@ def test_a_table_that_only_we_change_is_measured_once(measured):
     rng = np.random.default_rng(1)
     view = view_of(rng, 20)
     found = RollingAverages(several=True)
-    found.begin(5, view)
+    found.begin("5", view)
     for sequence in range(6, 10):
         removed, added = some_paths(rng, view, 0.2), records_of(rng, 3, f"v{sequence}")
         figures = found.replaced(removed, added)
-        found.keep()
-        found.end(sequence)
+        found.keep(str(sequence), str(sequence - 1))
         view = view.replaced(removed, added)
-        assert found.begin(sequence, view) == figures
+        assert found.begin(str(sequence), view) == figures
     assert len(measured) == 1
     assert figures == view.averages
 
 
 @pytest.mark.usefixtures("_always_indexed")
-@pytest.mark.parametrize("committed", [None, 7], ids=["it was not committed", "another writer was first"])
-def test_what_did_not_become_of_the_table_is_forgotten(committed):
+@pytest.mark.parametrize("parent", [None, "6"], ids=["it was not committed", "another writer was first"])
+@pytest.mark.parametrize("newest", ["5", "7"])
+def test_what_did_not_become_of_the_table_is_forgotten(parent, newest):
     rng = np.random.default_rng(2)
     view = view_of(rng, 20)
     found = followed_at(view)
     found.replaced(some_paths(rng, view, 0.5), records_of(rng, 3, "lost"))
-    if committed:
-        found.keep()
-    found.end(committed)
+    if parent:
+        found.keep("7", parent)
     other = view.replaced(some_paths(rng, view, 0.3), records_of(rng, 2, "other"))
-    assert found.begin(committed or 6, other) == other.averages
+    assert found.begin(newest, other) == other.averages
     removed, added = some_paths(rng, other, 0.3), records_of(rng, 2, "next")
     assert found.replaced(removed, added) == other.replaced(removed, added).averages
 
@@ -185,9 +185,8 @@ def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
     removed, added = some_paths(rng, view, 0.2), records_of(rng, 2, "salvaged")
     after = view.replaced(removed, added)
     assert found.replaced(removed, added) == after.averages
-    found.keep()
-    found.end(6)
-    assert found.begin(6, after) == after.averages
+    found.keep("6", "5")
+    assert found.begin("6", after) == after.averages
     removed, added = some_paths(rng, after, 0.2), records_of(rng, 2, "next")
     assert found.replaced(removed, added) == after.replaced(removed, added).averages
 
@@ -209,10 +208,9 @@ def test_a_round_of_several_commits_is_measured_after_each(indexed, lost, reques
             found.replaced(removed | set(paths[20:25]), records_of(rng, 8, "lost"))
         view = view.replaced(removed, added)
         assert found.replaced(removed, added) == view.averages
-        found.keep()
-    found.end(8)
+        found.keep(str(6 + number), str(5 + number))
     counted = len(measured)
-    assert found.begin(8, view) == view.averages
+    assert found.begin("8", view) == view.averages
     assert len(measured) == counted, "known without measuring"
 
 
@@ -226,7 +224,7 @@ def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, inde
     monkeypatch.setattr(followed, "_INDEXED_SHARE", share)
     view = view_of(np.random.default_rng(5), 20)
     found = RollingAverages(several=several)
-    found.begin(5, view)
+    found.begin("5", view)
     found.replaced(frozenset(["first-3"]), [])
     assert len(measured) == (1 if indexed else 2)
 

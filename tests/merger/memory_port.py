@@ -1,12 +1,17 @@
-"""The table port over Arrow tables in a dict: what planning, merging and committing need of a table, and no more."""
+"""The table port over Arrow tables in a dict: what planning, merging and committing need of a table, and no more.
+
+It has what the native format lacks: partitions, ids of versions that say nothing, and rows that are deleted while their
+blocks still store them.
+"""
 
 from __future__ import annotations
 
 import itertools
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,19 +19,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError
 from tblctl.tableformat.keys.linear import leaf_values
 from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.seal import Seal
+from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.values import python_value
-from tblctl.tableformat.port import BlocksReplacedError, Listing, Replacement
+from tblctl.tableformat.port import (
+    BlocksReplacedError,
+    Checked,
+    Garbage,
+    Listing,
+    Replacement,
+    VersionEntry,
+)
+from tblctl.tableformat.progress import Progress
 
 GROUP_ROWS = 3  # rows of a row group: small, so that tiny blocks have several
 IMPATIENT = Environment(sleep=lambda _seconds: None)
@@ -34,18 +48,26 @@ IMPATIENT = Environment(sleep=lambda _seconds: None)
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryVersion:
-    """A version; `records` are its blocks by path."""
+    """A version: the `records` of its blocks by path, and which rows of blocks are `deleted`, by their numbers."""
 
     location: str
     table_id: str
-    sequence: int
+    id: str
+    parent: str | None
+    timestamp_ms: int
     schema: Schema
     sort: Sort | None
     options: TableOptions
     records: Mapping[str, BlockRecord]
     files: Mapping[str, pa.Table]
+    deleted: Mapping[str, frozenset[int]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[Sort, ...] = ()
+
+    @property
+    def public_id(self) -> str:
+        return self.id
 
     @property
     def sorts(self) -> dict[int, Sort]:
@@ -70,6 +92,7 @@ class MemoryVersion:
             return np.array([-1 if figure is None else figure for figure in found], np.int64)
 
         every = np.ones(len(ranges), np.bool_)
+        partitions = sorted({record.partition for record in self.records.values()}, reverse=True) or [""]
         own = np.array([record.cluster_key_id == sort.id for record in self.records.values()], np.bool_)
         return Listing(
             paths=pa.array(list(self.records), pa.string()),
@@ -83,10 +106,14 @@ class MemoryVersion:
             exact=np.array([item.exact for item in ranges], np.bool_),
             same_key_rows=np.where(own & clustered, figures("same_key_rows"), -1),
             level=figures("level"),
-            row_count=figures("row_count"),
+            stored_rows=figures("row_count"),
             size_bytes=figures("size_bytes"),
             decoded_bytes=figures("decoded_bytes"),
             matched=None if condition is None else self._matched(condition),
+            partition=np.array(
+                [partitions.index(record.partition) for record in self.records.values()], np.int64
+            ),
+            partitions=tuple(partitions),
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> MemoryStatistics:
@@ -133,10 +160,18 @@ class MemoryStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryReader:
-    """A block cut into row groups of `GROUP_ROWS`."""
+    """A block cut into row groups of `GROUP_ROWS` stored rows, without those that are deleted."""
 
     table: pa.Table
     schema: Schema
+    deleted: frozenset[int] = frozenset()
+
+    @cached_property
+    def groups(self) -> list[pa.Table]:
+        live = np.array([row not in self.deleted for row in range(self.table.num_rows)], np.bool_)
+        cuts = range(0, self.table.num_rows, GROUP_ROWS)
+        found = [self.table.slice(at, GROUP_ROWS).filter(pa.array(live[at : at + GROUP_ROWS])) for at in cuts]
+        return [group for group in found if group.num_rows]
 
     def __enter__(self) -> Self:
         return self
@@ -146,8 +181,7 @@ class MemoryReader:
 
     @property
     def group_rows(self) -> tuple[int, ...]:
-        whole, rest = divmod(self.table.num_rows, GROUP_ROWS)
-        return (GROUP_ROWS,) * whole + ((rest,) if rest else ())
+        return tuple(group.num_rows for group in self.groups)
 
     @property
     def group_bytes(self) -> tuple[int, ...]:
@@ -173,7 +207,7 @@ class MemoryReader:
         return 0
 
     def rows(self, groups: Sequence[int]) -> pa.Table:
-        parts = [self.table.slice(group * GROUP_ROWS, GROUP_ROWS) for group in groups]
+        parts = [self.groups[group] for group in groups]
         return pa.concat_tables(parts or [self.table.slice(0, 0)]).combine_chunks()
 
     def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
@@ -188,6 +222,7 @@ class MemoryBuilder:
     sort: Sort | None
     level: int
     run_id: str | None
+    partition: str
     parts: list[pa.Table] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
 
@@ -196,12 +231,20 @@ class MemoryBuilder:
         return lambda: self.parts.append(rows)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
+        assert self.io.can_copy(block)
         with self.io.open(block) as reader:
             self.parts.append(reader.rows(groups))
 
     def finish(self) -> tuple[BlockRecord, ...]:
         table = pa.concat_tables(self.parts).combine_chunks()
-        record = recorded(table, self.io.version, sort=self.sort, level=self.level, run_id=self.run_id)
+        record = recorded(
+            table,
+            self.io.version,
+            sort=self.sort,
+            level=self.level,
+            run_id=self.run_id,
+            partition=self.partition,
+        )
         self.io.files[record.path] = table
         self.stored.append(record.path)
         return (record,)
@@ -229,13 +272,24 @@ class MemoryIO:
     def opens(self) -> int:
         return 1
 
+    def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
+        return tuple(block.without(len(self.version.deleted.get(block.path, ()))) for block in blocks)
+
+    def can_copy(self, block: Block) -> bool:
+        return not self.version.deleted.get(block.path)
+
     def open(self, block: Block, *, coded: Collection[int] = ()) -> MemoryReader:
         if block.path not in self.files or block.path in self.lost:
             raise CorruptTableError(f"block {block.path} is missing", name=block.path)
-        return MemoryReader(table=self.files[block.path], schema=self.schema)
+        deleted = self.version.deleted.get(block.path, frozenset())
+        assert block.deleted_rows == len(deleted), "it was asked which rows are left"
+        return MemoryReader(table=self.files[block.path], schema=self.schema, deleted=deleted)
 
-    def build(self, *, sort: Sort | None, level: int, run_id: str | None) -> MemoryBuilder:
-        return MemoryBuilder(self, sort, level, run_id)
+    def build(
+        self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
+    ) -> MemoryBuilder:
+        assert partition in {record.partition for record in self.version.records.values()}
+        return MemoryBuilder(self, sort, level, run_id, partition)
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -243,89 +297,224 @@ class MemoryIO:
 
 
 class MemoryPort:
-    """A table in memory; every change makes a version, and only the newest counts."""
+    """A table in memory. Every change makes a version with an id that says nothing; all of them stay readable.
 
-    def __init__(self, schema: pa.Schema, cluster_by: str, **options: Any) -> None:
+    `partition_of` names the partition of a row.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        cluster_by: str,
+        *,
+        partition_of: Callable[[Mapping[str, Any]], str] = lambda _row: "all",
+        **options: Any,
+    ) -> None:
         columns = Schema.create(schema)
+        self._partition_of = partition_of
         self.env = IMPATIENT
         self.files: dict[str, pa.Table] = {}
         self.lost: set[str] = set()  # paths whose blocks cannot be opened any more
         self._lock = threading.Lock()
         self._sort_ids = itertools.count(1)
         self._version = MemoryVersion(
-            location="twin", table_id=uuid.uuid4().hex, sequence=1, schema=columns,
+            location="twin", table_id=uuid.uuid4().hex, id=uuid.uuid4().hex, parent=None,
+            timestamp_ms=self.env.now_ms(), schema=columns,
             sort=Sort(id=next(self._sort_ids), terms=parse_terms(cluster_by, columns)),
             options=TableOptions(**options), records={}, files=self.files,
         )  # fmt: skip
+        self._versions = {self._version.id: self._version}
+
+    @property
+    def location(self) -> str:
+        return self._version.location
 
     def newest(self) -> MemoryVersion:
         return self._version
 
-    def version(self, sequence: int) -> MemoryVersion:
-        assert sequence == self._version.sequence, "older ones are not kept"
-        return self._version
+    def version(self, id: str, *, newest: MemoryVersion | None = None) -> MemoryVersion:
+        del newest
+        if id not in self._versions:
+            raise SnapshotNotFoundError(f"the twin has no version {id}")
+        return self._versions[id]
+
+    def version_at(self, timestamp_ms: int, *, newest: MemoryVersion | None = None) -> MemoryVersion:
+        del newest
+        found = [item for item in self._versions.values() if item.timestamp_ms <= timestamp_ms]
+        if not found:
+            raise SnapshotNotFoundError("the twin is younger")
+        return found[-1]
+
+    def parse_id(self, text: str) -> str | None:
+        return text if text in self._versions else None
+
+    def entry(self, version: MemoryVersion, *, newest: MemoryVersion | None = None) -> VersionEntry:
+        records = version.records.values()
+        summary = Summary(
+            operation="recluster" if version.detail else "append",
+            rows=_live_rows(version, version.records),
+            blocks=len(records),
+            data_bytes=sum(record.size_bytes for record in records),
+            detail=version.detail,
+        )
+        tags = (newest or self.newest()).tags.items()
+        return VersionEntry(
+            id=version.id,
+            parent=version.parent,
+            public_id=version.public_id,
+            timestamp_ms=version.timestamp_ms,
+            summary=summary,
+            is_readable=True,
+            tags=tuple(name for name, id in tags if id == version.id),
+            cluster_by=tuple(term_to_text(term, version.schema) for term in version.sort.terms),
+            options=version.options,
+        )
+
+    def history(
+        self, limit: int | None = None, *, start: MemoryVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        version: MemoryVersion | None = start or self.newest()
+        for _ in itertools.count() if limit is None else range(limit):
+            if version is None:
+                return
+            yield self.entry(version)
+            version = self._versions[version.parent] if version.parent else None
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Delete the blocks that no version names; all versions stay."""
+        del keep, older_than_seconds
+        named = {path for version in self._versions.values() for path in version.records}
+        objects = sorted(self.files.keys() - named)
+        size_bytes = sum(self.files[path].nbytes for path in objects)
+        for path in () if dry_run else objects:
+            del self.files[path]
+        return Garbage(versions=(), objects=tuple(objects), size_bytes=size_bytes)
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        del deep, progress
+        records = self._version.records
+        problems = [f"{path} is missing" for path in records if path not in self.files or path in self.lost]
+        return Checked(
+            snapshots=len(self._versions),
+            segments=0,
+            blocks=len(records),
+            rows=_live_rows(self._version, records),
+            problems=tuple(problems),
+        )
 
     def block_io(self, version: MemoryVersion) -> MemoryIO:
         return MemoryIO(version=version, files=self.files, lost=self.lost, env=self.env)
 
     def replace(self, base: MemoryVersion, replacement: Replacement) -> MemoryVersion:
-        assert base.sequence <= self._version.sequence
+        assert base.id in self._versions
         with self._lock:
             records = dict(self._version.records)
+            deleted, known = self._version.deleted, base.deleted
             gone = {*replacement.removed, *replacement.relabelled} - records.keys()
+            gone |= {path for path in replacement.removed if deleted.get(path) != known.get(path)}
             if gone:
                 msg = f"{len(gone)} blocks were replaced"
                 raise BlocksReplacedError(msg, paths=tuple(sorted(gone)))
-            rows = sum(records.pop(path).row_count for path in replacement.removed)
+            rows = _live_rows(self._version, replacement.removed)
             assert rows == sum(record.row_count for record in replacement.added)
+            removed = [records.pop(path) for path in replacement.removed]
+            places = {record.partition for record in removed}
+            assert {record.partition for record in replacement.added} <= places
             for path, label in replacement.relabelled.items():
                 records[path] = replace(records[path], level=label.level, run_id=label.run_id)
             records |= {record.path: record for record in replacement.added}
-            return self._commit(records=records, detail=replacement.detail)
+            beside = (*self._version.beside, *replacement.sorts)
+            return self._commit(records=records, detail=replacement.detail, beside=beside)
 
     # -- what other writers do --------------------------------------------------------------------------------------
 
-    def append(self, rows: pa.Table) -> None:
+    def append(self, rows: pa.Table, *, also_stored: int = 0) -> None:
+        """Add a block for each partition that rows are of; `also_stored` rows of one are about to be deleted."""
         with self._lock:
-            record = self._store(rows, level=0)
-            self._commit(records={**self._version.records, record.path: record})
+            names = pa.array([self._partition_of(row) for row in rows.to_pylist()], pa.string())
+            chosen = [(name, rows.filter(pc.equal(names, name))) for name in names.unique().to_pylist()]
+            records = [
+                self._store(part, level=0, partition=name, also_stored=also_stored) for name, part in chosen
+            ]
+            added = {record.path: record for record in records}
+            self._commit(records={**self._version.records, **added})
 
     def delete(self, column: str, value: Any) -> None:
         """Copy the blocks that hold `value`, without the rows that do."""
         with self._lock:
             records = {}
             for path, record in self._version.records.items():
-                table = self.files[path]
+                table = self.rows_of(path)
                 rest = table.filter(pc.not_equal(table[column], value))
                 if rest.num_rows == table.num_rows:
                     records[path] = record
                 elif rest.num_rows:
-                    copied = self._store(rest, level=record.level)
+                    copied = self._store(rest, level=record.level, partition=record.partition)
                     records[copied.path] = copied
             self._commit(records=records)
+
+    def mark_deleted(self, column: str, value: Any) -> None:
+        """Note that the rows which hold `value` are deleted; their blocks stay as they are."""
+        with self._lock:
+            deleted = dict(self._version.deleted)
+            for path in self._version.records:
+                found = np.flatnonzero(pc.equal(self.files[path][column], value).to_numpy())
+                if found.size:
+                    deleted[path] = deleted.get(path, frozenset()) | frozenset(found.tolist())
+            self._commit(deleted=deleted)
+
+    def rows_of(self, path: str) -> pa.Table:
+        """Return the rows of a block that are in the table."""
+        deleted = self._version.deleted.get(path, frozenset())
+        reader = MemoryReader(table=self.files[path], schema=self._version.schema, deleted=deleted)
+        return reader.rows(range(len(reader.groups)))
 
     def set_key(self, terms: str) -> None:
         with self._lock:
             schema = self._version.schema
-            self._commit(sort=Sort(id=next(self._sort_ids), terms=parse_terms(terms, schema)))
+            self._commit(sort=Sort(id=next(self._sort_ids), terms=parse_terms(terms, schema)), beside=())
 
-    def _store(self, rows: pa.Table, *, level: int) -> BlockRecord:
+    def _store(self, rows: pa.Table, *, level: int, partition: str, also_stored: int = 0) -> BlockRecord:
         sort = self._version.sort
         assert sort is not None
         table = rows.take(sort_indices(key_table(rows, sort, self._version.schema), sort))
-        record = recorded(table, self._version, sort=sort, level=level, run_id=self.env.new_run_id())
+        run_id = self.env.new_run_id()
+        record = recorded(
+            table,
+            self._version,
+            sort=sort,
+            level=level,
+            run_id=run_id,
+            partition=partition,
+            also_stored=also_stored,
+        )
         self.files[record.path] = table
         return record
 
+    def tag(self, name: str) -> None:
+        with self._lock:
+            self._commit(tags={**self._version.tags, name: self._version.id})
+
     def _commit(self, **changed: Any) -> MemoryVersion:
-        self._version = replace(
-            self._version, **{"sequence": self._version.sequence + 1, "detail": {}, **changed}
-        )
+        made = {"id": uuid.uuid4().hex, "parent": self._version.id, "timestamp_ms": self.env.now_ms()}
+        self._version = replace(self._version, **{**made, "detail": {}, **changed})
+        self._versions[self._version.id] = self._version
         return self._version
 
 
+def _live_rows(version: MemoryVersion, paths: Iterable[str]) -> int:
+    return sum(version.records[path].row_count - len(version.deleted.get(path, ())) for path in paths)
+
+
 def recorded(
-    table: pa.Table, version: MemoryVersion, *, sort: Sort | None, level: int, run_id: str | None
+    table: pa.Table,
+    version: MemoryVersion,
+    *,
+    sort: Sort | None,
+    level: int,
+    run_id: str | None,
+    partition: str,
+    also_stored: int = 0,
 ) -> BlockRecord:
     keys = key_range(key_table(table, sort, version.schema), sort) if sort else None
     same_keys = SameKeys() if sort else None
@@ -333,7 +522,10 @@ def recorded(
         same_keys.add(key_table(table, sort, version.schema))
     options = version.options
     full = is_full(
-        table.num_rows, table.nbytes, block_rows=options.block_rows, block_bytes=options.block_bytes
+        table.num_rows - also_stored,
+        table.nbytes,
+        block_rows=options.block_rows,
+        block_bytes=options.block_bytes,
     )
     return BlockRecord(
         path=f"data/{uuid.uuid4().hex}.parquet",
@@ -349,6 +541,7 @@ def recorded(
         key_max=keys.max if keys else (),
         key_exact=keys.exact if keys else True,
         same_key_rows=same_keys.most_rows if same_keys else None,
+        partition=partition,
     )
 
 
@@ -372,4 +565,5 @@ def block_of(record: BlockRecord) -> Block:
         run_id=record.run_id,
         cluster=cluster,
         seal=Seal.of(record.footer_bytes, record.footer_checksum),
+        partition=record.partition,
     )

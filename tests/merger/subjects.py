@@ -1,4 +1,4 @@
-"""Two tables behind the port, told to do the same things: the native format and the twin in memory."""
+"""Tables behind the port that do the same things: the native format, and its twin in memory, also with deletes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pytest
 
 import tblctl
 from tblctl.maintain.request import Request, make_plan
@@ -26,6 +27,8 @@ from tblctl.tableformat.storage import Storage
 
 from .memory_port import MemoryPort
 
+KINDS = ["twin", "deletes", "native"]
+DELETED = -1
 SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64())])
 Row = tuple[str, int]
 
@@ -89,10 +92,18 @@ def sorted_rows(table: pa.Table) -> list[Row]:
 @dataclass
 class Twin:
     port: MemoryPort
+    has_deletes: bool = False  # every block begins and ends with a row that is deleted
     numbered: Numbered = field(default_factory=Numbered)
 
     def append(self, *keys: float | None) -> None:
-        self.port.append(self.numbered.table(keys))
+        rows = self.numbered.table(keys)
+        if not self.has_deletes:
+            self.port.append(rows)
+            return
+        gone = pa.array([DELETED], pa.int64())
+        first, last = (rows.slice(at, 1).set_column(1, "n", gone) for at in (0, rows.num_rows - 1))
+        self.port.append(pa.concat_tables([first, rows, last]), also_stored=2)
+        self.port.mark_deleted("n", DELETED)
 
     def delete(self, number: int) -> None:
         self.port.delete("n", number)
@@ -101,7 +112,7 @@ class Twin:
         self.port.set_key(terms)
 
     def rows(self) -> list[Row]:
-        tables = [self.port.files[path] for path in self.port.newest().records]
+        tables = [self.port.rows_of(path) for path in self.port.newest().records]
         return sorted_rows(pa.concat_tables([SCHEMA.empty_table(), *tables]))
 
     def lose(self, path: str) -> None:
@@ -147,6 +158,18 @@ def twin(**options: Any) -> Twin:
     return Twin(MemoryPort(SCHEMA, "k", **options))
 
 
+def with_deletes(**options: Any) -> Twin:
+    return Twin(MemoryPort(SCHEMA, "k", **options), has_deletes=True)
+
+
+def making(kind: str, request: pytest.FixtureRequest) -> Callable[..., Subject]:
+    """Return what makes a table of a kind out of options; a native one in memory, a single one a test."""
+    if kind == "native":
+        url = request.getfixturevalue("memory_url")
+        return lambda **options: native(url, **options)
+    return {"twin": twin, "deletes": with_deletes}[kind]
+
+
 def native(url: str, **options: Any) -> Native:
     storage = Storage(url)
     table = NativeTable(storage, Environment(sleep=lambda _seconds: None))
@@ -160,12 +183,22 @@ def plan_of(subject: Subject, policy: str = "levels", where: Any = None, **optio
 
 
 def blocks_of(subject: Subject) -> list[list[Any]]:
-    """Return [min, max, level, rows] of every block in order of key, NaN and null last."""
+    """Return [min, max, level, rows] of every block in order of key, NaN and null last; rows that are not deleted."""
     version = subject.port.newest()
     listing = version.listing(version.sort, None)
+    blocks = subject.port.block_io(version).live([*version.blocks(listing.paths.to_pylist()).values()])
+    rows = {block.path: block.row_count for block in blocks}
     columns = [listing.low["0"].to_pylist(), listing.high["0"].to_pylist()]
-    facts = zip(*columns, listing.level.tolist(), listing.row_count.tolist(), strict=True)
+    live = [rows[path] for path in listing.paths.to_pylist()]
+    facts = zip(*columns, listing.level.tolist(), live, strict=True)
     return sorted(([*fact] for fact in facts), key=lambda fact: [*map(_place, fact)])
+
+
+def versions_of(subject: Subject) -> list[Any]:
+    """Return the versions as people know them, oldest first; each was committed on top of the one before."""
+    entries = list(subject.port.history())[::-1]
+    assert [entry.parent for entry in entries] == [None, *(entry.id for entry in entries[:-1])]
+    return [entry.public_id for entry in entries]
 
 
 def _place(key: float | None) -> tuple[int, float]:

@@ -19,16 +19,15 @@ from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.record import BlockRecord
 
-from .subjects import Meddling, Observing, Subject, blocks_of, native, plan_of, twin
+from .subjects import KINDS, Meddling, Observing, Subject, blocks_of, making, plan_of, versions_of
 
 EACH = CommitEvery(groups=1)
 
 
-@pytest.fixture(params=["twin", "native"])
+@pytest.fixture(params=KINDS)
 def pairs(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """Make four pairs of blocks that overlap, far from each other: groups 0 to 3, of rows 0-7, 8-15, 16-23, 24-31."""
-    url = request.getfixturevalue("memory_url")
-    subject = twin(block_rows=4) if request.param == "twin" else native(url, block_rows=4)
+    subject = making(request.param, request)(block_rows=4)
     for start in (0.0, 100.0, 200.0, 300.0):
         subject.append(*(start + 2 * step for step in range(4)))
         subject.append(*(start + 1 + 2 * step for step in range(4)))
@@ -147,14 +146,15 @@ def test_a_commit_is_due_when_enough_groups_wait_or_one_waits_long_enough(
 def test_groups_are_committed_as_they_are_merged(
     pairs: Subject, every: CommitEvery, groups: list[int]
 ) -> None:
-    rows, before = pairs.rows(), pairs.port.newest().sequence
+    rows, before = pairs.rows(), versions_of(pairs)
     outcome, told = run(pairs, commit_every=every)
     assert [item["committed_groups"] for item in told] == groups
     assert sum(item["rows"] for item in told) == sum(group.rows for group in outcome.groups) == len(rows)
     assert outcome.commits == len(groups)
     assert statuses(outcome) == ["committed"] * 4
     assert outcome.version is not None
-    assert outcome.version.sequence == pairs.port.newest().sequence == before + len(groups)
+    assert outcome.version.id == pairs.port.newest().id
+    assert len(versions_of(pairs)) == len(before) + len(groups)
     assert (levels(pairs), pairs.rows()) == ([1] * 8, rows)
 
 
@@ -223,14 +223,13 @@ def test_a_commit_in_doubt_ends_the_round_and_nothing_of_it_is_deleted(
 
 def test_fail_stops_at_the_first_conflict_and_tells_what_stays(pairs: Subject) -> None:
     engine = one_by_one(lambda done: pairs.delete(16) if done == 2 else None)
-    last = pairs.port.newest().sequence + 3  # two commits, and between them and the third the delete
-    with pytest.raises(
-        ConflictError, match=rf"2 groups were committed before, up to snapshot {last - 1},"
-    ) as caught:
+    before = versions_of(pairs)
+    with pytest.raises(ConflictError) as caught:
         run(pairs, engine=engine, on_conflict="fail")
+    _, second, _deleted = versions_of(pairs)[len(before) :]
+    assert f"2 groups were committed before, up to snapshot {second}," in str(caught.value)
     assert caught.value.details["groups"] == (2,)
     assert levels(pairs) == [1, 1, 1, 1, 0, 0, 0, 0]
-    assert pairs.port.newest().sequence == last
 
 
 def test_a_task_that_would_change_rows_stops_all_that_is_not_committed(pairs: Subject) -> None:

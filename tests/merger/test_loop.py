@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,20 +26,16 @@ from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.results import Outcome
 
-from .subjects import Meddling, Subject, blocks_of, native, plan_of, twin
+from .subjects import KINDS, Meddling, Subject, blocks_of, making, plan_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "recluster.json").read_text())["cases"]
 
 Make = Callable[..., Subject]
 
 
-@pytest.fixture(params=["twin", "native"])
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    if request.param == "twin":
-        yield twin
-        return
-    url = request.getfixturevalue("memory_url")
-    yield lambda **options: native(url, **options)
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest) -> Make:
+    return making(request.param, request)
 
 
 def run(subject: Subject, *, engine: Any = None, **words: Any) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,18 +23,14 @@ from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.port import Label, Replacement
 
-from .subjects import Meddling, Observing, Subject, blocks_of, native, plan_of, twin
+from .subjects import KINDS, Meddling, Observing, Subject, blocks_of, making, plan_of, twin, versions_of
 
 Make = Callable[..., Subject]
 
 
-@pytest.fixture(params=["twin", "native"])
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    if request.param == "twin":
-        yield twin
-        return
-    url = request.getfixturevalue("memory_url")
-    yield lambda **options: native(url, **options)
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest) -> Make:
+    return making(request.param, request)
 
 
 @pytest.fixture
@@ -64,17 +60,18 @@ def test_overlapping_blocks_become_disjoint_ones_of_the_next_level(two_ranges: S
     ]  # fmt: skip
     assert two_ranges.rows() == rows
     assert outcome.version is not None
-    assert outcome.version.sequence == two_ranges.port.newest().sequence == plan_of(two_ranges).snapshot
+    assert outcome.version.id == two_ranges.port.newest().id
+    assert outcome.version.public_id == plan_of(two_ranges).snapshot == versions_of(two_ranges)[-1]
 
 
 def test_a_round_is_one_commit_that_says_what_it_did(two_ranges: Subject) -> None:
-    before = two_ranges.port.newest().sequence
+    before = versions_of(two_ranges)
     observer = Observing(measure=lambda removed, added: {"seen": [len(removed), len(added)]})
     run(two_ranges, observer=observer)
-    assert two_ranges.port.newest().sequence == before + 1
+    assert len(versions_of(two_ranges)) == len(before) + 1
     detail = two_ranges.detail()["recluster"]
     assert detail.items() >= {
-        "policy": "levels", "engine": "local", "planned_on": before, "committed_groups": 2, "conflicted_groups": 0,
+        "policy": "levels", "engine": "local", "planned_on": before[-1], "committed_groups": 2, "conflicted_groups": 0,
         "failed_groups": 0, "blocks_in": 4, "blocks_out": 4, "rows": 16, "seen": [4, 4],
     }.items()  # fmt: skip
     assert detail["bytes_read"] > 0 < detail["bytes_written"]
@@ -152,6 +149,9 @@ def test_blocks_of_a_group_that_conflicts_are_deleted_and_those_committed_stay(t
     assert two_ranges.stored() == before | listed
 
 
+@pytest.mark.parametrize(
+    "make", ["twin", "native"], indirect=True
+)  # with deleted rows a block is too large to pass
 def test_a_delete_in_a_block_that_passes_through_unwritten_conflicts_with_nothing(make: Make) -> None:
     subject = make(block_rows=4)
     for start in (0.0, 100.0, 101.0):
@@ -345,7 +345,7 @@ def test_relabelling_changes_levels_and_writes_no_block(two_ranges: Subject) -> 
         base, Replacement(removed=frozenset(), added=(), relabelled={path: label})
     )
     assert sorted(block[2] for block in blocks_of(two_ranges)) == [0, 0, 0, 7]
-    assert version.sequence == base.sequence + 1
+    assert (version.id, version.parent) == (two_ranges.port.newest().id, base.id)
     assert two_ranges.stored() == before
 
 

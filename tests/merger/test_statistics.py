@@ -20,7 +20,7 @@ def test_statistics_bound_columns_block_by_block_in_the_order_of_the_listing(sub
     version = subject.port.newest()
     assert version.sort is not None
     statistics = version.statistics(version.schema.leaves)
-    rows = version.listing(version.sort, None).row_count.tolist()
+    rows = version.listing(version.sort, None).stored_rows.tolist()
     column = statistics.column(version.schema.leaf("k"))
     assert column is not None
     found = zip(column.min.to_pylist(), column.max.to_pylist(), column.null_count.tolist(), rows, strict=True)

@@ -21,7 +21,6 @@ from tblctl.selector.policies.full import FullOptions
 from tblctl.selector.policy import Decision
 from tblctl.selector.registry import register, unregister
 from tblctl.tableformat.errors import ConflictError, UnsupportedFormatError
-from tblctl.tableformat.formats import port_of
 from tblctl.tableformat.keys import kinds
 from tblctl.tableformat.keys.order import is_sorted, key_table
 from tblctl.tableformat.model.cluster_key import Sort, Term
@@ -79,7 +78,7 @@ def table(memory_url: str) -> tblctl.Table:
 
 
 def port(table: tblctl.Table) -> Any:
-    return port_of(table._native.storage, table._native.env)
+    return table._port
 
 
 def merge(table: tblctl.Table, sort_id: int, **more: Any) -> Any:

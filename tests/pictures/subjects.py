@@ -10,9 +10,9 @@ import pyarrow as pa
 import tblctl
 from tblctl.pictures.depths import depth_history
 from tblctl.pictures.picture import Picture, make_history, make_picture
+from tblctl.tableformat.formats import open_port
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.native.port import NativeVersion
 from tblctl.tableformat.port import Listing
 
 SEED = 20_261_121
@@ -36,7 +36,7 @@ class ListedVersion:
     high: np.ndarray
     level: np.ndarray
     location: str = "s3://warehouse/sales/orders"
-    sequence: int = 7
+    public_id: int = 7
     schema: Schema = SCHEMA
     sort: Sort = SORT
 
@@ -48,10 +48,11 @@ class ListedVersion:
             low=pa.table({"0": self.low}),
             high=pa.table({"0": self.high}),
             own=every,
+            sort_id=np.full(self.low.size, sort.id),
             known=every,
             exact=every,
             level=self.level,
-            row_count=rows,
+            stored_rows=rows,
             size_bytes=rows,
             decoded_bytes=rows,
             same_key_rows=rows,
@@ -75,9 +76,8 @@ def picture_of(*versions: ListedVersion) -> Picture:
 
 
 def picture_of_table(table: tblctl.Table, *sequences: int) -> Picture:
-    def version_of(sequence: int) -> NativeVersion:
-        return NativeVersion(table._native.storage, tblctl.open(table.location, as_of=sequence)._version())
-
-    past = [item for item in table.history() if item.sequence <= sequences[-1]]
-    history = make_history(past, depth_history(past, version_of))
-    return make_picture([version_of(at) for at in sequences], None, lambda _: None, history, where=None)
+    port = open_port(table.location)
+    versions = [port.version(str(sequence)) for sequence in sequences]
+    past = list(port.history(start=versions[-1]))
+    history = make_history(past, depth_history(past, port.version))
+    return make_picture(versions, None, lambda _: None, history, where=None)

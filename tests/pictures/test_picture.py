@@ -145,7 +145,7 @@ def test_history_ends_with_the_version_that_is_drawn(memory_url: str, tmp_path: 
 
 def test_history_shows_no_more_snapshots_than_its_limit(memory_url: str):
     table = table_of(memory_url, *[(1, 2)] * 6)
-    history = history_up_to(5, table.history(), table._port.version, most_shown=3)
+    history = history_up_to(table._port.version("5"), table._port, most_shown=3)
     assert history.sequences == (3, 4, 5)
 
 

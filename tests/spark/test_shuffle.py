@@ -25,10 +25,8 @@ from tblctl.merger.presort import decide
 from tblctl.merger.presort.decide import Thresholds, units
 from tblctl.merger.task.spec import InputSplit, TaskFailure, TaskResult
 from tblctl.spark.code import CODE
-from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.formats import port_of
+from tblctl.tableformat.formats import open_port
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.storage import Storage
 
 from .test_tables import make_table, rows, shape
 from .toys import outcomes_of, result, task
@@ -45,7 +43,7 @@ def recluster(
 ) -> tblctl.Outcome:
     """Merge the whole table in an engine."""
     request = Request.of(policy="full", condition=lambda _: None, options=None)
-    port = port_of(Storage(table.location, storage_options), SYSTEM)
+    port = open_port(table.location, storage_options)
     return run_recluster(port, request, lambda _: engine)
 
 

@@ -29,9 +29,7 @@ from tblctl.merger.engines.spark.engine import SparkEngine
 from tblctl.spark.code import CODE
 from tblctl.maintain.request import Request
 from tblctl.maintain.recluster import recluster
-from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.formats import port_of
-from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.formats import open_port
 
 master, location, notes = sys.argv[1:]
 
@@ -70,7 +68,7 @@ settings = {
 session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
 engine = SparkEngine(session, CODE, function=slow_at_first)
 request = Request.of(policy=None, condition=lambda _: None, options=None)
-outcome = recluster(port_of(Storage(location), SYSTEM), request, lambda _: engine)
+outcome = recluster(open_port(location), request, lambda _: engine)
 session.stop()
 print(outcome.committed_groups, outcome.failed_groups, outcome.snapshot)
 """

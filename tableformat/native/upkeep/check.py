@@ -8,7 +8,6 @@ statistics, order and levels are worked out anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -31,21 +30,11 @@ from tblctl.tableformat.native.upkeep.check_metadata import (
     listed_twice,
 )
 from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.port import Checked
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 _VERSIONS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What was looked at, and what is wrong; each problem names its object."""
-
-    snapshots: int
-    segments: int
-    blocks: int
-    rows: int
-    problems: tuple[str, ...]
 
 
 def check_table(

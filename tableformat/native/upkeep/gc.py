@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
@@ -44,20 +43,13 @@ from tblctl.tableformat.native.log.names import (
 )
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import check_writable, encode_tombstone
+from tblctl.tableformat.port import Garbage
 from tblctl.tableformat.storage import ObjectInfo, Storage
 
 RECORD_SECONDS = 90 * 86400.0
 """The record of a recluster is kept so long after its commit, even if the snapshot expires before."""
 
 _DELETE_BATCH = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Garbage:
-    """What gc removed, or would remove: expired sequences, and objects, oldest first."""
-
-    sequences: tuple[int, ...]
-    objects: tuple[ObjectInfo, ...]
 
 
 def collect(
@@ -118,7 +110,11 @@ def _add_retained(storage: Storage, named: _Named, head: Snapshot) -> Snapshot:
 
 
 def _garbage(expired: list[Tombstone], objects: list[ObjectInfo]) -> Garbage:
-    return Garbage(sequences=tuple(version.sequence for version in expired), objects=tuple(objects))
+    return Garbage(
+        versions=tuple(version.sequence for version in expired),
+        objects=tuple(item.name for item in objects),
+        size_bytes=sum(item.size_bytes for item in objects),
+    )
 
 
 def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: float) -> float:

@@ -1,0 +1,326 @@
+"""A table of any format: look at it, measure it, keep it clustered."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tblctl.as_of import AsOf, version_as_of
+from tblctl.conditions import resolved
+from tblctl.results import CheckReport, GcOutcome, Outcome, SnapshotInfo
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.keys.kinds import key_maker
+from tblctl.tableformat.model.options import parse_duration
+from tblctl.tableformat.port import TablePort, Version
+from tblctl.tableformat.progress import Progress
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.advise.suggest import Suggestion
+    from tblctl.maintain.measure import MeasuredVersion
+    from tblctl.metrics.information import ClusteringInfo
+    from tblctl.pictures.depths import DepthPoint
+    from tblctl.selector.options import SelectOptions
+    from tblctl.selector.plan import Plan
+
+    Where = str | BooleanExpression | None
+
+
+class ClusteredTable:
+    """A table of any format, behind the port.
+
+    A handle that is `pinned` to a version only reads it; others act on the newest version. Handles may be shared
+    between threads, and pickled; their repr holds no secrets.
+    """
+
+    def __init__(self, port: TablePort[Any], *, pinned: Version | None = None) -> None:
+        self._port = port
+        self._pinned = pinned
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """Where the table is, without user information."""
+        return self._port.location
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in the types they were declared with."""
+        return self._version().schema.logical
+
+    @property
+    def cluster_by(self) -> tuple[str, ...]:
+        """The cluster key's terms; empty without one."""
+        version = self._version()
+        return key_maker(version.sort).texts(version.schema) if version.sort else ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options, by name."""
+        return self._version().options.to_json()
+
+    @property
+    def snapshot(self) -> SnapshotInfo:
+        """The version that reads see now."""
+        newest = self._port.newest()
+        return SnapshotInfo.of(self._port.entry(self._pinned or newest, newest=newest))
+
+    def history(self, limit: int | None = None) -> list[SnapshotInfo]:
+        """Return the versions, newest first; those that gc expired are no longer `readable`."""
+        return [SnapshotInfo.of(entry) for entry in self._port.history(limit)]
+
+    def _version(self) -> Version:
+        """Return the version that reads see, for what it says of itself."""
+        return self._pinned or self._port.newest()
+
+    def _readable(self) -> Version:
+        """Return the version that reads see, to read its metadata: a pinned handle keeps none of it."""
+        pinned = self._pinned
+        version: Version = self._port.newest() if pinned is None else self._port.version(pinned.id)
+        return version
+
+    def _require_live(self) -> None:
+        if self._pinned is not None:
+            msg = (
+                f"this handle of {self.location} is pinned to snapshot {self._pinned.public_id} and only reads; "
+                "open the table without as_of to change it"
+            )
+            raise InvalidOptionError(msg)
+
+    def __repr__(self) -> str:
+        pinned = f", as_of={self._pinned.public_id}" if self._pinned else ""
+        return f"tblctl.{type(self).__name__}({self.location!r}{pinned})"
+
+    # -- how well it is clustered -------------------------------------------------------------------------------
+
+    def info(
+        self,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        *,
+        worst: int = 5,
+    ) -> ClusteringInfo:
+        """Return how well the table is clustered.
+
+        Args:
+            columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
+            where: only the blocks that may hold rows satisfying the condition.
+            worst: how many of the deepest ranges of keys to tell at most.
+
+        Raises:
+            InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
+        """
+        from tblctl.maintain.measure import table_info
+
+        version = self._readable()
+        return table_info(version, columns, resolved(where, version.schema), worst=worst)
+
+    def compare(
+        self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None, where: Where = None
+    ) -> tuple[MeasuredVersion, ...]:
+        """Return how well two versions, each as in `open`, are clustered, both by the key of the second.
+
+        Args and errors are those of `picture`.
+        """
+        from tblctl.maintain.measure import measure_versions
+
+        newest = self._port.newest()
+        versions = [version_as_of(self._port, as_of, newest) for as_of in (before, after)]
+        return measure_versions(versions, columns, lambda schema: resolved(where, schema))
+
+    def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
+        """Return average depth and overlaps after each of the last snapshots, newest first.
+
+        Reclusters recorded theirs; the others are measured, where that can still be done.
+        """
+        from tblctl.pictures.depths import depth_history
+
+        return depth_history(list(self._port.history(limit)), self._port.version)
+
+    def suggest(self, predicates: str | Sequence[str] | None = None) -> Suggestion:
+        """Return columns that the table could be clustered by, best first, from its statistics alone.
+
+        Args:
+            predicates: conditions that queries typically have: a text with one a line, or each ended by `;`; or one
+                condition in each text. Columns then rank by the blocks that these would read; for None by depth.
+
+        Raises:
+            InvalidPredicateError: names line and column in the text.
+        """
+        from tblctl.advise.suggest import read_predicates, suggest
+
+        version = self._readable()
+        conditions = [] if predicates is None else read_predicates(predicates, version.schema)
+        return suggest(version, conditions, self.cluster_by)
+
+    def picture(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        compare: tuple[AsOf, AsOf] | None = None,
+    ) -> None:
+        """Draw how well the table is clustered: where its blocks lie, how deep, and how it came about.
+
+        Args:
+            path: a file, replaced if it is there. Its name ends with .svg, .png or .html; the page tells of the blocks
+                that are pointed at.
+            columns: as for `info`.
+            where: as for `info`.
+            compare: two versions, each as in `open`, side by side on one axis of keys, by the key of the second.
+
+        Raises:
+            InvalidOptionError: another format, the file cannot be written, or matplotlib (the extra `pictures`) is
+                not installed.
+            InvalidKeyError: as for `info`.
+            SnapshotNotFoundError: `compare` names no readable snapshot.
+        """
+        from tblctl.pictures.file import picture_format, write_picture
+        from tblctl.pictures.picture import history_up_to, make_picture
+
+        picture_format(path)
+        newest = self._port.newest()
+        shown = (
+            [self._readable()]
+            if compare is None
+            else [version_as_of(self._port, as_of, newest) for as_of in compare]
+        )
+        history = history_up_to(shown[-1], self._port)
+        text = None if where is None else str(where)
+        found = make_picture(shown, columns, lambda schema: resolved(where, schema), history, where=text)
+        write_picture(found, path)
+
+    # -- keeping it in order --------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        policy: str = "levels",
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+    ) -> Plan:
+        """Return what one round of `recluster` would do, and why. Nothing is written.
+
+        Args:
+            policy: levels, full, or one that a program added to `tblctl.selector.registry.POLICIES`.
+            where: only blocks that may hold rows satisfying the condition are merged.
+            options: what to select at most, and how far to go; see `tblctl.SelectOptions`. Sizes may be text.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key.
+            InvalidOptionError: lists every problem.
+        """
+        from tblctl.maintain.request import Request, make_plan
+
+        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        return make_plan(self._readable(), request)
+
+    def recluster(
+        self,
+        plan: Plan | None = None,
+        *,
+        policy: str | None = None,
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+        final: bool = False,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        commit_every: int | str | datetime.timedelta | None = None,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
+
+        Args:
+            plan: what to merge, from `plan`; groups of it that others changed since are reported and left out.
+            policy: levels (for None) or full.
+            where: only blocks that may hold rows satisfying the condition are merged.
+            options: see `tblctl.SelectOptions`; sizes may be text.
+            final: round after round, until there is nothing to do; otherwise one, and another if it committed nothing
+                because groups failed, whose blocks are then left alone. It may never end beside a
+                writer that never pauses; what options limit holds for every round by itself. Blocks that are not
+                sorted by the current key are merged too, unless the options say otherwise.
+            engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
+                64 GiB in memory.
+            spark: your SparkSession, classic or Connect, which is not stopped; or a function that returns what opens
+                one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`, called when there is something to
+                merge. None: one on this machine if needed.
+            on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
+                raises and commits nothing more: with `commit_every`, what the round committed before stays.
+            commit_every: commit after this many merged groups (8), or after the first that is merged this long after
+                the last commit ("60s", a timedelta), and at the round's end. None: one commit a round.
+            progress: is called with (done, total, unit), the unit being rows or groups of the round.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key.
+            InvalidOptionError: arguments that contradict each other; a plan of another table.
+            ConflictError: with `on_conflict="fail"`.
+        """
+        from tblctl.maintain.choose_engine import engines
+        from tblctl.maintain.recluster import recluster
+        from tblctl.maintain.request import Request
+
+        if plan is not None and (policy is not None or where is not None or options is not None or final):
+            msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"
+            raise InvalidOptionError(msg)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            final=final,
+            on_conflict=on_conflict,
+            commit_every=commit_every,
+            progress=progress,
+        )
+        self._require_live()
+        with engines(engine, spark, self.location) as engine_for:
+            return recluster(self._port, request, engine_for, plan=plan)
+
+    def gc(
+        self,
+        keep: int = 10,
+        older_than: float | str | datetime.timedelta = "24h",
+        *,
+        dry_run: bool = False,
+    ) -> GcOutcome:
+        """Expire old versions and delete what nothing names any more.
+
+        Args:
+            keep: how many of the newest versions stay (gc's own do not count), beside tagged ones.
+            older_than: seconds, a timedelta, or text such as "24h": nothing younger is touched, by the storage's times.
+                A write that takes longer than this is refused at its commit (`ConflictError`); a shorter one never.
+            dry_run: delete nothing; ages are then by this machine's clock.
+
+        Raises:
+            ClockError: this machine's clock and the storage's differ by more than five minutes.
+        """
+        if isinstance(older_than, datetime.timedelta):
+            older_than = older_than.total_seconds()
+        seconds = parse_duration(older_than) if isinstance(older_than, str) else float(older_than)
+        self._require_live()
+        found = self._port.collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
+        return GcOutcome(
+            dry_run=dry_run,
+            snapshots_expired=found.versions,
+            objects_deleted=found.objects,
+            bytes_deleted=found.size_bytes,
+        )
+
+    def check(self, deep: bool = False, *, progress: Progress | None = None) -> CheckReport:
+        """Verify every invariant of the format; `deep` reads all data too. Changes nothing."""
+        found = self._port.check(deep=deep, progress=progress)
+        return CheckReport(
+            ok=not found.problems,
+            deep=deep,
+            snapshots=found.snapshots,
+            segments=found.segments,
+            blocks=found.blocks,
+            rows=found.rows,
+            problems=found.problems,
+        )

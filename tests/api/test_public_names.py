@@ -1,0 +1,350 @@
+"""What programs and scripts rely on: the names of `tblctl`, its signatures, the fields of results, the command's flags.
+
+A name is added to the lists when it is added to the package. One that leaves them breaks somebody's program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import pytest
+
+import tblctl
+from tblctl.cli.main import COMMANDS, application
+
+NAMES = {
+    "tblctl": """
+        BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
+        DepthPoint GcOutcome GroupOutcome MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan ScanExplanation
+        ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table TableOptions WriteOutcome
+        create drop errors execute exists find_tables open parse_duration parse_schema parse_size
+        parse_statement read_schema spark spark_session survey type_from_text type_to_text
+    """,
+    "tblctl.errors": """
+        AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
+        InputError InternalError InvalidDataError InvalidKeyError InvalidOptionError InvalidPredicateError
+        InvalidSchemaError InvalidStatementError ObjectNotFoundError SchemaMismatchError SnapshotNotFoundError
+        StorageError TableExistsError TableNotFoundError TblctlError UnknownColumnError UnsupportedBackendError
+        UnsupportedFormatError UnsupportedTypeError
+    """,
+    "Statement": "final if_exists is_location location name parts where where_position",
+    "Table": "cluster_by location options schema snapshot",
+    "Scan": "schema snapshot",
+    "WriteOutcome": """
+        attempts blocks_added blocks_removed bytes_added note operation recluster rows_added rows_removed
+        seconds snapshot
+    """,
+    "SnapshotInfo": """
+        blocks blocks_added blocks_removed bytes bytes_added cluster_by detail operation options readable rows
+        rows_added rows_removed sequence tags timestamp
+    """,
+    "BlockInfo": """
+        bytes cluster_key_id decoded_bytes level max min path rows run uncompressed_bytes
+    """,
+    "ScanExplanation": """
+        blocks_pruned blocks_read blocks_total blocks_whole bytes_to_read bytes_total columns rows_total
+        segments_pruned segments_total snapshot where
+    """,
+    "ScanReport": """
+        blocks blocks_pruned blocks_read blocks_total columns complete cpu_seconds io_seconds rows seconds
+        snapshot table where
+    """,
+    "BlockScan": """
+        bytes_matched column_bytes cpu_seconds io_seconds path rows_matched rows_read
+    """,
+    "ClusteringInfo": """
+        average_depth average_overlaps block_depth_histogram bytes cluster_by_keys constant_block_count depth
+        depth_buckets is_mostly_unclustered levels rows total_block_count unclustered_block_count
+        unknown_block_count worst
+    """,
+    "ClusteringFigures": """
+        average_depth average_overlaps block_depth_histogram bytes constant_block_count depth depth_buckets
+        is_mostly_unclustered rows total_block_count unclustered_block_count unknown_block_count
+    """,
+    "DepthFigures": "max p50 p95 p99",
+    "DeepRange": "blocks bytes depth max min partition rows",
+    "DepthPoint": """
+        average_depth average_overlaps blocks operation rows snapshot source timestamp
+    """,
+    "MeasuredVersion": "info snapshot",
+    "SurveyedTable": "blocks bytes error info location rows",
+    "Suggestion": """
+        candidates cluster_by estimate_step predicates rejected snapshot total_block_count
+    """,
+    "Candidate": """
+        average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds named_by
+        null_share terms unknown_block_count why
+    """,
+    "Plan": """
+        advice groups is_limited note options policy predicted rejected snapshot table_id
+    """,
+    "SelectOptions": """
+        include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio threshold
+    """,
+    "Outcome": """
+        advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
+        depth_after depth_before engine failed_groups groups note overlaps_after overlaps_before policy rejected
+        rounds rows seconds snapshot
+    """,
+    "GroupOutcome": """
+        blocks_in blocks_out bytes_read bytes_written cpu_seconds error number round rows rows_copied status
+        task_seconds why
+    """,
+    "GcOutcome": "bytes_deleted dry_run objects_deleted snapshots_expired",
+    "CheckReport": "blocks deep ok problems rows segments snapshots",
+    "TableOptions": """
+        block_bytes block_rows compression compression_level memory_bytes recluster_auto row_group_rows
+        sort_scope
+    """,
+    "$ tblctl": """
+        --debug --version alter append check create delete depth drop files gc history info overwrite recluster
+        rollback scan sql suggest tag update
+    """,
+    "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
+    "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
+    "$ tblctl scan": """
+        --as-of --columns --debug --explain --json --limit --output --report --storage-option --where LOC
+    """,
+    "$ tblctl delete": "--debug --json --storage-option --where LOC",
+    "$ tblctl update": "--debug --json --set --storage-option --where LOC",
+    "$ tblctl overwrite": "--debug --json --memory --storage-option --where FILE... LOC",
+    "$ tblctl alter": """
+        --add-column --cluster-by --debug --drop-cluster-by --drop-column --json --rename-column --set
+        --storage-option --widen-column LOC
+    """,
+    "$ tblctl info": """
+        --all --columns --compare --debug --history --json --picture --storage-option --where --worst [LOC]...
+    """,
+    "$ tblctl depth": "--debug --json --storage-option --where --worst LOC TERMS",
+    "$ tblctl suggest": "--debug --json --predicates --rejected --storage-option LOC",
+    "$ tblctl recluster": """
+        --commit-every --debug --dry-run --engine --final --if-exists --include-unclustered --json --master
+        --max-blocks --max-bytes --max-group-bytes --max-groups --memory --no-include-unclustered --on-conflict
+        --plan --policy --ratio --remote --spark-conf --storage-option --threshold --where LOC
+    """,
+    "$ tblctl sql": """
+        --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
+        STATEMENT
+    """,
+    "$ tblctl history": "--debug --json --limit --storage-option LOC",
+    "$ tblctl rollback": "--debug --json --storage-option --to LOC",
+    "$ tblctl tag": "--at --debug --delete --json --storage-option LOC NAME",
+    "$ tblctl drop": "--debug --if-exists --json --storage-option --yes LOC",
+    "$ tblctl files": "--debug --json --limit --storage-option LOC",
+    "$ tblctl gc": "--debug --dry-run --json --keep --older-than --storage-option LOC",
+    "$ tblctl check": "--debug --deep --fix-clock --json --storage-option LOC",
+}
+SIGNATURES = {
+    "tblctl": [
+        "create(location, schema, *, cluster_by=(), options=None, storage_options=None)",
+        "drop(location, *, if_exists=False, storage_options=None)",
+        "execute(text, *, resolve=None, storage_options=None, **options)",
+        "exists(location, *, storage_options=None)",
+        "find_tables(location, *, storage_options=None)",
+        "open(location, *, as_of=None, storage_options=None, on_scan=None)",
+        "parse_duration(text)",
+        "parse_schema(text)",
+        "parse_size(text, *, needs_unit=False)",
+        "parse_statement(text)",
+        "read_schema(path, storage_options=None)",
+        "spark_session(*, master=None, remote=None, conf=None)",
+        "survey(locations, *, columns=None, where=None, worst=5, storage_options=None)",
+        "type_from_text(text)",
+        "type_to_text(data_type)",
+    ],
+    "Table": [
+        "add_column(path, type)",
+        "append(data, *, memory_bytes=None, recluster=False, progress=None)",
+        "check(deep=False, *, progress=None)",
+        "compare(before, after, *, columns=None, where=None)",
+        "delete(where, *, progress=None)",
+        "delete_tag(name)",
+        "depth_history(limit=20)",
+        "drop_cluster_key()",
+        "drop_column(path)",
+        "files(limit=None)",
+        "gc(keep=10, older_than='24h', *, dry_run=False)",
+        "history(limit=None)",
+        "info(columns=None, where=None, *, worst=5)",
+        "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
+        "picture(path, *, columns=None, where=None, compare=None)",
+        "plan(policy='levels', where=None, options=None)",
+        (
+            "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
+        ),
+        "rename_column(path, new_name)",
+        "reset_clock()",
+        "rollback(to)",
+        "scan(where=None, columns=None, limit=None)",
+        "set_cluster_key(terms)",
+        "set_options(values)",
+        "suggest(predicates=None)",
+        "tag(name, at=None)",
+        "tags()",
+        "to_dataset()",
+        "to_spark(session)",
+        "update(set, where=None, *, progress=None)",
+        "widen_column(path, type)",
+    ],
+    "Scan": [
+        "explain()",
+        "to_arrow()",
+        "to_pandas()",
+        "to_polars()",
+        "to_reader()",
+    ],
+    "WriteOutcome": [
+        "to_dict()",
+    ],
+    "SnapshotInfo": [
+        "to_dict()",
+    ],
+    "BlockInfo": [
+        "to_dict()",
+    ],
+    "ScanExplanation": [
+        "to_dict()",
+    ],
+    "ScanReport": [
+        "to_dict()",
+    ],
+    "ClusteringInfo": [
+        "to_dict()",
+    ],
+    "ClusteringFigures": [
+        "to_dict()",
+    ],
+    "DepthFigures": [
+        "to_dict()",
+    ],
+    "DeepRange": [
+        "to_dict()",
+    ],
+    "DepthPoint": [
+        "to_dict()",
+    ],
+    "MeasuredVersion": [
+        "to_dict()",
+    ],
+    "SurveyedTable": [
+        "to_dict()",
+    ],
+    "Suggestion": [
+        "to_dict()",
+    ],
+    "Candidate": [
+        "to_dict()",
+    ],
+    "Plan": [
+        "from_json(value)",
+        "to_json()",
+    ],
+    "SelectOptions": [
+        (
+            "SelectOptions(*, threshold=None, ratio=None, max_group_bytes=None, memory_bytes=1073741824, "
+            "max_bytes=None, max_blocks=None, max_groups=None, include_unclustered=None)"
+        ),
+        "from_mapping(values)",
+        "threshold_for(block_count)",
+        "to_json()",
+    ],
+    "Outcome": [
+        "to_dict()",
+    ],
+    "GcOutcome": [
+        "to_dict()",
+    ],
+    "CheckReport": [
+        "to_dict()",
+    ],
+    "TableOptions": [
+        (
+            "TableOptions(*, block_rows=1000000, block_bytes=134217728, row_group_rows=32768, "
+            "compression='zstd', compression_level=1, sort_scope='append', memory_bytes=1073741824, "
+            "recluster_auto=False)"
+        ),
+        "from_mapping(values)",
+        "to_json()",
+        "updated(values)",
+    ],
+}
+
+
+def signature(name: str, called: Any) -> str:
+    """Return a name with its parameters and their defaults, without types and `self`."""
+    parameters = [
+        item.replace(annotation=inspect.Parameter.empty)
+        for item in inspect.signature(called).parameters.values()
+        if item.name not in ("self", "cls")
+    ]
+    return f"{name}{inspect.Signature(parameters)}"
+
+
+def methods(kind: type) -> Iterable[str]:
+    """Yield the signatures of a class, and of its constructor where callers have one."""
+    if kind in (tblctl.SelectOptions, tblctl.TableOptions):
+        yield signature(kind.__name__, kind)
+    for name in dir(kind):
+        found = inspect.getattr_static(kind, name)
+        is_ours = not name.startswith("_") and name != "of"  # takes what is not public
+        if is_ours and (inspect.isfunction(found) or isinstance(found, classmethod)):
+            yield signature(name, getattr(kind, name))
+
+
+def attributes(kind: type) -> Iterable[str]:
+    """Yield the fields and properties of a class."""
+    if dataclasses.is_dataclass(kind):
+        yield from (item.name for item in dataclasses.fields(kind))
+    yield from (
+        name for name, found in inspect.getmembers(kind) if isinstance(found, property) and name[0] != "_"
+    )
+
+
+def flags(command: click.Command) -> Iterable[str]:
+    """Yield the flags of a command, and its arguments in capitals."""
+    for item in command.params:
+        if isinstance(item, click.Option):
+            yield from (*item.opts, *item.secondary_opts)
+        else:
+            yield item.human_readable_name
+
+
+CLASSES = {name: found for name in tblctl.__all__ if inspect.isclass(found := getattr(tblctl, name))}
+FUNCTIONS = [name for name in tblctl.__all__ if inspect.isfunction(getattr(tblctl, name))]
+
+FOUND_NAMES = {
+    "tblctl": set(tblctl.__all__),
+    "tblctl.errors": {name for name in vars(tblctl.errors) if name.endswith("Error")},
+    **{name: set(attributes(found)) for name, found in CLASSES.items()},
+    "$ tblctl": {*flags(application), *(str(command.name) for command in COMMANDS)},
+    **{f"$ tblctl {command.name}": set(flags(command)) for command in COMMANDS},
+}
+FOUND_SIGNATURES = {
+    "tblctl": {signature(name, getattr(tblctl, name)) for name in FUNCTIONS},
+    **{name: set(methods(found)) for name, found in CLASSES.items()},
+}
+
+
+@pytest.mark.parametrize("owner", NAMES)
+def test_no_public_name_is_removed(owner: str) -> None:
+    assert set(NAMES[owner].split()) - FOUND_NAMES[owner] == set()
+
+
+@pytest.mark.parametrize("owner", SIGNATURES)
+def test_no_public_signature_is_another(owner: str) -> None:
+    assert set(SIGNATURES[owner]) - FOUND_SIGNATURES[owner] == set()
+
+
+@pytest.mark.parametrize("owner", [*FOUND_NAMES])
+def test_every_public_name_is_listed(owner: str) -> None:
+    assert FOUND_NAMES[owner] - set(NAMES.get(owner, "").split()) == set()
+
+
+@pytest.mark.parametrize("owner", [*FOUND_SIGNATURES])
+def test_every_public_signature_is_listed(owner: str) -> None:
+    assert FOUND_SIGNATURES[owner] - set(SIGNATURES.get(owner, [])) == set()
