@@ -223,8 +223,7 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
         ["depth", "?"],
     ]
     assert (
-        "(3 blocks not in the order of the key: no depth counts them until a recluster sorts them)"
-        in lines
+        "(3 blocks not in the order of the key: no depth counts them until a recluster sorts them)" in lines
     )
     told = as_json("info", url)
     assert (told["average_depth"], told["average_overlaps"], told["depth"]["max"]) == (None, None, None)
