@@ -240,7 +240,7 @@ def test_the_code_comes_from_the_zip_that_was_sent(spark: Any) -> None:
         raise InvalidDataError(tblctl.merger.task.merge.__file__)
 
     (outcome,) = outcomes_of(spark.session, [task(0)], named).values()
-    assert ".zip/tblctl/merger/run.py" in str(outcome.error)
+    assert ".zip/tblctl/merger/task/merge.py" in str(outcome.error)
 
 
 def test_a_task_that_raises_is_a_failure_of_its_own_with_the_error_as_it_was(spark: Any) -> None:
