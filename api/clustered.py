@@ -13,7 +13,7 @@ from tblctl.as_of import AsOf, version_as_of
 from tblctl.conditions import resolved
 from tblctl.results import CheckReport, GcOutcome, Outcome, SnapshotInfo
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.model.cluster_key import term_to_text
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.progress import Progress
@@ -58,8 +58,7 @@ class ClusteredTable:
     def cluster_by(self) -> tuple[str, ...]:
         """The cluster key's terms; empty without one."""
         version = self._version()
-        terms = version.sort.terms if version.sort else ()
-        return tuple(term_to_text(term, version.schema) for term in terms)
+        return key_maker(version.sort).texts(version.schema) if version.sort else ()
 
     @property
     def options(self) -> dict[str, Any]:

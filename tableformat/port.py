@@ -52,6 +52,7 @@ class Listing:
         low, high: bounds of the keys by the sort asked for: columns "0", "1", .. one a term. A null may be a null key,
             see `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
+        sort_id: int64: the live sort in whose order the block is; -1 for none.
         known: the bounds hold; where false nothing is known of the keys.
         exact: the bounds are keys of rows, neither shortened nor those of columns apart.
         level, stored_rows, size_bytes, decoded_bytes: int64; see `Block`.
@@ -66,6 +67,7 @@ class Listing:
     low: pa.Table
     high: pa.Table
     own: np.ndarray
+    sort_id: np.ndarray
     known: np.ndarray
     exact: np.ndarray
     level: np.ndarray
@@ -116,6 +118,10 @@ class Version(Protocol):
     @property
     def sort(self) -> Sort | None:
         """The cluster key; None without one."""
+
+    @property
+    def sorts(self) -> Mapping[int, Sort]:
+        """The live sorts by id: the cluster key, and those that replacements added since it was given."""
 
     @property
     def options(self) -> TableOptions:
@@ -311,6 +317,7 @@ class Replacement:
         removed: paths of blocks that leave.
         added: blocks that join.
         relabelled: blocks that stay with another label, by path.
+        sorts: that added blocks are in the order of, and that become live with the commit if they are not yet.
         detail: JSON for the snapshot's summary: short, since every reader of the table reads it.
         record: JSON of any length that is kept beside the snapshot, and for a while longer; None for none.
     """
@@ -318,6 +325,7 @@ class Replacement:
     removed: frozenset[str]
     added: tuple[BlockRecord, ...]
     relabelled: Mapping[str, Label] = field(default_factory=dict)
+    sorts: tuple[Sort, ...] = ()
     detail: Mapping[str, Any] = field(default_factory=dict)
     record: Mapping[str, Any] | None = None
 

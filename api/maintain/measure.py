@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import Version
@@ -88,7 +89,8 @@ def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None
     last = versions[-1]
     sort = sort_to_measure(last, columns)
     for version in versions:
-        missing = [term.column_id for term in sort.terms if version.schema.leaf_by_id(term.column_id) is None]
+        ids = key_maker(sort).column_ids
+        missing = [column_id for column_id in ids if version.schema.leaf_by_id(column_id) is None]
         names = [leaf.name for leaf in map(last.schema.leaf_by_id, missing) if leaf]
         if names:
             msg = (

@@ -16,9 +16,10 @@ from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
 from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.metrics.worst import DeepRange, deepest_hills
 from tblctl.selector.candidates import Candidates, Mask
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
-from tblctl.tableformat.model.cluster_key import Sort, term_to_text
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.values import python_value, value_for_people
@@ -105,7 +106,7 @@ class View:
             unclustered=blocks.unclustered,
             unknown=blocks.unknown,
         )
-        terms = [term_to_text(term, self.schema) for term in self.sort.terms]
+        terms = list(key_maker(self.sort).texts(self.schema))
         matched = self.listing.matched
         found = clustering_info(terms, arrays if matched is None else arrays.pick(matched))
         return replace(found, worst=self._worst(worst)) if worst else found
@@ -171,7 +172,7 @@ class View:
         columns = {
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
             for name in (
-                *("own", "known", "exact", "level"),
+                *("own", "sort_id", "known", "exact", "level"),
                 *("stored_rows", "size_bytes", "decoded_bytes", "same_key_rows", "partition"),
             )
         }
@@ -206,6 +207,7 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
         low=bounds("key_min", like.low),
         high=bounds("key_max", like.high),
         own=every,
+        sort_id=figures("cluster_key_id"),
         known=every,
         exact=np.array([record.key_exact for record in records], dtype=bool),
         level=figures("level"),

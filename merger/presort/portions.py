@@ -21,6 +21,7 @@ from tblctl.merger.task.row_ranges import overlapping, own, within
 from tblctl.merger.task.spec import MergeTask, Slice
 from tblctl.merger.task.verify import Fingerprint, require_equal
 from tblctl.tableformat.concurrency import in_parallel
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
@@ -117,7 +118,7 @@ def portions(io: BlockIO, task: SortTask, bound: Bound = lambda: None) -> Iterat
 
 def _text(schema: Schema, sort: Sort) -> frozenset[int]:
     """Return the columns that are not of the key, by id, whose values may be Arrow dictionaries if blocks have them."""
-    keys = {term.column_id for term in sort.terms}
+    keys = frozenset(key_maker(sort).column_ids)
     return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
 

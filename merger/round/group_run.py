@@ -90,6 +90,7 @@ class GroupRun:
         self.state = State.WAITING
         self.error: str | None = None
         self.blocks: tuple[Block, ...] = ()
+        self.sort: Sort | None = None
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
         self._tasks: tuple[MergeTask, ...] = ()
@@ -141,7 +142,7 @@ class GroupRun:
         if not tasks:
             self.move(State.MERGED)
 
-    def report(self, item: TaskResult | TaskFailure, sort: Sort | None) -> None:
+    def report(self, item: TaskResult | TaskFailure) -> None:
         """Take what became of a task. With the last one the group is MERGED, or FAILED with the first error.
 
         Raises:
@@ -154,10 +155,10 @@ class GroupRun:
             return
         self._results.append(item)
         if self.state is State.MERGING and self.all_reported:
-            self.require_complete(sort)
+            self.require_complete()
             self.move(State.MERGED)
 
-    def require_complete(self, sort: Sort | None) -> None:
+    def require_complete(self) -> None:
         """Refuse a group without the report of a task, with other rows out than in, or out of order.
 
         Raises:
@@ -172,7 +173,7 @@ class GroupRun:
                 f"which {reported} reported. It was not committed; this is a bug, please report it"
             )
             raise VerificationError(msg)
-        require_order(self.records, sort, f"group {self.number}")
+        require_order(self.records, self.sort, f"group {self.number}")
 
     def release(self) -> None:
         """Forget the records of its blocks, which are committed or deleted: of 300 columns, 0.2 MB a block."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
 from tblctl.merger.round.conflicts import OnConflict, salvage
@@ -10,7 +10,7 @@ from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.port import BlocksReplacedError, Replacement, TablePort, Version, VersionT
+from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 """Figures of group outcomes whose sums stand in a commit's summary."""
@@ -33,10 +33,10 @@ class Publisher(Generic[VersionT]):
         port: the table.
         base: the version that the groups were merged on.
         plan: theirs.
+        io: deletes blocks of groups that conflict.
         engine: the name of what merged them.
         runs: the groups, by number.
         on_conflict: whether a conflict drops its group, or ends the round.
-        discard: deletes blocks that are in no commit.
         observer: follows the commits; None for nobody.
     """
 
@@ -46,10 +46,10 @@ class Publisher(Generic[VersionT]):
         base: VersionT,
         plan: Plan,
         *,
+        io: BlockIO,
         engine: str,
         runs: Mapping[int, GroupRun],
         on_conflict: OnConflict,
-        discard: Callable[[Sequence[GroupRun]], None],
         observer: Observer | None,
     ) -> None:
         self.newest: VersionT | None = None
@@ -57,7 +57,7 @@ class Publisher(Generic[VersionT]):
         self.commits = 0
         self._port, self._base, self._plan, self._engine = port, base, plan, engine
         self._runs, self._on_conflict = runs, on_conflict
-        self._discard, self._observer = discard, observer
+        self._io, self._observer = io, observer
         self._since_seconds = port.env.elapsed()
 
     @property
@@ -140,7 +140,7 @@ class Publisher(Generic[VersionT]):
                 run.move(State.MERGED)
         lost = [run for run in ready if run.state is State.CONFLICTED]
         self.refuse_conflicts()
-        self._discard(lost)
+        discard(self._io, lost)
         for run in lost:
             run.release()
 
@@ -167,6 +167,13 @@ class Publisher(Generic[VersionT]):
         """Return the groups whose end is known, or settled by the commit at hand, and in no commit's record yet."""
         ended = {State.MERGED, State.PUBLISHING, State.COMMITTED, State.CONFLICTED, State.FAILED}
         return [run for run in self._runs.values() if not run.is_recorded and run.state in ended]
+
+
+def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
+    """Delete what groups wrote and no commit can name."""
+    paths = [path for run in runs for path in run.deletable]
+    if paths:
+        io.discard(paths)
 
 
 def left_the_table(paths: Sequence[str]) -> str:

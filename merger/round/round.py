@@ -7,7 +7,6 @@ Blocks of groups that are not committed are deleted, but never while a commit ma
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from tblctl.merger.round.conflicts import OnConflict, salvage
 from tblctl.merger.round.cuts import Output, split_group
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
-from tblctl.merger.round.publish import Observer, Publisher, left_the_table
+from tblctl.merger.round.publish import Observer, Publisher, discard, left_the_table
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult, whole_slices
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
@@ -86,35 +85,18 @@ def merge_round(
     require_own_plan(plan, version)
     runs = {group.number: GroupRun(group, round_number=number) for group in plan.groups}
     io = port.block_io(version)
+    choice = OnConflict.named(on_conflict)
     publisher = Publisher(
-        port,
-        version,
-        plan,
-        engine=engine.name,
-        runs=runs,
-        on_conflict=OnConflict.named(on_conflict),
-        discard=functools.partial(_discard, io),
-        observer=observer,
+        port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
     find_blocks(version, runs.values())
     publisher.refuse_conflicts()
-    merging = _Round(
-        version,
-        io,
-        runs=runs,
-        engine=engine,
-        publisher=publisher,
-        commit_every=commit_every,
-        progress=progress,
-    )
+    merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
     with _leaving_nothing(io, runs.values()):
         merging.merge(_cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
         publisher.publish()
-    return RoundOutcome(
-        version=publisher.newest,
-        commits=publisher.commits,
-        groups=tuple(run.outcome() for run in runs.values()),
-    )
+    groups = tuple(run.outcome() for run in runs.values())
+    return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -138,16 +120,16 @@ class _Round:
         self,
         version: Version,
         io: BlockIO,
-        *,
         runs: Mapping[int, GroupRun],
         engine: Engine,
+        *,
         publisher: Publisher[Any],
-        commit_every: CommitEvery,
+        due: CommitEvery,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
-        self._publisher, self._commit_every = publisher, commit_every
+        self._publisher, self._due = publisher, due
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
             (run for run in runs.values() if run.is_open), key=lambda run: -run.group.decoded_bytes
@@ -166,7 +148,7 @@ class _Round:
             self._engine.run(self._io, tasks, self._report, title=title, advance=self._progress.rows_merged)
         for run in self._open:
             if run.is_open:
-                run.require_complete(self._version.sort)
+                run.require_complete()
 
     def _tasks(self, cut: Cutter) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
@@ -185,30 +167,32 @@ class _Round:
     def _report(self, item: TaskResult | TaskFailure) -> None:
         """Take what became of a task; commit if a commit is due."""
         run = self._runs[item.group]
-        run.report(item, self._version.sort)
+        run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
             raise item.error  # then no group is trusted
         if run.all_reported:
             self._progress.group_ended()
             if run.state is State.FAILED:
-                _discard(self._io, [run])
+                discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
         merged = len(self._publisher.merged)
-        if self._commit_every.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
+        if self._due.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
             self._publisher.publish()
 
 
 def find_blocks(version: Version, runs: Iterable[GroupRun]) -> None:
-    """Give every group its blocks as the version has them; groups that are no longer as planned conflict.
+    """Give every group its sort, and its blocks as the version has them; groups that are no longer as planned conflict.
+
+    A group whose sort is live, but not the current one, is as planned.
 
     Raises:
         InvalidDataError: a group has other rows than its blocks, or blocks of several partitions.
     """
-    sort = version.sort
     waiting = []
     for run in runs:
-        if sort is None or run.group.sort_id != sort.id:
+        run.sort = version.sorts.get(run.group.sort_id)
+        if run.sort is None:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
         else:
             waiting.append(run)
@@ -268,7 +252,7 @@ def _cutter(
             most=[_most_blocks(run.group, version.options) for run in runs],
             parallelism=engine.parallelism,
         )
-        outputs = [_output(version, run.group, port.env.new_run_id(), memory_bytes) for run in runs]
+        outputs = [_output(run, port.env.new_run_id(), memory_bytes) for run in runs]
         return ahead(
             lambda item: _cut_group(version, io, *item),
             zip(runs, outputs, counts, strict=True),
@@ -278,16 +262,15 @@ def _cutter(
     return cut
 
 
-def _output(version: Version, group: Group, run_id: str, memory_bytes: int) -> Output:
-    sort = version.sort
-    if sort is None:
-        raise InternalError("a group of a table without a cluster key was not dropped")
+def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
+    if run.sort is None:
+        raise InternalError(f"group {run.number} has no sort, and was not dropped")
     return Output(
-        sort=sort,
-        level=group.output_level,
+        sort=run.sort,
+        level=run.group.output_level,
         run_id=run_id,
         memory_bytes=memory_bytes,
-        same_key_rows=group.same_key_rows,
+        same_key_rows=run.group.same_key_rows,
     )
 
 
@@ -312,14 +295,8 @@ def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _discard(io, runs)
+        discard(io, runs)
         raise
-
-
-def _discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
-    paths = [path for run in runs for path in run.deletable]
-    if paths:
-        io.discard(paths)
 
 
 def _most_blocks(group: Group, options: TableOptions) -> int:

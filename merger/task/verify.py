@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys.kinds import key_width
 from tblctl.tableformat.keys.order import is_sorted, key_ranks
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
@@ -124,7 +125,7 @@ def require_order(records: Sequence[BlockRecord], sort: Sort | None, where: str)
         return
     ends = [
         pa.table([pa.array(values, values[0].type) for values in zip(*keys, strict=True)], names)
-        for names in [[str(place) for place in range(len(sort.terms))]]
+        for names in [[str(place) for place in range(key_width(sort))]]
         for keys in ([record.key_min for record in records], [record.key_max for record in records])
     ]
     low, high = key_ranks(ends[0], ends[1], sort)

@@ -1,13 +1,12 @@
 """Key order: the one place that says which row comes before which.
 
-A key is a tuple of one value a term. Terms compare left to right, each by its own direction and place of nulls. Values
+A key is a tuple of values (`kinds.py`), which compare left to right, each by its own direction and place of nulls. They
 compare as their type does; strings and binary by bytes; floats in the total order -inf .. -0.0 = 0.0 .. inf < NaN,
-which a descending term turns round. Nulls come first or last as the term says, whatever its direction.
+which a descending order turns round. Nulls come first or last as the order says, whatever its direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.model.cluster_key import Sort, Term, transform_array
+from tblctl.tableformat.keys.kinds import KeyOrder, key_maker
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.schema.types import statistic_type
 
 BOUND_LENGTH = 128
 """Strings and binary in statistics are shortened to so many characters or bytes."""
@@ -31,38 +30,9 @@ _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def leaf_values(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
-    """Return the column at `path`, through structs; null where a parent is null, in its statistic type."""
-    values = table.column(path[0])
-    for name in path[1:]:
-        values = pc.struct_field(
-            values, [values.type.get_field_index(name)]
-        )  # (a name with a dot is a path there)
-    return to_statistic(values)
-
-
-def to_statistic(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return `values` in the type that statistics and keys are kept in."""
-    target = statistic_type(values.type)
-    return values if target == values.type else values.cast(target)
-
-
 def key_table(table: pa.Table, sort: Sort, schema: Schema) -> pa.Table:
-    """Return the key of every row of `table` (read types): columns "0", "1", .. one a term."""
-    columns = []
-    for term in sort.terms:
-        leaf = schema.leaf_by_id(term.column_id)
-        if leaf is None:
-            msg = f"the schema has no column with id {term.column_id}, which sort {sort.id} needs"
-            raise ValueError(msg)
-        values = leaf_values(table, leaf.path)
-        if term.transform == "identity":
-            columns.append(values)
-            continue
-        chunks = [transform_array(term, chunk, leaf.type) for chunk in values.chunks]
-        kind = chunks[0].type if chunks else transform_array(term, pa.array([], values.type), leaf.type).type
-        columns.append(pa.chunked_array(chunks, kind))
-    return pa.table(columns, names=[str(index) for index in range(len(columns))])
+    """Return the key of every row of `table` (read types): columns "0", "1", .. one a key column."""
+    return key_maker(sort).keys(table, schema)
 
 
 def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
@@ -76,10 +46,10 @@ def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
         sort_keys=[
             (
                 str(index),
-                "descending" if term.descending else "ascending",
-                "at_start" if term.nulls_first else "at_end",
+                "descending" if order.descending else "ascending",
+                "at_start" if order.nulls_first else "at_end",
             )
-            for index, term in enumerate(sort.terms)
+            for index, order in enumerate(key_maker(sort).orders)
         ],
     )
 
@@ -91,8 +61,8 @@ def is_sorted(keys: pa.Table, sort: Sort) -> bool:
     if keys.num_rows > 2 * _FIRST_LOOK and not is_sorted(keys.slice(0, _FIRST_LOOK), sort):
         return False
     undecided = np.ones(keys.num_rows - 1, dtype=bool)
-    for term, column in zip(sort.terms, keys.columns, strict=True):
-        before, after = _compare_neighbours(_ordered(column), term)
+    for order, column in zip(key_maker(sort).orders, keys.columns, strict=True):
+        before, after = _compare_neighbours(_ordered(column), order)
         if bool(np.any(undecided & after)):
             return False
         undecided &= ~before
@@ -103,7 +73,7 @@ def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np
     """Return the places of n least and n greatest keys in the order of all 2n, from 0; equal keys share one.
 
     Args:
-        low: one row a block, columns "0", "1", .. one a term (as `key_table` gives them).
+        low: one row a block, columns "0", "1", .. one a key column (as `key_table` gives them).
         high: the same.
         sort: the order.
 
@@ -188,31 +158,31 @@ def keys_after(left: pa.Table, right: pa.Table, sort: Sort) -> np.ndarray:
 def _compare_keys(left: pa.Table, right: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row whether the left key comes before, and whether it comes after, the right one."""
     before, after = (np.zeros(left.num_rows, dtype=bool) for _ in range(2))
-    for term, *columns in zip(sort.terms, left.columns, right.columns, strict=True):
+    for order, *columns in zip(key_maker(sort).orders, left.columns, right.columns, strict=True):
         pair = [_ordered(column).combine_chunks() for column in columns]
-        less, greater = _compare(pair[0], pair[1], term)
+        less, greater = _compare(pair[0], pair[1], order)
         undecided = ~(before | after)
         before |= undecided & less
         after |= undecided & greater
     return before, after
 
 
-def _compare_neighbours(column: pa.ChunkedArray, term: Term) -> tuple[np.ndarray, np.ndarray]:
+def _compare_neighbours(column: pa.ChunkedArray, order: KeyOrder) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row but the last whether it comes before, and whether it comes after, the next one."""
     whole = column.combine_chunks()
-    return _compare(whole.slice(0, len(whole) - 1), whole.slice(1), term)
+    return _compare(whole.slice(0, len(whole) - 1), whole.slice(1), order)
 
 
-def _compare(left: pa.Array, right: pa.Array, term: Term) -> tuple[np.ndarray, np.ndarray]:
+def _compare(left: pa.Array, right: pa.Array, order: KeyOrder) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row whether the left value comes before, and whether it comes after, the right one."""
-    less, greater = (pc.greater, pc.less) if term.descending else (pc.less, pc.greater)
+    less, greater = (pc.greater, pc.less) if order.descending else (pc.less, pc.greater)
     before, after = _mask(less(left, right)), _mask(greater(left, right))
     if not (left.null_count or right.null_count):
         return before, after
     left_null, right_null = _mask(left.is_null()), _mask(right.is_null())
     first_before = left_null & ~right_null
     first_after = right_null & ~left_null
-    if not term.nulls_first:
+    if not order.nulls_first:
         first_before, first_after = first_after, first_before
     return before | first_before, after | first_after
 
@@ -242,7 +212,7 @@ def _ordered_floats(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRange:
-    """The keys of the first and last row of a sorted block, as scalars, one a term.
+    """The keys of the first and last row of a sorted block, as scalars, one a key column.
 
     `exact` is false where long strings were shortened; the range then only bounds the keys. `constant` tells whether
     all rows have one key.
@@ -256,18 +226,19 @@ class KeyRange:
 
 def key_range(keys: pa.Table, sort: Sort) -> KeyRange:
     """Return the range of `keys`, which has at least one row and is in key order."""
+    orders = key_maker(sort).orders
     ends = keys.slice(0, 1), keys.slice(keys.num_rows - 1)
     constant = all(
         _ordered(low).combine_chunks().equals(_ordered(high).combine_chunks())
         for low, high in zip(ends[0].columns, ends[1].columns, strict=True)
     )
     low = [
-        shorten(column[0], up=term.descending, length=KEY_LENGTH)
-        for term, column in zip(sort.terms, ends[0].columns, strict=True)
+        shorten(column[0], up=order.descending, length=KEY_LENGTH)
+        for order, column in zip(orders, ends[0].columns, strict=True)
     ]
     high = [
-        shorten(column[0], up=not term.descending, length=KEY_LENGTH)
-        for term, column in zip(sort.terms, ends[1].columns, strict=True)
+        shorten(column[0], up=not order.descending, length=KEY_LENGTH)
+        for order, column in zip(orders, ends[1].columns, strict=True)
     ]
     return KeyRange(
         min=tuple(bound.value for bound in low),

@@ -128,8 +128,8 @@ class Sort:
         id_, kind, terms, parameters = (value[key] for key in ("id", "kind", "terms", "parameters"))
         if type(id_) is not int:
             raise _wrong("sort.id", "a whole number", id_)
-        if kind != "linear":
-            raise _wrong(f"sort {id_}.kind", "linear", kind)
+        if not isinstance(kind, str):
+            raise _wrong(f"sort {id_}.kind", "a word", kind)
         if not isinstance(terms, list) or not isinstance(parameters, dict):
             raise _wrong(f"sort {id_}", "an array of terms and an object of parameters", value)
         return cls(

@@ -110,6 +110,8 @@ class Snapshot:
         schemas: every schema that the table had; blocks name the one they were written with.
         sorts: every definition of a cluster key that the table had, by id.
         cluster_key_id: the current one; None when the table has no cluster key.
+        live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
+            as clustered. A new cluster key ends them.
         options: how data is written.
         segments: the blocks, in no particular order.
         tags: names of sequences.
@@ -139,6 +141,7 @@ class Snapshot:
     streams: Mapping[str, int] = field(default_factory=dict)
     horizon_us: int = 0
     clock_resets: tuple[int, ...] = ()
+    live_beside: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:
@@ -146,6 +149,10 @@ class Snapshot:
             raise InternalError(msg)
         if self.cluster_key_id is not None and self.cluster_key_id not in self.sorts:
             msg = f"snapshot {self.sequence}: cluster key {self.cluster_key_id} is not among its sorts"
+            raise InternalError(msg)
+        beside = self.live_beside
+        if sorted({*beside} - {self.cluster_key_id}) != list(beside) or not self.sorts.keys() >= {*beside}:
+            msg = f"snapshot {self.sequence}: {beside} are no ids of sorts beside the current one, ascending"
             raise InternalError(msg)
 
     @property
@@ -157,6 +164,12 @@ class Snapshot:
     def sort(self) -> Sort | None:
         """The current cluster key's definition; None without one."""
         return None if self.cluster_key_id is None else self.sorts[self.cluster_key_id]
+
+    @cached_property
+    def live_sorts(self) -> Mapping[int, Sort]:
+        """The current sort, and those that are live beside it, by id."""
+        current = () if self.cluster_key_id is None else (self.cluster_key_id,)
+        return {sort_id: self.sorts[sort_id] for sort_id in (*current, *self.live_beside)}
 
     @cached_property
     def column_ids(self) -> Mapping[int, frozenset[int]]:

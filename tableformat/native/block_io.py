@@ -15,6 +15,7 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InternalError, TblctlError
+from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.keys.order import key_table
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -153,8 +154,7 @@ class NativeBlockReader:
 
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
         """Return the keys of the rows of some row groups."""
-        leaves = (self._schema.leaf_by_id(term.column_id) for term in sort.terms)
-        names = list(dict.fromkeys(leaf.path[0] for leaf in leaves if leaf))
+        names = list(dict.fromkeys(leaf.path[0] for leaf in key_leaves(sort, self._schema)))
         projection = self._file.projection(self._schema, names)
         rows = self._file.read(groups, projection, use_threads=False, gap_bytes=KEY_GAP_BYTES)
         return key_table(rows, sort, self._schema)

@@ -86,6 +86,11 @@ class NativeVersion:
         return self.snapshot.sort
 
     @property
+    def sorts(self) -> Mapping[int, Sort]:
+        """The live sorts by id."""
+        return self.snapshot.live_sorts
+
+    @property
     def options(self) -> TableOptions:
         """How blocks are written."""
         return self.snapshot.options
@@ -118,6 +123,7 @@ class NativeVersion:
             low=ranges.low,
             high=ranges.high,
             own=ranges.own,
+            sort_id=self._sort_ids(),
             known=ranges.known,
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),
@@ -143,6 +149,10 @@ class NativeVersion:
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Tell whether the block's rows are in the order of `sort`."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
+
+    def _sort_ids(self) -> np.ndarray:
+        ids = np.asarray(self._metadata.values("cluster_key_id").cast(pa.int64()).fill_null(-1))
+        return np.where(np.isin(ids, list(self.sorts)), ids, -1)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
         """Return the segments that list those of the blocks that are in this version, by the blocks' paths."""

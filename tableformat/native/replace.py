@@ -16,6 +16,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
 )
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
+from tblctl.tableformat.native.log.alter import add_sorts
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit, EditApplier
@@ -43,7 +44,7 @@ def replace_blocks(
 
     def propose(head: Snapshot) -> Draft:
         _check_schema(storage, base.snapshot, head)
-        return record.named_by(applier.propose(head))
+        return record.named_by(applier.propose(add_sorts(head, replacement.sorts)))
 
     fate = Fate()
     try:
@@ -136,7 +137,9 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     return Edit(
         operation=RECLUSTER,
         removed={segment: frozenset(paths) for segment, paths in removed.items()},
-        added=segment_table(replacement.added, base.schema, base.snapshot.sorts.values())
+        added=segment_table(
+            replacement.added, base.schema, [*base.snapshot.sorts.values(), *replacement.sorts]
+        )
         if replacement.added
         else None,
         copied_rows=rows,

@@ -35,7 +35,7 @@ from tblctl.tableformat.native.log.head import (
     write_hint,
 )
 from tblctl.tableformat.native.log.names import is_leftover
-from tblctl.tableformat.native.log.snapshot_file import WRITER_VERSION
+from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -93,7 +93,7 @@ class NativeTable:
             tags={},
             retained_from=1,
             summary=Summary(operation="create", rows=0, blocks=0, data_bytes=0),
-            min_writer_version=WRITER_VERSION,
+            min_writer_version=CHECKSUMS_FROM,
         )
         check_clock(self.storage, *write_probe(self.storage, self.env))
         if not create_snapshot(self.storage, self.env, snapshot):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.errors import InternalError
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
 from tblctl.tableformat.model.cluster_key import Sort
@@ -291,18 +292,11 @@ def parquet_schema(schema: Schema) -> pq.ParquetSchema:
 
 
 def _sorting(schema: Schema, sort: Sort | None) -> list[SortColumn]:
-    """Return the leading terms that are top-level columns as they are, for other readers of the file."""
-    columns: list[SortColumn] = []
-    for term in sort.terms if sort else ():
-        leaf = schema.leaf_by_id(term.column_id)
-        if (
-            leaf is None
-            or term.transform != "identity"
-            or len(leaf.path) > 1
-            or pa.types.is_floating(leaf.type)
-        ):
-            break  # (Parquet leaves the place of NaN open)
-        before = list(schema.written)[: schema.names.index(leaf.path[0])]
+    """Return the sorting columns for other readers of the file, by their places among Parquet's columns."""
+    found: list[SortColumn] = []
+    for column in key_maker(sort).sorting_columns(schema) if sort else ():
+        before = list(schema.written)[: schema.names.index(column.path[0])]
         place = sum(parquet_columns(item.type) for item in before)
-        columns.append(SortColumn(place=place, descending=term.descending, nulls_first=term.nulls_first))
-    return columns
+        order = column.order
+        found.append(SortColumn(place=place, descending=order.descending, nulls_first=order.nulls_first))
+    return found

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tblctl.tableformat.keys.order import leaf_values, shorten
+from tblctl.tableformat.keys.linear import leaf_values
+from tblctl.tableformat.keys.order import shorten
 from tblctl.tableformat.model.record import ColumnRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import (

@@ -49,6 +49,7 @@ def view_of(rng: np.random.Generator, count: int) -> View:
         low=low,
         high=high,
         own=rng.random(count) < 0.8,
+        sort_id=ones,
         known=rng.random(count) < 0.8,
         exact=ones == 1,
         level=ones,

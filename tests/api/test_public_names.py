@@ -66,7 +66,7 @@ NAMES = {
         is_mostly_unclustered rows total_block_count unclustered_block_count unknown_block_count
     """,
     "DepthFigures": "max p50 p95 p99",
-    "DeepRange": "blocks bytes depth max min rows",
+    "DeepRange": "blocks bytes depth max min partition rows",
     "DepthPoint": """
         average_depth average_overlaps blocks operation rows snapshot source timestamp
     """,

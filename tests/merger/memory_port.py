@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError
-from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, leaf_values, sort_indices
+from tblctl.tableformat.keys.linear import leaf_values
+from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.options import TableOptions
@@ -62,10 +63,16 @@ class MemoryVersion:
     deleted: Mapping[str, frozenset[int]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[Sort, ...] = ()
 
     @property
     def public_id(self) -> str:
         return self.id
+
+    @property
+    def sorts(self) -> dict[int, Sort]:
+        here = {} if self.sort is None else {self.sort.id: self.sort}
+        return here | {sort.id: sort for sort in self.beside}
 
     def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
@@ -88,6 +95,9 @@ class MemoryVersion:
             low=bounds("min"),
             high=bounds("max"),
             own=own & clustered,
+            sort_id=np.where(
+                np.isin(figures("cluster_key_id"), list(self.sorts)), figures("cluster_key_id"), -1
+            ),
             known=every,
             exact=np.array([item.exact for item in ranges], np.bool_),
             same_key_rows=np.where(own & clustered, figures("same_key_rows"), -1),
@@ -409,7 +419,8 @@ class MemoryPort:
             for path, label in replacement.relabelled.items():
                 records[path] = replace(records[path], level=label.level, run_id=label.run_id)
             records |= {record.path: record for record in replacement.added}
-            return self._commit(records=records, detail=replacement.detail)
+            beside = (*self._version.beside, *replacement.sorts)
+            return self._commit(records=records, detail=replacement.detail, beside=beside)
 
     # -- what other writers do --------------------------------------------------------------------------------------
 
@@ -457,7 +468,7 @@ class MemoryPort:
     def set_key(self, terms: str) -> None:
         with self._lock:
             schema = self._version.schema
-            self._commit(sort=Sort(id=next(self._sort_ids), terms=parse_terms(terms, schema)))
+            self._commit(sort=Sort(id=next(self._sort_ids), terms=parse_terms(terms, schema)), beside=())
 
     def _store(self, rows: pa.Table, *, level: int, partition: str, also_stored: int = 0) -> BlockRecord:
         sort = self._version.sort

@@ -45,7 +45,7 @@ def test_unknown_keys_do_not_hide_a_table(location: str) -> None:
 def test_blocks_of_an_unknown_kind_of_sort_read_as_unordered(location: str) -> None:
     def change(document: dict[str, Any]) -> None:
         document["sorts"]["1"].update(kind="hilbert", parameters={"bits": 8})
-        document["min_writer_version"] = 3
+        document["min_writer_version"] = 4
 
     as_if_newer(location, change)
     table = tblctl.open(location)
@@ -66,7 +66,7 @@ def test_blocks_of_an_unknown_kind_of_sort_read_as_unordered(location: str) -> N
 def test_a_table_of_newer_writers_is_read_but_not_written(
     location: str, write: Callable[[tblctl.Table], object]
 ) -> None:
-    as_if_newer(location, lambda document: document.update(min_writer_version=3))
+    as_if_newer(location, lambda document: document.update(min_writer_version=4))
     table = tblctl.open(location)
     before = sorted(path.name for path in Path(location).rglob("*"))
     with pytest.raises(errors.UnsupportedFormatError, match="newer tblctl"):

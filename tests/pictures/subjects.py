@@ -48,6 +48,7 @@ class ListedVersion:
             low=pa.table({"0": self.low}),
             high=pa.table({"0": self.high}),
             own=every,
+            sort_id=np.full(self.low.size, sort.id),
             known=every,
             exact=every,
             level=self.level,

@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from tblctl.tableformat.errors import (
+    ConflictError,
     InvalidKeyError,
     InvalidOptionError,
     InvalidSchemaError,
     SnapshotNotFoundError,
 )
-from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, term_to_text, widening_problem
+from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_maker
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.snapshot import (
@@ -52,6 +54,9 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
         head,
         schemas={**head.schemas, schema_id: new},
         schema_id=schema_id,
+        live_beside=tuple(
+            sort_id for sort_id in head.live_beside if _keeps_order(head.sorts[sort_id], old, new)
+        ),
         segments=tuple(_with_bounds_of(segment, old, new) for segment in head.segments),
     )
     return summarised(changed, "alter", detail)
@@ -62,13 +67,16 @@ def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
 
     Otherwise blocks stay in the order of the key under its id, and their keys are widened when read, as statistics are.
     """
-    for term in head.sort.terms if head.sort else ():
-        before, after = old.leaf_by_id(term.column_id), new.leaf_by_id(term.column_id)
+    if head.sort is None:
+        return
+    maker = key_maker(head.sort)
+    for column_id in maker.column_ids:
+        before, after = old.leaf_by_id(column_id), new.leaf_by_id(column_id)
         if before is None or (after is not None and after.type == before.type):
             continue
         what, why = "dropped", "needs it"
         if after is not None:
-            problem = widening_problem(term, before, after)
+            problem = maker.widening_problem(before, after)
             if problem is None:
                 continue
             what, why = f"changed to {after.type}", f"needs it as it is: {problem}"
@@ -125,15 +133,39 @@ def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
         and (sort.id == head.cluster_key_id or not _was_widened(head, sort))
     ]
     sort = same[0] if same else Sort(id=max(head.sorts, default=0) + 1, terms=parsed)
-    changed = dataclasses.replace(head, sorts={**head.sorts, sort.id: sort}, cluster_key_id=sort.id)
+    sorts = {**head.sorts, sort.id: sort}
+    changed = dataclasses.replace(head, sorts=sorts, cluster_key_id=sort.id, live_beside=())
     return summarised(changed, "alter", {"cluster_by": [term_to_text(term, head.schema) for term in parsed]})
+
+
+def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
+    """Tell whether blocks stay in the order of a sort: its columns are there, and of the same types."""
+    before, after = key_leaves(sort, old), key_leaves(sort, new)
+    return [(leaf.id, leaf.type) for leaf in before] == [(leaf.id, leaf.type) for leaf in after]
+
+
+def add_sorts(head: Snapshot, sorts: Sequence[Sort]) -> Snapshot:
+    """Return the head with some sorts live, beside those that are.
+
+    Raises:
+        ConflictError: another sort has the id of one of them, or a column of one is no longer there.
+    """
+    for sort in sorts:
+        known = head.sorts.get(sort.id, sort)
+        if known != sort or not has_key_columns(sort, head.schema):
+            why = "another sort has its id" if known != sort else "a column of it was dropped"
+            raise ConflictError(f"sort {sort.id} cannot be added: {why} since the plan; plan again")
+    fresh = {sort.id: sort for sort in sorts}
+    live = (head.live_sorts.keys() | fresh.keys()) - {head.cluster_key_id}
+    return dataclasses.replace(
+        head, sorts={**head.sorts, **fresh}, live_beside=tuple(sorted(item for item in live if item))
+    )
 
 
 def _was_widened(head: Snapshot, sort: Sort) -> bool:
     return any(
-        len({leaf.type for schema in head.schemas.values() if (leaf := schema.leaf_by_id(term.column_id))})
-        > 1
-        for term in sort.terms
+        len({leaf.type for schema in head.schemas.values() if (leaf := schema.leaf_by_id(column_id))}) > 1
+        for column_id in key_maker(sort).column_ids
     )
 
 
@@ -142,7 +174,9 @@ def drop_key(head: Snapshot) -> Snapshot:
     if head.cluster_key_id is None:
         msg = "the table has no cluster key to drop"
         raise InvalidKeyError(msg)
-    return summarised(dataclasses.replace(head, cluster_key_id=None), "alter", {"cluster_by": []})
+    return summarised(
+        dataclasses.replace(head, cluster_key_id=None, live_beside=()), "alter", {"cluster_by": []}
+    )
 
 
 def set_options(head: Snapshot, values: Mapping[str, Any]) -> Snapshot:
@@ -182,6 +216,7 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
         segments=target.segments,
         schema_id=target.schema_id,
         cluster_key_id=target.cluster_key_id,
+        live_beside=target.live_beside,
         options=target.options,
     )
     before, after = _paths(head), _paths(target)
@@ -233,8 +268,7 @@ def summarised(snapshot: Snapshot, operation: str, detail: Mapping[str, Any]) ->
 
 def key_terms(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the current cluster key's terms as text; empty without one."""
-    terms: Sequence[Term] = snapshot.sort.terms if snapshot.sort else ()
-    return tuple(term_to_text(term, snapshot.schema) for term in terms)
+    return key_maker(snapshot.sort).texts(snapshot.schema) if snapshot.sort else ()
 
 
 def key_text(snapshot: Snapshot) -> str:

@@ -35,10 +35,10 @@ from tblctl.tableformat.native.log.clock import Written, check_clock, is_ahead, 
 from tblctl.tableformat.native.log.head import is_object_of, load_head, write_hint
 from tblctl.tableformat.native.log.names import DATA, snapshot_path
 from tblctl.tableformat.native.log.snapshot_file import (
-    WRITER_VERSION,
     check_writable,
     decode,
     encode_snapshot,
+    least_writer,
 )
 from tblctl.tableformat.storage import Storage
 
@@ -287,7 +287,7 @@ def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) ->
         sequence=head.sequence + 1,
         commit_id=commit_id,
         timestamp_ms=now_ms if is_reset else max(now_ms, head.timestamp_ms),
-        min_writer_version=max(head.min_writer_version, WRITER_VERSION),
+        min_writer_version=max(head.min_writer_version, least_writer(snapshot)),
     )
 
 

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.block import Block, ClusterStatistics
-from tblctl.tableformat.model.cluster_key import Sort, term_type
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import can_widen, is_orderable, statistic_type
@@ -126,10 +127,11 @@ def key_kinds(sorts: Iterable[Sort], schema: Schema) -> dict[str, pa.DataType]:
     """
     kinds: dict[str, pa.DataType] = {}
     for sort in sorts:
-        lows, highs, _ = key_names(sort.id, len(sort.terms))
-        for low, high, term in zip(lows, highs, sort.terms, strict=True):
-            if schema.leaf_by_id(term.column_id) is not None:
-                kinds[low] = kinds[high] = term_type(term, schema)
+        types = key_maker(sort).types(schema)
+        lows, highs, _ = key_names(sort.id, len(types))
+        for low, high, kind in zip(lows, highs, types, strict=True):
+            if kind is not None:
+                kinds[low] = kinds[high] = kind
     return kinds
 
 
@@ -255,7 +257,7 @@ def segment_ref(
 
 
 def _bounded_leaves(schema: Schema, sort: Sort | None) -> list[Leaf]:
-    key_ids = {term.column_id for term in sort.terms} if sort else set()
+    key_ids = frozenset(key_maker(sort).column_ids if sort else ())
     leaves = [leaf for leaf in schema.leaves if is_orderable(leaf.type)]
     leaves.sort(key=lambda leaf: leaf.id not in key_ids)
     return leaves[:BOUNDED_COLUMNS]

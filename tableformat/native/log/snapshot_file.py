@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tblctl.tableformat.errors import CorruptTableError, TblctlError, UnsupportedFormatError
+from tblctl.tableformat.keys.kinds import KINDS, key_maker
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
@@ -24,11 +25,14 @@ from tblctl.tableformat.native.log.names import checked_segment_path, snapshot_p
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
 
-WRITER_VERSION = 2
-"""Version of what writers must know and carry on; 2: checksums, and gc's horizon."""
+WRITER_VERSION = 3
+"""Version of what this writer knows and carries on. A snapshot asks for the least that it needs (`least_writer`)."""
 
 CHECKSUMS_FROM = 2
-"""What writers of this version and later ones left without a valid checksum is damaged."""
+"""From this version on writers know checksums and gc's horizon. What they leave without a valid checksum is damaged."""
+
+_SORTS_FROM = 3
+"""From this version on writers know several live sorts."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this is taken for damaged (we write at most 10,000)."""
@@ -39,6 +43,11 @@ MAX_TIMESTAMP_MS = 253_402_300_799_999
 _SNAPSHOT = "snapshot"
 _TOMBSTONE = "tombstone"
 _T = TypeVar("_T")
+
+
+def least_writer(snapshot: Snapshot) -> int:
+    """Return the least version of writers that carry on all of a snapshot."""
+    return max(snapshot.min_writer_version, _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -60,12 +69,14 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         document["horizon"] = snapshot.horizon_us
     if snapshot.clock_resets:
         document["clock_resets"] = list(snapshot.clock_resets)
+    if snapshot.live_beside:
+        document["live_sorts"] = list(snapshot.live_beside)
     return with_checksum(document)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
     """Return the object's content."""
-    return with_checksum(_head(_TOMBSTONE, tombstone, WRITER_VERSION))
+    return with_checksum(_head(_TOMBSTONE, tombstone, CHECKSUMS_FROM))
 
 
 def check_writable(head: Snapshot) -> None:
@@ -256,6 +267,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         streams={str(name): _count(streams, name) for name in streams},
         horizon_us=_count(document, "horizon") if "horizon" in document else 0,
         clock_resets=tuple(_count({"clock_resets": item}, "clock_resets", least=2) for item in resets),
+        live_beside=tuple(sort_id for sort_id in _live_beside(document) if sort_id in known),
     )
     _check_snapshot(snapshot)
     return snapshot
@@ -274,7 +286,16 @@ def _schema_of(text: str) -> Schema:
 def _decode_sort(item: Mapping[str, Any]) -> Sort | None:
     """Return a sort; None for one of a kind that this version does not know: blocks of it read as unordered."""
     kind = item["kind"]
-    return Sort.from_json(item) if kind == "linear" or not isinstance(kind, str) else None
+    return Sort.from_json(item) if kind in KINDS or not isinstance(kind, str) else None
+
+
+def _live_beside(document: Mapping[str, Any]) -> list[int]:
+    """Return the ids of the sorts that are live beside the current one."""
+    found = document.get("live_sorts", [])
+    if not isinstance(found, list):
+        msg = "live_sorts is not a list"
+        raise TypeError(msg)
+    return [_count({"live_sorts": item}, "live_sorts", least=1) for item in found]
 
 
 def _cluster_key_id(document: Mapping[str, Any]) -> int | None:
@@ -296,10 +317,11 @@ def _check_snapshot(snapshot: Snapshot) -> None:
         if sort.id != key:
             msg = f"sort {key} says that its id is {sort.id}"
             raise ValueError(msg)
-    for term in snapshot.sort.terms if snapshot.sort else ():
-        if snapshot.schema.leaf_by_id(term.column_id) is None:
-            msg = f"its cluster key needs column id {term.column_id}, which its schema does not have"
-            raise ValueError(msg)
+    for sort in snapshot.live_sorts.values():
+        for column_id in key_maker(sort).column_ids:
+            if snapshot.schema.leaf_by_id(column_id) is None:
+                msg = f"its sort {sort.id} needs column id {column_id}, which its schema does not have"
+                raise ValueError(msg)
     if max((snapshot.retained_from, *snapshot.tags.values(), *snapshot.clock_resets)) > snapshot.sequence:
         msg = f"retained_from {snapshot.retained_from}, a tag or a clock reset is above its own sequence"
         raise ValueError(msg)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.tableformat.keys.kinds import key_leaves, key_maker, key_width
 from tblctl.tableformat.keys.order import keys_after
-from tblctl.tableformat.model.cluster_key import Sort, Term, monotonic, term_type, transform_array
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.segment_file import key_names, statistic_names
 from tblctl.tableformat.native.read.metadata import BlockMetadata
@@ -21,7 +22,7 @@ class KeyRanges:
     """Bounds of the keys in n blocks.
 
     Attributes:
-        low, high: one row a block, columns "0", "1", .. one a term; a null may be a null key, see `known`.
+        low, high: one row a block, columns "0", "1", .. one a key column; a null may be a null key, see `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
         known: the bounds hold; where false nothing is known and the values mean nothing.
         exact: the bounds are keys of rows, not shortened and not of columns apart.
@@ -36,10 +37,12 @@ class KeyRanges:
 
 def range_columns(schema: Schema, sort: Sort, *, clustered: bool = True) -> list[str]:
     """Return the columns of the metadata that `fetch_key_ranges` needs."""
-    lows, highs, exact_name = key_names(sort.id, len(sort.terms))
-    leaves = [schema.leaf_by_id(term.column_id) for term in sort.terms]
+    lows, highs, exact_name = key_names(sort.id, key_width(sort))
     statistics = [
-        name for leaf in leaves if leaf for name in statistic_names(leaf) if not name.endswith("_bytes")
+        name
+        for leaf in key_leaves(sort, schema)
+        for name in statistic_names(leaf)
+        if not name.endswith("_bytes")
     ]
     return ["row_count", "cluster_key_id", *statistics, *((*lows, *highs, exact_name) if clustered else ())]
 
@@ -55,71 +58,44 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
     Raises:
         CorruptTableError: the bounds of a block contradict each other.
     """
-    terms = range(len(sort.terms))
-    lows, highs, exact_name = key_names(sort.id, len(sort.terms))
     metadata.fetch(range_columns(metadata.schema, sort, clustered=clustered))
-    own = np.zeros(len(metadata), dtype=bool)
-    exact = np.zeros(len(metadata), dtype=bool)
-    if clustered:
-        own = _mask(pc.equal(metadata.values("cluster_key_id"), pa.scalar(sort.id, pa.int32())))
-        exact = own & _mask(metadata.values(exact_name))
-    known = np.ones(len(metadata), dtype=bool)
-    whole = np.ones(len(metadata), dtype=bool)  # no statistic is shortened
-    columns: tuple[list[pa.Array], list[pa.Array]] = ([], [])
-    for place in terms:
-        bounds, sure, unshortened = _column_bounds(metadata, sort.terms[place])
-        known &= sure
-        whole &= unshortened
-        for side, name in enumerate((lows[place], highs[place])):
-            if own.any():
-                keys = metadata.values(name).cast(bounds[side].type)
-                columns[side].append(pc.if_else(pa.array(own), keys, bounds[side]))
-            else:
-                columns[side].append(bounds[side])
-    if not clustered:
-        exact = known & whole
-    names = [str(place) for place in terms]
-    low, high = (pa.table(side, names=names) for side in columns)
-    known = known | own
-    crossed = np.flatnonzero(known & keys_after(low, high, sort))
+    own, exact_keys = _in_order(metadata, sort) if clustered else (None, None)
+    bounds = key_maker(sort).bounds(metadata, metadata.schema)
+    lows, highs, _ = key_names(sort.id, key_width(sort))
+    low, high = bounds.low, bounds.high
+    if own is not None and own.any():
+        low = _with_keys(metadata, lows, own, low)
+        high = _with_keys(metadata, highs, own, high)
+    names = [str(place) for place in range(key_width(sort))]
+    ranges = KeyRanges(
+        low=pa.table(list(low), names=names),
+        high=pa.table(list(high), names=names),
+        own=np.zeros(len(metadata), dtype=bool) if own is None else own,
+        known=bounds.known if own is None else bounds.known | own,
+        exact=bounds.known & bounds.exact if exact_keys is None else exact_keys,
+    )
+    crossed = np.flatnonzero(ranges.known & keys_after(ranges.low, ranges.high, sort))
     if crossed.size:
         raise metadata.crossed(int(crossed[0]), "keys")
-    return KeyRanges(low=low, high=high, own=own, known=known, exact=exact)
+    return ranges
 
 
-def _column_bounds(metadata: BlockMetadata, term: Term) -> tuple[list[pa.Array], np.ndarray, np.ndarray]:
-    """Return what column statistics say of a term, and where that holds and where it is not shortened.
+def _in_order(metadata: BlockMetadata, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
+    """Return which blocks are in the order of `sort`, and of which of these the keys are exact."""
+    own = _mask(pc.equal(metadata.values("cluster_key_id"), pa.scalar(sort.id, pa.int32())))
+    _, _, exact_name = key_names(sort.id, key_width(sort))
+    return own, own & _mask(metadata.values(exact_name))
 
-    That is its least and greatest value in key order. A transform that keeps order turns bounds into bounds; a bucket
-    does not. Column statistics leave out nulls and NaN, which have their place in key order: where there may be any,
-    they are the bound on their side.
-    """
-    leaf = metadata.schema.leaf_by_id(term.column_id)
-    statistics = metadata.column(leaf) if leaf and monotonic(term) else None
-    if leaf is None or statistics is None:
-        kind = term_type(term, metadata.schema) if leaf else pa.null()
-        nowhere = np.zeros(len(metadata), dtype=bool)
-        return [pa.nulls(len(metadata), kind)] * 2, nowhere, nowhere
-    ends = [statistics.min, statistics.max]
-    empty = statistics.null_count == metadata.row_count
-    exact = empty | _mask(metadata.values(f"column_{term.column_id}_exact"))  # no mark: older than the column
-    known = empty | (_mask(ends[0].is_valid()) & _mask(ends[1].is_valid()))
-    if term.transform != "identity":
-        ends = [transform_array(term, bound, leaf.type) for bound in ends]
-    if statistics.nan_count is not None:
-        some_nan = statistics.nan_count != 0
-        nan = pa.scalar(math.nan, ends[1].type)
-        ends[1] = pc.if_else(pa.array(some_nan), nan, ends[1])
-        only_nan = some_nan & (statistics.nan_count + statistics.null_count == metadata.row_count)
-        ends[0] = pc.if_else(pa.array(only_nan), nan, ends[0])
-        known |= only_nan
-    if term.descending:
-        ends.reverse()
-    side = 0 if term.nulls_first else 1
-    ends[side] = pc.if_else(
-        pa.array(statistics.null_count != 0), pa.scalar(None, ends[side].type), ends[side]
-    )
-    return ends, known, exact
+
+def _with_keys(
+    metadata: BlockMetadata, names: Sequence[str], own: np.ndarray, bounds: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """Return bounds with the keys of blocks in the sort's own order in their places."""
+    mine = pa.array(own)
+    return [
+        pc.if_else(mine, metadata.values(name).cast(bound.type), bound)
+        for name, bound in zip(names, bounds, strict=True)
+    ]
 
 
 def _mask(values: pa.Array) -> np.ndarray:

@@ -170,6 +170,12 @@ class BlockMetadata:
         except CrossedBoundsError as error:
             raise self.crossed(error.place, f"values of {leaf.name}") from error
 
+    def is_exact(self, leaf: Leaf) -> np.ndarray:
+        """Return which blocks have bounds of a column that are not shortened; none that is older than it."""
+        self.fetch_statistics([leaf])
+        marks = pc.fill_null(self.values(f"column_{leaf.id}_exact").cast(pa.bool_()), False)  # noqa: FBT003
+        return np.asarray(marks.to_numpy(zero_copy_only=False), dtype=bool)
+
     def crossed(self, row: int, what: str) -> CorruptTableError:
         """Return that the bounds of the block in this row contradict each other."""
         path = self.segment_of(row).path

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import CorruptTableError, TblctlError
+from tblctl.tableformat.keys.kinds import has_key_columns, key_width
 from tblctl.tableformat.keys.order import SameKeys, is_sorted, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema.schema import Schema
@@ -396,14 +397,14 @@ class _BlockCheck:
     def _order_problems(self, rows: pa.Table, schema: Schema) -> Iterator[str]:
         key_id = self._base["cluster_key_id"]
         sort = None if key_id is None else self._head.sorts.get(key_id)
-        if sort is None or any(schema.leaf_by_id(term.column_id) is None for term in sort.terms):
+        if sort is None or not has_key_columns(sort, schema):
             return
         keys = key_table(rows, sort, schema)
         if not is_sorted(keys, sort):
             yield f"{self._path}: its rows are not in the order of cluster key {sort.id}"
             return
         found = key_range(keys, sort)
-        lows, highs, exact = key_names(sort.id, len(sort.terms))
+        lows, highs, exact = key_names(sort.id, key_width(sort))
         for name, value in zip([*lows, *highs], [*found.min, *found.max], strict=True):
             yield from self._difference(name, value, "")
         yield from self._difference(exact, pa.scalar(found.exact), "")

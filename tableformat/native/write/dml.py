@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError, CorruptTableError
-from tblctl.tableformat.keys.order import leaf_values
+from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_maker
+from tblctl.tableformat.keys.linear import leaf_values
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
@@ -482,8 +483,9 @@ def require_nulls(path: str, rows: pa.Table, told: Mapping[str, int], schema: Sc
 
 
 def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bool:
-    leaves = (schema.leaf_by_id(term.column_id) for term in sort.terms)
-    return any(leaf is None or leaf.path[0] in values for leaf in leaves)
+    if not has_key_columns(sort, schema):
+        return True
+    return any(leaf.path[0] in values for leaf in key_leaves(sort, schema))
 
 
 def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
@@ -496,9 +498,9 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
     written = snapshot.schemas.get(block.schema_id)
     if sort is None or written is None:
         return None
-    for term in sort.terms:
-        then = written.leaf_by_id(term.column_id)
-        now = snapshot.schema.leaf_by_id(term.column_id)
+    for column_id in key_maker(sort).column_ids:
+        then = written.leaf_by_id(column_id)
+        now = snapshot.schema.leaf_by_id(column_id)
         if then is None or now is None:
             return None
         if then.type != now.type and sort.id != snapshot.cluster_key_id:

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
-from tblctl.tableformat.keys.order import is_sorted, key_table, leaf_values, sort_indices
+from tblctl.tableformat.keys.kinds import key_leaves
+from tblctl.tableformat.keys.linear import leaf_values
+from tblctl.tableformat.keys.order import is_sorted, key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
 
@@ -59,8 +61,7 @@ class Run:
     @staticmethod
     def sorting_bytes(table: pa.Table, sort: Sort, schema: Schema) -> int:
         """Return about how much memory `sorted` takes for these rows: themselves, their keys, 16 bytes a row."""
-        leaves = (schema.leaf_by_id(term.column_id) for term in sort.terms)
-        key_bytes = sum(leaf_values(table, leaf.path).nbytes for leaf in leaves if leaf)
+        key_bytes = sum(leaf_values(table, leaf.path).nbytes for leaf in key_leaves(sort, schema))
         return int(table.nbytes + key_bytes + 16 * table.num_rows)
 
     @property

@@ -1,0 +1,145 @@
+"""Sort kinds: how keys are made of rows. One file a kind; all that depends on a kind goes through `KeyMaker`.
+
+A key is a tuple of values, one a *key column*. Key columns compare left to right, each in its own direction
+(`order.py`). A linear sort has a key column for each of its terms; other kinds may have fewer, or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.tableformat.keys.linear import LinearKeys
+from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import ColumnStatistics
+
+
+class KeyOrder(Protocol):
+    """How one key column compares."""
+
+    @property
+    def descending(self) -> bool:
+        """Whether greater values come first."""
+
+    @property
+    def nulls_first(self) -> bool:
+        """Whether nulls come before all values, whatever the direction."""
+
+
+class SortingColumn(Protocol):
+    """A column that the rows are sorted by as it is: what Parquet calls a sorting column."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Its name, through structs."""
+
+    @property
+    def order(self) -> KeyOrder:
+        """Its direction."""
+
+
+class Statistics(Protocol):
+    """What is known of the columns of n blocks."""
+
+    @property
+    def row_count(self) -> np.ndarray:
+        """Rows of each block."""
+
+    def column(self, leaf: Leaf) -> ColumnStatistics | None:
+        """Return bounds and counts of a column; None without any."""
+
+    def is_exact(self, leaf: Leaf) -> np.ndarray:
+        """Return for each block whether the bounds of a column are values of it, not shortened."""
+
+
+class KeyBounds(Protocol):
+    """Bounds of the keys of n blocks, as far as column statistics tell.
+
+    A block whose `known` is false may have any keys. `exact`: no bound was shortened.
+    """
+
+    @property
+    def low(self) -> Sequence[pa.Array]:
+        """The least keys, one array a key column."""
+
+    @property
+    def high(self) -> Sequence[pa.Array]:
+        """The greatest keys, one array a key column."""
+
+    @property
+    def known(self) -> np.ndarray:
+        """Where the bounds hold."""
+
+    @property
+    def exact(self) -> np.ndarray:
+        """Where no bound was shortened."""
+
+
+class KeyMaker(Protocol):
+    """Makes the keys of one sort."""
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The columns that keys are made of, by id; each once."""
+
+    @property
+    def orders(self) -> Sequence[KeyOrder]:
+        """How the key columns compare."""
+
+    def types(self, schema: Schema) -> list[pa.DataType | None]:
+        """Return the type of each key column, a statistic type; None where the schema has not its column."""
+
+    def keys(self, rows: pa.Table, schema: Schema) -> pa.Table:
+        """Return the key of each row: columns "0", "1", .. O(n).
+
+        Raises:
+            ValueError: the schema has not a column that keys are made of.
+        """
+
+    def bounds(self, statistics: Statistics, schema: Schema) -> KeyBounds:
+        """Return bounds of the keys of blocks from the statistics of columns. O(n)."""
+
+    def sorting_columns(self, schema: Schema) -> Sequence[SortingColumn]:
+        """Return the leading key columns that are columns of the table as they are, for other readers."""
+
+    def texts(self, schema: Schema) -> tuple[str, ...]:
+        """Return the sort for people, and for `parse_terms` where it has a text: one a term."""
+
+    def widening_problem(self, before: Leaf, after: Leaf) -> str | None:
+        """Return why blocks would leave the order if a column became a wider type; None if they would not."""
+
+
+KINDS: dict[str, Callable[[Sort], KeyMaker]] = {"linear": LinearKeys}
+"""What makes the keys of a sort, by its kind. A kind that is not here is not read: its blocks have no known order."""
+
+
+def key_maker(sort: Sort) -> KeyMaker:
+    """Return what makes the keys of a sort.
+
+    Raises:
+        ValueError: its kind is not known here.
+    """
+    make = KINDS.get(sort.kind)
+    if make is None:
+        raise ValueError(f"sort {sort.id} is of kind {sort.kind!r}, known kinds are {', '.join(KINDS)}")
+    return make(sort)
+
+
+def key_width(sort: Sort) -> int:
+    """Return how many key columns a sort has."""
+    return len(key_maker(sort).orders)
+
+
+def key_leaves(sort: Sort, schema: Schema) -> list[Leaf]:
+    """Return the columns that keys are made of; those that the schema has not are left out."""
+    found = (schema.leaf_by_id(column_id) for column_id in key_maker(sort).column_ids)
+    return [leaf for leaf in found if leaf is not None]
+
+
+def has_key_columns(sort: Sort, schema: Schema) -> bool:
+    """Tell whether the schema has all columns that keys are made of."""
+    return len(key_leaves(sort, schema)) == len(key_maker(sort).column_ids)
