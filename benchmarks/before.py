@@ -139,7 +139,10 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what both measured. The order alternates from round to round."""
+    """Return what both measured. The order alternates from round to round. A commit that is both runs once."""
+    if now is before:
+        found = now.run(case)
+        return found, found
     if number % 2:
         later = before.run(case)
         return now.run(case), later
@@ -147,19 +150,18 @@ def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, fl
 
 
 def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> None:
-    path = lineitem("0.01" if tiny else "1")
-    block_rows, many = (5_000, 100) if tiny else (100_000, 60)
+    path = lineitem("0.001" if tiny else "1")
+    block_rows, many = (1_000, 100) if tiny else (100_000, 60)
     runs = 1 if tiny else runs
     chosen = [name for name in CASES if cases in name]
     report.line(
         f"the commit before: {commit}; blocks of {block_rows:,} rows; {runs} runs in turn, one before"
     )
     with scratch() as folder:
-        tree = ROOT if tiny else checked_out(commit, folder / "tree")
         arguments = (str(path), str(block_rows), str(many))
-        now, before = (
-            Code(where, folder / name, arguments) for name, where in (("now", ROOT), ("before", tree))
-        )
+        now = before = Code(ROOT, folder / "now", arguments)
+        if not tiny:
+            before = Code(checked_out(commit, folder / "tree"), folder / "before", arguments)
         for name in chosen:
             rounds = range(1 if tiny else runs + 1)
             pairs = [_pair(now, before, CASES[name], number) for number in rounds][-runs:]

@@ -45,8 +45,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(report: Report, tiny: bool, *, scale: str, blocks: int, rounds: int) -> None:
-    scale, rounds = ("0.01", 1) if tiny else (scale, rounds)
-    row_group_rows = 512 if tiny else tblctl.TableOptions().row_group_rows
+    scale, rounds = ("0.001", 1) if tiny else (scale, rounds)
+    row_group_rows = 64 if tiny else tblctl.TableOptions().row_group_rows
     with scratch() as folder:
         job = make_job(folder / "input", scale, blocks, row_group_rows, cuts=range(1, blocks))
         check = Check(job)

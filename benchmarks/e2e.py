@@ -62,7 +62,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(report: Report, tiny: bool, *, scale: str, orders: str, block_rows: int | None) -> None:
-    scale, appends = ("0.01", 12) if tiny else (scale, APPENDS)
+    scale, appends = ("0.001", 6) if tiny else (scale, APPENDS)
     chosen = orders.split(",") if orders else []
     if unknown := sorted(set(chosen) - set(ORDERS)):
         msg = f"unknown orders {', '.join(unknown)}; there are {', '.join(ORDERS)}"
@@ -77,7 +77,7 @@ def measure(report: Report, tiny: bool, *, scale: str, orders: str, block_rows: 
         report.begin(f"order of arrival: {name}")
         with scratch() as folder:
             one_life(report, folder / "table", batches(ORDERS[name](rows), appends), block_rows)
-    compare_predictions(report, "0.01" if tiny else "0.1", appends)
+    compare_predictions(report, "0.001" if tiny else "0.1", appends)
 
 
 def read(path: Path) -> pa.Table:

@@ -36,7 +36,7 @@ def measure(report: Report, tiny: bool) -> None:
         small = make_table(folder / "small", lineitem("0.001"), 1_000)
         tables = [
             make_table(folder / scale, lineitem(scale), block_rows)
-            for scale in (("0.001", "0.01") if tiny else ("0.1", "1"))
+            for scale in (("0.001",) if tiny else ("0.1", "1"))
         ]
         report.line(
             f"tables of lineitem, key {KEY}, sorted blocks of {block_rows:,} rows, all merged as one group; "
@@ -62,7 +62,7 @@ def measure_shapes(report: Report, folder: Path, small: tblctl.Table, *, tiny: b
     """Write and draw the peaks of tables unlike lineitem, and of lineitem in another order."""
     tables = {
         "lineitem, not sorted": make_table(
-            folder / "not sorted", lineitem("0.01" if tiny else "1"), 100_000, key=None
+            folder / "not sorted", lineitem("0.001" if tiny else "1"), 100_000, key=None
         )
     }
     tables["lineitem, not sorted"].set_cluster_key(KEY)
@@ -70,7 +70,7 @@ def measure_shapes(report: Report, folder: Path, small: tblctl.Table, *, tiny: b
         for is_sorted in (False,) if tiny else (True, False):
             title = shape if is_sorted else f"{shape}, not sorted"
             tables[title] = make_shape(
-                folder / title, shape, SHAPE_BYTES >> (9 if tiny else 0), is_sorted=is_sorted
+                folder / title, shape, SHAPE_BYTES >> (12 if tiny else 0), is_sorted=is_sorted
             )
     points: Points = {}
     for title, table in tables.items():

@@ -33,10 +33,10 @@ Answer = tuple[int, int, Decimal, int, int]
 
 def measure(report: Report, tiny: bool) -> None:
     with scratch() as folder:
-        row_group_rows = 512 if tiny else 32_768
+        row_group_rows = 64 if tiny else 32_768
         blocks = 10
         job = copy.make_job(
-            folder / "input", "0.01" if tiny else "1", blocks, row_group_rows, cuts=range(1, blocks)
+            folder / "input", "0.001" if tiny else "1", blocks, row_group_rows, cuts=range(1, blocks)
         )
         local = Local(job, copy.place(folder, "table"))
         local.reset()

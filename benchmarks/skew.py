@@ -77,13 +77,14 @@ class Merged:
 
 
 def measure(report: Report, tiny: bool) -> None:
-    share, runs = (0.05, 1) if tiny else (1.0, 5)
+    share, runs = (0.01, 1) if tiny else (1.0, 5)
+    output_blocks = 2 * TASKS if tiny else OUTPUT_BLOCKS
     report.line(
         f"rows of a key, a number, a fraction and a text; one group in {TASKS} tasks, one after the other; {runs} runs"
     )
     for title, shape in SHAPES.items():
         with scratch() as folder:
-            table = make_table(folder / "table", shape(np.random.default_rng(7), share))
+            table = make_table(folder / "table", shape(np.random.default_rng(7), share), output_blocks)
             rows, blocks = table.snapshot.rows, table.snapshot.blocks
             report.begin(f"{title}: {rows:,} rows in {blocks:,} blocks")
             io, tasks = merge_tasks(table, tasks=TASKS)
@@ -92,14 +93,14 @@ def measure(report: Report, tiny: bool) -> None:
         write(report, found)
 
 
-def make_table(place: Path, stretches: Iterator[Stretch]) -> tblctl.Table:
-    """Make a table of sorted blocks with these keys, whose merge gives `OUTPUT_BLOCKS`."""
+def make_table(place: Path, stretches: Iterator[Stretch], output_blocks: int) -> tblctl.Table:
+    """Make a table of sorted blocks with these keys, whose merge gives about `output_blocks`."""
     schema = rows_of(np.zeros(1, np.int64)).schema
     table = tblctl.create(place, schema, cluster_by="k", options={"sort_scope": "block"})
     for block_rows, keys in stretches:
         table.set_options({"block_rows": block_rows})
         table.append(rows_of(keys))
-    table.set_options({"block_rows": max(1, table.snapshot.rows // OUTPUT_BLOCKS)})
+    table.set_options({"block_rows": max(1, table.snapshot.rows // output_blocks)})
     return table
 
 

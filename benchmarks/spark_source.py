@@ -38,7 +38,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(report: Report, tiny: bool, *, rounds: int = 5, profile: bool = False) -> None:
-    path = lineitem("0.01" if tiny else "1")
+    path = lineitem("0.001" if tiny else "1")
     if profile:
         profile_tasks(report, path)
         return

@@ -76,6 +76,10 @@ class SelectOptions:
         """Return every option by name."""
         return asdict(self)
 
+    def threshold_for(self, block_count: int) -> float:
+        """Return the threshold of `levels` for a table of so many blocks; at least 1."""
+        return LevelsOptions(threshold=self.threshold, ratio=self.ratio).threshold_for(block_count)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:

@@ -3,11 +3,13 @@
     location      (parametrised) an empty Location on local disk, memory, moto and MinIO in turn: `.url`,
                   `.storage_options`, `.kind`, `.storage()`; `storage_url` is the same under another name
     s3_location   (parametrised) moto and MinIO only
-    minio, moto   a running server, one per session: `.endpoint_url`, `.key`, `.secret`, `.bucket`,
-                  `.storage_options`, `.location()` for a fresh empty Location
+    minio, moto   a running server, MinIO one per session, moto one per process of it: `.endpoint_url`, `.key`,
+                  `.secret`, `.bucket`, `.storage_options`, `.location()` for a fresh empty Location
     s3_table_url  a function that returns a fresh empty Location on MinIO
     memory_url    a fresh memory:// URL
-    proxy         a CuttingProxy (tests/proxy.py) in front of MinIO; `proxied` is a fresh Location through it
+    s3_clock      the clock of requests to S3 that are sent again: their waits end at once, `.waited_seconds` in sum
+    proxy         a CuttingProxy (tests/proxy.py) in front of MinIO; `proxied` is a fresh Location through it. It brings
+                  s3_clock: what the proxy breaks is tried again without waiting
 
 Helpers beside this file are imported by name: `from faults import Faults, inject`, `from proxy import CuttingProxy`.
 """
@@ -40,7 +42,7 @@ import hypothesis
 import pytest
 from profiles import PROFILE
 from proxy import CuttingProxy
-from servers import Location, S3Server, run_minio, run_moto
+from servers import Location, S3Server, SharedServers, SkippingClock, run_moto
 
 # Failures print a blob that repeats them (`@reproduce_failure`); no deadline, since machines differ.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
@@ -49,10 +51,27 @@ hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True,
 hypothesis.settings.load_profile(PROFILE)
 
 
+SERVERS = SharedServers()
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Return whether this is a process of xdist's, which the session's own one started."""
+    return hasattr(config, "workerinput")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not is_worker(config):
+        SERVERS.begin()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not is_worker(config):
+        SERVERS.end()
+
+
 @pytest.fixture(scope="session")
-def minio() -> Iterator[S3Server]:
-    with run_minio() as server:
-        yield server
+def minio() -> S3Server:
+    return SERVERS.minio()
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +115,16 @@ def memory_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def proxy(minio: S3Server) -> Iterator[CuttingProxy]:
+def s3_clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
+    from tblctl.tableformat.storage import s3
+
+    clock = SkippingClock()
+    monkeypatch.setattr(s3, "CLOCK", s3.Clock(elapsed=clock.elapsed, sleep=clock.sleep))
+    return clock
+
+
+@pytest.fixture
+def proxy(minio: S3Server, s3_clock: SkippingClock) -> Iterator[CuttingProxy]:
     with CuttingProxy(minio.host, minio.port) as running:
         yield running
 

@@ -53,6 +53,7 @@ from typing import Any
 from tblctl.tableformat.errors import StorageError
 from tblctl.tableformat.storage import Storage
 
+READS = frozenset({"read", "open", "list", "look for", "look into"})  # operations that change nothing
 WAIT_SECONDS = 60.0  # a test that waits longer hangs: fail it
 
 
@@ -251,14 +252,26 @@ class KillPoint:
 
 
 def kill_points(action: Callable[[], Any]) -> list[KillPoint]:
-    """Run `action` once in full, and return a point before and one after each storage call that it made.
+    """Run `action` once in full, and return a point before each storage call that it made and one after the last.
 
-    The next run must make as many calls: give it the same state.
+    To die after a call is to die before the next. The next run must make as many calls: give it the same state.
+    """
+    calls = storage_calls(action)
+    return [
+        *(KillPoint(number=call.number, at="before", call=call) for call in calls),
+        KillPoint(number=calls[-1].number, at="after", call=calls[-1]),
+    ]
+
+
+def fault_points(action: Callable[[], Any]) -> list[KillPoint]:
+    """Run `action` once in full, and return a point before each storage call that it made, and after each change.
+
+    A read that fails is the same before and after. The next run must make as many calls: give it the same state.
     """
     return [
         KillPoint(number=call.number, at=at, call=call)
         for call in storage_calls(action)
-        for at in ("before", "after")
+        for at in (("before",) if call.operation in READS else ("before", "after"))
     ]
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import fcntl
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -22,6 +26,7 @@ import pytest
 from tblctl.tableformat.storage import Storage
 
 READY_SECONDS = 60.0
+STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,19 @@ class S3Server:
         )
 
 
+class SkippingClock:
+    """The clock of requests to S3 whose waits end at once: each moves the clock forward instead."""
+
+    def __init__(self) -> None:
+        self.waited_seconds = 0.0
+
+    def elapsed(self) -> float:
+        return time.perf_counter() + self.waited_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.waited_seconds += seconds
+
+
 def find_minio() -> str | None:
     """Return the MinIO binary from PATH, or where scripts/install_minio.sh puts it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -92,35 +110,90 @@ def missing_server(reason: str) -> Any:
     pytest.skip(reason)
 
 
+class SharedServers:
+    """MinIO for every process of a test session: the first that needs it starts it, the session's own process stops it.
+
+    The environment, which xdist's workers inherit, holds the folder where the one server writes itself down.
+    """
+
+    _VARIABLE = "TBLCTL_TESTS_SERVERS"
+
+    def begin(self) -> None:
+        """Make the folder; for the session's own process."""
+        os.environ[self._VARIABLE] = tempfile.mkdtemp(prefix="tblctl-minio-")
+
+    def minio(self) -> S3Server:
+        """Return the session's MinIO, started by whoever asks first."""
+        folder = Path(os.environ[self._VARIABLE])
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = folder / "minio.json"
+            if not known.exists():
+                server, self._process = _start_minio(folder / "objects")
+                described = {"server": dataclasses.asdict(server), "process_id": self._process.pid}
+                known.write_text(json.dumps(described))
+            return S3Server(**json.loads(known.read_text())["server"])
+
+    def end(self) -> None:
+        """Stop what runs, by its process id, and remove the folder; for the session's own process."""
+        folder = Path(os.environ.pop(self._VARIABLE))
+        known = folder / "minio.json"
+        if known.exists():
+            described = json.loads(known.read_text())
+            _stop(S3Server(**described["server"]), described["process_id"])
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def run_minio() -> Iterator[S3Server]:
     """Start MinIO on an empty folder; stopped by its process id, the folder removed."""
+    with tempfile.TemporaryDirectory(prefix="tblctl-minio-") as folder:
+        server, process = _start_minio(Path(folder))
+        try:
+            yield server
+        finally:
+            _stop(server, process.pid)
+            process.wait()
+
+
+def _start_minio(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
+    """Start MinIO on an empty folder."""
     binary = find_minio()
     if binary is None:
         missing_server("MinIO is not installed: run scripts/install_minio.sh (needs Go)")
     server = S3Server(
         kind="minio", host="127.0.0.1", port=free_port(), key="tblctl-user", secret="tblctl-password"
     )
-    with tempfile.TemporaryDirectory(prefix="tblctl-minio-") as folder:
-        settings = {"MINIO_ROOT_USER": server.key, "MINIO_ROOT_PASSWORD": server.secret}
-        address = f"{server.host}:{server.port}"
-        process = subprocess.Popen(
-            [str(binary), "server", folder, "--address", address, "--quiet"],
-            env=os.environ | settings,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _wait_until_ready(f"{server.endpoint_url}/minio/health/ready", process)
-            server.make_bucket(server.bucket)
-            yield server
-        finally:
-            process.terminate()
+    settings = {"MINIO_ROOT_USER": server.key, "MINIO_ROOT_PASSWORD": server.secret}
+    address = f"{server.host}:{server.port}"
+    process = subprocess.Popen(
+        [str(binary), "server", str(folder), "--address", address, "--quiet"],
+        env=os.environ | settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_until_ready(f"{server.endpoint_url}/minio/health/ready", process)
+        server.make_bucket(server.bucket)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return server, process
+
+
+def _stop(server: S3Server, process_id: int) -> None:
+    """End a server's process, which may be another one's child: it is gone when nobody listens."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process_id, kind)
+        give_up = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < give_up:
             try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                socket.create_connection((server.host, server.port), timeout=1).close()
+            except OSError:
+                return
+            time.sleep(0.02)
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:

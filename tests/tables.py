@@ -9,14 +9,16 @@ import dataclasses
 import io
 import json
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 import tblctl
@@ -72,22 +74,38 @@ def objects_of(url: str, options: dict[str, Any] | None = None) -> dict[str, byt
     return {item.name: storage.read(item.name) for item in storage.list()}
 
 
+def shape_of(url: str, before: Mapping[str, bytes]) -> tuple[tuple[str, int], ...]:
+    """Return which objects there are now, those of `before` that are unchanged by name, others whatever their ids.
+
+    Interrupted operations that leave the same shape are alike: one of them needs to be judged.
+    """
+    return tuple(
+        sorted(
+            (name, -1) if before.get(name) == data else (re.sub("[0-9a-f]{32}", "*", name), len(data))
+            for name, data in objects_of(url).items()
+        )
+    )
+
+
 def named_objects(table: tblctl.Table) -> set[str]:
     """Return every object that the table needs, worked out from its snapshots alone, apart from the hint.
 
     Records of expired snapshots too, which are kept for 90 days: no table of a test is that old.
     """
-    native = native_of(table)
-    head = native.head()
-    needed = {f"metadata/snapshots/{sequence:020d}.json" for sequence in range(1, head.sequence + 1)}
+    storage = native_of(table).storage
+    needed = {
+        f"metadata/snapshots/{number:020d}.json" for number in range(1, native_of(table).head().sequence + 1)
+    }
+    segments: set[str] = set()
     for info in table.history():
         if "record" in info.detail:
             needed.add(info.detail["record"])
         if info.readable:
-            old = tblctl.open(table.location, as_of=info.sequence)
-            needed |= {block.path for block in old.files()}
-            needed |= {segment.path for segment in old._snapshot().segments}
-    return needed
+            document = json.loads(storage.read(f"metadata/snapshots/{info.sequence:020d}.json"))
+            segments |= {segment["path"] for segment in document["segments"]}
+    for segment in segments:
+        needed |= set(pq.read_table(io.BytesIO(storage.read(segment)), columns=["path"])["path"].to_pylist())
+    return needed | segments
 
 
 def assert_sound(table: tblctl.Table) -> None:
@@ -124,6 +142,7 @@ class Places:
         self.kind = kind
         self._folder = folder
         self._root = uuid.uuid4().hex
+        self._renewed: str | None = None
 
     def fresh(self) -> str:
         name = uuid.uuid4().hex
@@ -131,6 +150,13 @@ class Places:
 
     def copy(self, url: str) -> str:
         return copy_table(url, self.fresh())
+
+    def renew(self, url: str) -> str:
+        """Copy a table and forget the copy before, so that those of a long loop do not pile up."""
+        if self._renewed is not None:
+            Storage(self._renewed).delete_all()
+        self._renewed = self.copy(url)
+        return self._renewed
 
     def forget(self) -> None:
         for path in [path for path in MemoryFileSystem.store if path.startswith(f"/{self._root}/")]:
@@ -143,9 +169,9 @@ def places(kind: str, folder: Path) -> Iterator[Places]:
     found.forget()
 
 
-def open_impatient(url: str) -> tblctl.Table:
+def open_impatient(url: str, options: dict[str, Any] | None = None) -> tblctl.Table:
     """Open a table that does not sleep between attempts to commit, so that tests of lost races are fast."""
-    native = NativeTable(Storage(url), Environment(sleep=lambda _seconds: None))
+    native = NativeTable(Storage(url, options), Environment(sleep=lambda _seconds: None))
     native.head()
     return tblctl.Table(native)
 

@@ -40,21 +40,18 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "keys": VALUES,
     "reshape": VALUES,
     "projection": (*VALUES, "reshape"),
-    "port": (*VALUES, "environment"),
+    "port": (*VALUES, "environment", "progress"),
     "storage": ("errors", "environment", "concurrency"),
     "parquet": (*VALUES, "keys", "predicate", "reshape", "projection", "storage"),
     "native/log": ("errors", "environment", "concurrency", "model", "keys", "storage", "parquet", "port"),
     "native/blocks": (*VALUES, "parquet", "native/log"),
     "native/read": (*BELOW_NATIVE, "native/log", "native/blocks"),
     "native/write": (*BELOW_NATIVE, "native/log", "native/blocks", "native/read"),
-    "native/upkeep": (*BELOW_NATIVE, "native/log", "native/blocks", "native/read"),
+    "native/upkeep": (*BELOW_NATIVE, "port", "native/log", "native/blocks", "native/read"),
     "native/block_io": (*BELOW_NATIVE, "native/log", "native/blocks"),
     "native": (*BELOW_NATIVE, "port", "native"),
     "formats": (*BELOW_NATIVE, "port", "native"),
 }
-STRINGS_ALLOWED = (
-    "merger/engines/spark/shipping.py",
-)  # names the packages that it packs for Spark's workers
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
 MODULE_NAME = re.compile(r"tblctl(\.\w+)+")
 MAX_FUNCTION_LINES = 60
@@ -183,13 +180,7 @@ def read_uses(source: str, *, package: str) -> list[Use]:
         if dotted is not None and dotted[0] in aliases:
             full = ".".join([aliases[dotted[0]], *dotted[1:]])
             uses.append(Use(name=full, line=node.lineno, is_import=False))
-    return uses + [
-        Use(name=node.value, line=node.lineno, is_import=True)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and MODULE_NAME.fullmatch(node.value)
-    ]
+    return uses
 
 
 def named_modules(source: str) -> list[Use]:
@@ -247,8 +238,7 @@ def layer_violations(path: str, source: str) -> list[str]:
     own = "tblctl" if layer == "api" else f"tblctl.{layer}"
     package = ".".join([own, *path.split("/")[1:-1]])
     found = []
-    strings = [] if path in STRINGS_ALLOWED else named_modules(source)
-    for use in [*read_uses(source, package=package), *strings]:
+    for use in [*read_uses(source, package=package), *named_modules(source)]:
         if use.is_import and layer == "tableformat" and covers("tblctl.tableformat", use.name):
             found += room_violations(path, use)
         if use.is_import and covers("tblctl", use.name) and not may_import(layer, own, use.name):

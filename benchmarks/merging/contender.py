@@ -39,6 +39,7 @@ class Job:
         block_rows: rows of an output file, for contenders that have such a setting.
         output_files: about how many output files, for contenders without that setting.
         row_group_rows: rows of a row group in input and output, for contenders that have such a setting.
+        waits_for_disk: before each run, wait until the disk has what others wrote.
     """
 
     files: tuple[str, ...]
@@ -46,6 +47,7 @@ class Job:
     block_rows: int
     output_files: int
     row_group_rows: int
+    waits_for_disk: bool = True
 
     @property
     def output_bytes(self) -> int:
@@ -168,7 +170,8 @@ def _serve(end: Connection, contenders: dict[str, str], job: Job, folder: str) -
             contender = ready[end.recv()]
             contender.reset()
             gc.collect()
-            os.sync()  # what others wrote is not ours to wait for
+            if job.waits_for_disk:
+                os.sync()
             started = time.perf_counter()
             try:
                 contender.run()

@@ -21,6 +21,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.environment import SYSTEM
@@ -64,6 +65,22 @@ _CONFIG = {
     "max_pool_connections": _PARALLEL_REQUESTS,
     "retries": {"total_max_attempts": 1},
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """How requests that are sent again tell the time and wait; tests hand in one whose waits end at once.
+
+    Attributes:
+        elapsed: seconds on a clock that never goes back.
+        sleep: waits so many seconds on the event loop.
+    """
+
+    elapsed: Callable[[], float] = SYSTEM.elapsed
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+CLOCK = Clock()
 # Endpoint and bucket of the servers that were seen to refuse a second create, in this process.
 _PROVEN: set[tuple[str, str]] = set()
 
@@ -153,7 +170,7 @@ class S3Backend:
                     if in_doubt:
                         raise self._unknown(name, error) from None
                     raise
-                await asyncio.sleep(wait)
+                await CLOCK.sleep(wait)
             else:
                 return True
 
@@ -415,7 +432,7 @@ class Patience:
 
     def __init__(self, *, least_tries: int = LEAST_TRIES) -> None:
         self._least_tries = least_tries
-        self._began = SYSTEM.elapsed()  # the try that is under way
+        self._began = CLOCK.elapsed()  # the try that is under way
         self._done: dict[bool, tuple[int, float]] = {}  # by whether they were slowed: how many, since when
 
     def wait_seconds(self, failure: Failure) -> float | None:
@@ -423,7 +440,7 @@ class Patience:
         is_slowed = failure is Failure.SLOWED
         tries_done, since = self._done.get(is_slowed, (0, self._began))
         self._done[is_slowed] = tries_done + 1, since
-        now = SYSTEM.elapsed()
+        now = CLOCK.elapsed()
         if not is_worth_a_try(failure, tries_done + 1, now - since, least_tries=self._least_tries):
             return None
         wait = wait_seconds(tries_done + 1, SYSTEM.random())
@@ -441,7 +458,7 @@ async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
             wait = patience.wait_seconds(classify(error))
             if wait is None:
                 raise
-        await asyncio.sleep(wait)
+        await CLOCK.sleep(wait)
 
 
 async def _in_parallel(function: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:

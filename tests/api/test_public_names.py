@@ -80,7 +80,7 @@ NAMES = {
         null_share terms unknown_block_count why
     """,
     "Plan": """
-        advice groups is_limited note options policy predicted rejected snapshot table_id
+        advice groups is_limited note options policy predicted rejected snapshot sorts table_id
     """,
     "SelectOptions": """
         include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio threshold
@@ -307,7 +307,7 @@ def attributes(kind: type) -> Iterable[str]:
 
 def flags(command: click.Command) -> Iterable[str]:
     """Yield the flags of a command, and its arguments in capitals."""
-    for item in command.params:
+    for item in command.get_params(click.Context(command)):
         if isinstance(item, click.Option):
             yield from (*item.opts, *item.secondary_opts)
         else:

@@ -208,7 +208,8 @@ def test_where_takes_any_column_by_statistics(overlapping: tblctl.Table) -> None
 def test_options_are_a_mapping_or_a_value(overlapping: tblctl.Table) -> None:
     assert len(overlapping.plan(options={"max_groups": 1}).groups) == 1
     assert len(overlapping.plan(options=tblctl.SelectOptions(max_groups=1)).groups) == 1
-    assert overlapping.plan(options={"max_group_bytes": "2GiB"}).options.max_group_bytes == 2**31
+    found = overlapping.plan(options={"max_group_bytes": "2GiB", "memory_bytes": "64MiB"}).options
+    assert (found.policy["max_group_bytes"], found.memory_bytes) == (2**31, 2**26)
     with pytest.raises(errors.InvalidOptionError, match="did you mean max_groups"):
         overlapping.plan(options={"max_group": 1})
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jvm import quick_java
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUBJECTS = runpy.run_path(str(ROOT / "benchmarks" / "__main__.py"))["SUBJECTS"]
 SLOW = {"merge", "spark_source"}  # start Spark
+
+
+def tiny(subject, *words, spark=False):
+    """Run a benchmark on small data, with variables by which Spark starts quickly."""
+    command = [sys.executable, "-m", f"benchmarks.{subject}", "--tiny", *words]
+    variables = os.environ | (quick_java() if spark else {})
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)
 
 
 @pytest.mark.parametrize(
@@ -20,19 +29,14 @@ SLOW = {"merge", "spark_source"}  # start Spark
 def test_benchmark_runs_on_small_data_and_writes_no_result(subject):
     results = ROOT / "benchmarks" / "results"
     before = {path: path.stat().st_mtime_ns for path in results.glob("*")}
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{subject}", "--tiny"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = tiny(subject, spark=subject in SLOW)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{subject}: made by")
     assert {path: path.stat().st_mtime_ns for path in results.glob("*")} == before
 
 
 def test_blocks_in_another_order_are_merged_as_the_floor_does():
-    words = ["--tiny", "--unsorted", "--contenders", "floor,local"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.merge", *words], cwd=ROOT, capture_output=True, text=True
-    )
+    done = tiny("merge", "--unsorted", "--contenders", "floor,local")
     assert done.returncode == 0, done.stderr
     assert "not sorted by l_shipdate" in done.stdout
     assert "local / floor" in done.stdout
@@ -42,13 +46,7 @@ def test_blocks_in_another_order_are_merged_as_the_floor_does():
 @pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
 def test_peers_that_spark_downloads_do_the_same_job():
-    chosen = "floor,iceberg-sort,delta-zorder"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.merge", "--tiny", "--contenders", chosen],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = tiny("merge", "--contenders", "iceberg-sort,delta-zorder", spark=True)
     assert done.returncode == 0, done.stderr
     if "skipped" in done.stdout:
         pytest.skip(next(line for line in done.stdout.splitlines() if line.startswith("skipped")))

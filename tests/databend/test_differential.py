@@ -193,12 +193,12 @@ def databend(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Case]],
 
 
 @pytest.mark.slow
-def test_all_figures_of_random_tables_are_databends(databend, tmp_path: Path) -> None:
+def test_all_figures_of_random_tables_are_databends(databend, memory_url: str) -> None:
     cases = {seed: random_case(seed) for seed in SEEDS}
     different = []
     for (seed, case), expected in zip(cases.items(), databend(list(cases.values())), strict=True):
         key = next(step for step in reversed(case.steps) if isinstance(step, tuple))
-        found = as_databend(case.make(str(tmp_path / str(seed)), shortened).info(), key)
+        found = as_databend(case.make(f"{memory_url}/{seed}", shortened).info(), key)
         if found != without_nan(expected):
             different.append(f"seed {seed}: {case.to_json()}\nhere     {found}\nDatabend {expected}")
     print(f"seeds {SEEDS}")

@@ -22,7 +22,7 @@ from tblctl.merger.round.cuts import Output, cut_into_tasks
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import InputSplit
 from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.keys.order import key_table, sort_indices
+from tblctl.tableformat.keys.order import is_sorted, key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
@@ -35,7 +35,7 @@ from tblctl.tableformat.projection import conform
 from tblctl.tableformat.storage import Storage
 
 from ..native.test_keys import model_order, model_values
-from .memory_port import block_of
+from .memory_port import MemoryPort, block_of, recorded
 
 LARGE_BYTES = 1 << 30
 LEVEL, RUN = 3, "run"
@@ -162,6 +162,51 @@ class Lake:
     def stored(self) -> set[str]:
         """Return every object beside the blocks to merge."""
         return {item.name for item in self.storage.list()} - {item.block.path for item in self.splits}
+
+
+class TwinLake(Lake):
+    """The same over blocks of the twin in memory: of each block some rows are deleted while they are stored."""
+
+    def __init__(self, schema, terms, **options):
+        self.port = MemoryPort(_schema(schema).logical, terms, **options)
+        self.version = self.port.newest()
+        self.schema, self.sort = self.version.schema, self.version.sort
+        self.io = self.port.block_io(self.version)
+        self.slices: list[InputSplit] = []
+
+    def add(self, rows, deleted=()) -> InputSplit:
+        """Write rows as one block in key order; then delete those of these numbers."""
+        rows = self.conformed(rows)
+        return self._store(rows.take(sort_indices(self.keys(rows), self.sort)), deleted, ordered=True)
+
+    def unordered(self, rows, deleted=()) -> InputSplit:
+        """Write rows as one block as they are; then delete those of these numbers."""
+        return self._store(self.conformed(rows), deleted, ordered=False)
+
+    def _store(self, rows, deleted, *, ordered) -> InputSplit:
+        sort = self.sort if ordered else None
+        record = recorded(rows, self.version, sort=sort, level=0, run_id=None, partition="all")
+        self.port.files[record.path] = rows
+        self.version = replace(
+            self.version,
+            records={**self.version.records, record.path: record},
+            deleted={**self.version.deleted, record.path: frozenset(deleted)},
+        )
+        self.io = self.port.block_io(self.version)
+        (block,) = self.io.live([block_of(record)])
+        stop = block.row_count
+        item = InputSplit(block=block, place=len(self.slices), start=0, stop=stop, is_ordered=ordered)
+        if stop:
+            self.slices.append(item)
+        return item
+
+    def problems(self, records) -> list[str]:
+        """Return the blocks whose rows are not in key order."""
+        return [
+            record.path
+            for record in records
+            if not is_sorted(self.keys(self.port.files[record.path]), self.sort)
+        ]
 
 
 def merge_threads() -> list[str]:

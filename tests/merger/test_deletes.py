@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.selector.plan import Plan
 
+from .blocks import TwinLake
 from .memory_port import GROUP_ROWS, MemoryPort
 from .subjects import SCHEMA, Meddling, Twin, blocks_of, plan_of
 
@@ -112,3 +114,31 @@ def test_whatever_is_deleted_a_merge_keeps_the_other_rows(
     outcome = run(subject, plan_of(subject, "full", include_unclustered=True))
     assert {group.status for group in outcome.groups} <= {"committed"}
     assert subject.rows() == rows
+
+
+BLOCKS = st.lists(
+    st.tuples(st.booleans(), st.lists(st.none() | st.integers(0, 12), min_size=1, max_size=25)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(BLOCKS, st.sampled_from(["k", "k desc nulls first", "bucket(3, k), n desc"]), st.data())
+def test_tasks_merge_the_rows_that_are_left_whatever_their_order_and_memory(
+    blocks: list[tuple[bool, list[Any]]], terms: str, data: st.DataObject
+) -> None:
+    here = TwinLake("k: int64, n: int64", terms, block_rows=data.draw(st.sampled_from([1, 4, 7, 1_000])))
+    for number, (ordered, keys) in enumerate(blocks):
+        rows = pa.table({"k": pa.array(keys, pa.int64()), "n": [100 * number + n for n in range(len(keys))]})
+        deleted = data.draw(st.sets(st.integers(0, len(keys) - 1)))
+        (here.add if ordered else here.unordered)(rows, deleted)
+    if not here.slices:
+        return
+    tasks = here.split(
+        data.draw(st.integers(1, 4)), memory_bytes=data.draw(st.sampled_from([1, 500, 1 << 30]))
+    )
+    records = here.run(tasks, threads=data.draw(st.integers(1, 2)))
+    assert here.rows_of(records).to_pydict() == here.expected().to_pydict()
+    assert here.problems(records) == []
+    assert [record.row_count for record in records] == [size for task in tasks for size in task.cuts]
+    assert {record.partition for record in records} == {"all"}

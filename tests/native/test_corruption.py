@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tables import SCHEMA, Places, as_stored, ids_of, objects_of, places, rows, 
 import tblctl
 from tblctl.errors import CorruptTableError, InputError, TblctlError, UnsupportedFormatError
 from tblctl.tableformat.native.log.segment_columns import BASE_COLUMNS
+from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import decode
 from tblctl.tableformat.storage import Storage
 
@@ -178,7 +180,7 @@ def test_no_mutation_of_a_snapshots_json_does_more_than_raise_our_errors(
                 accepted.append((path, changed))
     assert len(accepted) > 10  # numbers, texts and bounds that only the data can contradict
     for path, changed in accepted[:: max(1, len(accepted) // 30)]:
-        url = at.copy(template)
+        url = at.renew(template)
         Storage(url).write(_snapshot(sequence), as_stored(changed))
         _judge(url, str(path), frozenset())
 
@@ -250,7 +252,7 @@ def test_a_truncated_or_replaced_object_is_told_by_name(
     for number, damaged in enumerate(
         [*_cuts(data), *others, DEEP.encode(), b'{"a":' + DEEP.encode() + b"}", b"9" * 10_000]
     ):
-        url = at.copy(template)
+        url = at.renew(template)
         Storage(url).write(name, damaged)
         errors = _judge(url, f"{name} {number}", live if kind != "block" else frozenset({name}))
         found = [error for error in errors if name in str(error)]
@@ -265,7 +267,7 @@ def test_a_flipped_byte_never_does_more_than_raise_our_errors(
     name = _object_of(template, kind)
     data = Storage(template).read(name)
     for number, damaged in enumerate(_flips(data)):
-        url = at.copy(template)
+        url = at.renew(template)
         Storage(url).write(name, damaged)
         _judge(url, f"{name} flip {number}", live if kind != "block" else frozenset({name}))
 
@@ -344,12 +346,41 @@ def _readable_versions(url: str) -> Iterator[tblctl.Table]:
     yield table
 
 
+def _refused(url: str, name: str) -> bool:
+    """Return whether the decoder refuses a segment whole; what it raises must be of tblctl's own, and name it."""
+    storage = Storage(url)
+    (ref,) = (item for item in tblctl.open(url)._native.head().segments if item.path == name)
+    try:
+        read_segment(storage, ref)
+    except CorruptTableError as error:
+        assert name in str(error)  # noqa: PT017 (hundreds of cases)
+        return True
+    return False
+
+
+def _kind(what: str, refused: bool) -> tuple[str, str]:
+    """Return what a mutation shares with others of its kind: what is wrong, and where it is not refused the column."""
+    column, _, wrong = what.partition(" ")
+    if refused:
+        return "path" if column == "path" else "any", wrong
+    # A bound of each type reads text its own way; other facts are alike for all columns.
+    return column if wrong == "text" else re.sub("[0-9]+", "n", column), wrong
+
+
 def test_no_mutation_of_a_segments_columns_does_more_than_raise_our_errors(template: str, at: Places) -> None:
+    """The decoder judges every mutation, and all operations meet the first of each kind."""
     name = _object_of(template, "segment")
     table = pq.read_table(io.BytesIO(Storage(template).read(name)))
+    known: set[tuple[str, str]] = set()
     for what, changed in _segment_mutations(table):
-        url = at.copy(template)
+        url = at.renew(template)
         _replace_segment(url, name, changed)
+        refused = _refused(url, name)
+        assert refused or what.split()[0] != "path", what
+        kind = _kind(what, refused)
+        if kind in known:
+            continue
+        known.add(kind)
         errors = _judge(url, f"segment: {what}", frozenset())
         for readable in _readable_versions(url):
             assert {item.path for item in readable.files()} <= objects_of(url).keys(), what
@@ -388,7 +419,7 @@ def test_a_segment_that_claims_more_blocks_than_any_is_refused_at_once(
     template: str, live: frozenset[str], at: Places
 ) -> None:
     for count in (10**18, 10**9, 99):
-        url = at.copy(template)
+        url = at.renew(template)
         document = json.loads(Storage(url).read(_snapshot(8)))
         document["segments"][0]["block_count"] = count
         document["summary"]["blocks"] += count - 1

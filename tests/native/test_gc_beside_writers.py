@@ -136,7 +136,7 @@ def test_no_order_of_storage_calls_of_gc_and_a_writer_loses_an_object(
         else _two_switches("g", gc_calls, "w", writer_calls)
     )
     for schedule in schedules:
-        url = in_memory.copy(template)
+        url = in_memory.renew(template)
         ends = run_interleaved(
             schedule,
             {
@@ -159,7 +159,7 @@ def test_a_write_that_is_shorter_than_older_than_is_never_refused(name: str, in_
     patient = functools.partial(_gc, older_than=MINUTE_SECONDS)
     writer_calls, gc_calls = (_calls(template, in_memory, item) for item in (act, patient))
     for schedule in _two_switches("w", writer_calls, "g", gc_calls):
-        url = in_memory.copy(template)
+        url = in_memory.renew(template)
         ends = run_interleaved(
             schedule,
             {
@@ -396,7 +396,7 @@ def test_what_another_gc_removes_while_it_is_looked_at_is_no_damage(name: str, i
     template = _template(in_memory)
     calls = len(storage_calls(lambda: act(open_impatient(in_memory.copy(template)))))
     for number in range(2, calls + 1):
-        url = in_memory.copy(template)
+        url = in_memory.renew(template)
         faults = Faults()
         faults.do(functools.partial(_expire_and_fold, url), nth=number)
         table = open_impatient(url)

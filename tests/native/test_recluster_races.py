@@ -72,7 +72,7 @@ def test_a_writer_beside_a_recluster_ends_as_if_it_were_alone(writer: str, at: P
     WRITERS[writer](tblctl.open(alone))
     expected = state_of(tblctl.open(alone))
     for schedule in interleavings(r=4, w=4)[::4]:
-        url = at.copy(template)
+        url = at.renew(template)
         recluster, other = open_impatient(url), open_impatient(url)
         ends = run_interleaved(
             schedule,

@@ -176,7 +176,7 @@ def test_drawing_needs_no_display_and_leaves_the_programs_settings_alone(tmp_pat
     subprocess.run(words, check=True, timeout=120)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 60, MOST_BARS, MOST_BARS + 1, 1_000_000])
+@pytest.mark.parametrize("count", [0, 1, 3, 60, MOST_BARS, MOST_BARS + 1, 100_000])
 def test_any_number_of_blocks_fits_into_a_small_file(count: int):
     print(f"seed {SEED}")
     one, two = random_version(count), random_version(min(count, MOST_BARS))
@@ -202,8 +202,8 @@ def test_long_keys_of_4_bytes_a_character_fit_too_and_need_no_font():
     assert draw_png(picture).startswith(PNG_START)
 
 
-def test_a_million_blocks_are_an_image_and_not_a_million_elements():
-    svg = draw_svg(picture_of(random_version(1_000_000, levels=3)))[0].decode()
+def test_a_hundred_thousand_blocks_are_an_image_and_not_as_many_elements():
+    svg = draw_svg(picture_of(random_version(100_000, levels=3)))[0].decode()
     root = ET.fromstring(svg)
     assert len(list(root.iter(f"{SVG}image"))) == 4
     assert len(list(root.iter())) < 1000

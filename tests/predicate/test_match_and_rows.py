@@ -474,26 +474,28 @@ def test_long_chains_work_and_deep_nesting_is_refused():
         filter_table(table, deep, SCHEMA)
 
 
+BLOCKS = 100_000  # benchmarks/metadata.py prunes a million
+
+
 @pytest.mark.parametrize(
     "expression",
     [
-        ice.GreaterThan("i64", 500_000),
-        ice.In("i64", list(range(0, 1_000_000, 1000))),
-        ice.NotEqualTo("large", "key000500000"),
-        ice.StartsWith("large", "key0005"),
-        ice.In("large", [f"key{i:09d}" for i in range(0, 1_000_000, 1000)]),
+        ice.GreaterThan("i64", 50_000),
+        ice.In("i64", list(range(0, BLOCKS, 100))),
+        ice.NotEqualTo("large", "key000050000"),
+        ice.StartsWith("large", "key00005"),
+        ice.In("large", [f"key{i:09d}" for i in range(0, BLOCKS, 100)]),
         ice.LessThan("dec128", Decimal("500.5")),
     ],
     ids=lambda expression: f"{type(expression).__name__}-{expression.term.name}",
 )
-def test_a_million_blocks_match_at_once(expression):
-    count = 1_000_000
-    low = pa.array(np.arange(count))
-    keys = pa.array([f"key{i:09d}" for i in range(count)], pa.large_string())
+def test_a_hundred_thousand_blocks_match_at_once(expression):
+    low = pa.array(np.arange(BLOCKS))
+    keys = pa.array([f"key{i:09d}" for i in range(BLOCKS)], pa.large_string())
     name, kind = expression.term.name, {"i64": low, "large": keys}.get(expression.term.name)
     bounds = kind if kind is not None else pc.cast(low, pa.decimal128(38, 3))
-    zeros = np.zeros(count, np.int64)
-    blocks = Given(np.full(count, 10), **{name: ColumnStatistics(min=bounds, max=bounds, null_count=zeros)})
+    zeros = np.zeros(BLOCKS, np.int64)
+    blocks = Given(np.full(BLOCKS, 10), **{name: ColumnStatistics(min=bounds, max=bounds, null_count=zeros)})
     outcome = match(expression, blocks, SCHEMA).outcome
-    assert outcome.shape == (count,)
-    assert 0 < np.count_nonzero(outcome) <= count
+    assert outcome.shape == (BLOCKS,)
+    assert 0 < np.count_nonzero(outcome) <= BLOCKS

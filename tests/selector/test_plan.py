@@ -38,7 +38,7 @@ def test_a_plan_survives_json_and_pickling(chosen):
         (lambda plan: plan.pop("groups"), "groups is missing"),
         (lambda plan: plan.update(extra=1), "extra is unknown"),
         (lambda plan: plan.update(groups=7), r"plan\.groups: expected a list"),
-        (lambda plan: plan.update(snapshot="7"), r"plan\.snapshot: expected int"),
+        (lambda plan: plan.update(snapshot=7.5), r"plan\.snapshot: expected int or str"),
         (lambda plan: plan.update(snapshot=True), r"plan\.snapshot: expected int"),
         (lambda plan: plan["groups"][0].update(rows=None), r"plan\.groups\[0\]\.rows"),
         (lambda plan: plan["groups"][0].update(number=4), "numbered"),

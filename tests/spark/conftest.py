@@ -16,11 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm import quick_java
 
 from tblctl.merger.engines.spark.session import open_session
+
+if TYPE_CHECKING:
+    from .standalone import Cluster
 
 READY_SECONDS = 120
 CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
@@ -62,10 +66,13 @@ def java() -> None:
         missing = str(error)
     if missing:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"Spark cannot run: {missing}")
+    os.environ |= quick_java()
 
 
-def event_log(folder: Path) -> dict[str, str]:
+def settings(folder: Path) -> dict[str, str]:
+    """Return what a session of tests is told: where its events go, and that few rows need few partitions."""
     return {
+        "spark.sql.shuffle.partitions": "2",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": folder.as_uri(),
@@ -84,8 +91,17 @@ def spark(
         with connect_server(folder) as url, open_session(remote=url) as session:
             yield RunningSpark(kind="connect", session=session, folder=folder)
     else:
-        with open_session(master=request.param, conf=event_log(folder)) as session:
+        with open_session(master=request.param, conf=settings(folder)) as session:
             yield RunningSpark(kind=request.param, session=session, folder=folder)
+
+
+@pytest.fixture(scope="session")
+def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Run a standalone cluster, one for all tests: each is an application of its own there."""
+    from .standalone import standalone_cluster
+
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 def unmarked_environment() -> dict[str, str]:
@@ -96,8 +112,8 @@ def unmarked_environment() -> dict[str, str]:
 def python(program: str, *, words: tuple[Any, ...] = (), **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, where nothing of Spark has been used yet."""
     command = [sys.executable, "-c", program, *words]
-    settings = {"env": unmarked_environment(), "capture_output": True, "text": True, "timeout": 300} | more
-    return subprocess.run(command, **settings)
+    options = {"env": unmarked_environment(), "capture_output": True, "text": True, "timeout": 300} | more
+    return subprocess.run(command, **options)
 
 
 def free_port() -> int:
@@ -112,7 +128,8 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
 
     home = Path(pyspark.__file__).parent
     port = free_port()
-    settings = event_log(folder) | {
+    conf = settings(folder) | {
+        "spark.ui.enabled": "false",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -123,7 +140,7 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
         "--class",
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         *("--name", "tblctl tests", "--master", master),
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+        *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
     ]
     variables = unmarked_environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
     with (folder / "server.log").open("wb") as log:

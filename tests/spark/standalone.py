@@ -1,4 +1,4 @@
-"""A standalone cluster of our own: a master and two workers, each with folders that nobody else has."""
+"""A standalone cluster of our own: a master and two workers, each with an address and folders that no other has."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from .conftest import free_port, unmarked_environment
 
 READY_SECONDS = 120.0
+WORKER_HOSTS = {"worker-1": "127.0.0.1", "worker-2": "127.0.0.2"}
 REGISTERED = "Successfully registered with master"
 
 
@@ -63,12 +64,12 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
         running.enter_context(_daemon(words, folder / "master"))
         _wait(lambda: _listens(port), "the master does not listen")
         workers = {}
-        for name in ("worker-1", "worker-2"):
+        for name, host in WORKER_HOSTS.items():
             own = folder / name
             words = (
                 "worker.Worker",
                 "--host",
-                "127.0.0.1",
+                host,
                 "-c",
                 "1",
                 "-m",

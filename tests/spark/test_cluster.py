@@ -9,7 +9,6 @@ import sys
 import time
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,12 @@ import tblctl
 from tblctl.tableformat.storage import Storage
 
 from .conftest import connect_server, unmarked_environment
-from .standalone import Cluster, home, standalone_cluster
+from .standalone import Cluster, home
 
 pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 ROWS = 20_000
-
-
-@pytest.fixture(scope="module")
-def cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -99,9 +92,15 @@ def recluster_command(place: Location, *words: str) -> list[str]:
     return command + storage_words(place)
 
 
+ON_THIS_HOST = (
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.ui.enabled=false",
+)
+
+
 def on(cluster: Cluster) -> list[str]:
-    conf = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1")
-    return ["--master", cluster.url, *(word for pair in conf for word in ("--spark-conf", pair))]
+    return ["--master", cluster.url, *(word for pair in ON_THIS_HOST for word in ("--spark-conf", pair))]
 
 
 def finished(process: subprocess.Popen[str]) -> str:
@@ -134,9 +133,12 @@ def test_an_executor_killed_in_the_middle_costs_neither_job_nor_rows(
     rows, stored, before = rows_of(table), blocks_stored(place), set(cluster.executors())
     process = driver(recluster_command(place, *on(cluster)), tmp_path / "driver")
     try:
+        while not set(cluster.executors()) - before:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.1)
         while not blocks_stored(place) - stored:  # until a task has written its first block of several
             assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.01)
+            time.sleep(0.02)
         cluster.kill_an_executor()
         outcome = json.loads(finished(process))
     finally:
@@ -198,7 +200,7 @@ def test_spark_submit_runs_a_script_with_the_package_from_py_files(
     command = [
         str(home() / "bin" / "spark-submit"),
         *("--master", cluster.url, "--py-files", str(package_zip(tmp_path))),
-        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        *(word for pair in ON_THIS_HOST for word in ("--conf", pair)),
         *(str(script), place.url, json.dumps(place.storage_options)),
     ]
     outcome = json.loads(finished(driver(command, tmp_path / "driver")).splitlines()[-1])

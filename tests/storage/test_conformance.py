@@ -141,8 +141,10 @@ def test_of_8_processes_that_create_a_name_exactly_one_wins(location):
         pytest.skip(f"{location.kind}: not shared between processes, or without an atomic create of its own")
     names = [f"metadata/snapshots/{number}.json" for number in range(20)]
     pickled = pickle.dumps(location.storage())
-    with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("spawn")) as pool:
-        start_seconds = time.time() + 4
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["s3fs", "tblctl"])
+    with ProcessPoolExecutor(8, mp_context=context) as pool:
+        start_seconds = time.time() + 2
         jobs = [pool.submit(racing.create_all, pickled, worker, names, start_seconds) for worker in range(8)]
         won = [job.result() for job in jobs]
     for number, name in enumerate(names):
