@@ -70,9 +70,8 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
     """
     measured = ~(view.unclustered | view.unknown)
     axis = _axis(view)
-    figures = np.full((2, len(view)), -1, np.int64)  # overlaps and depths; -1 where there are none
-    figures[:, measured] = overlaps_and_depths(axis.low[measured], axis.high[measured])
-    before = _Sums.of(*figures[:, measured])
+    overlap, depth = overlaps_and_depths(axis.low[measured], axis.high[measured])
+    before = _Sums.of(overlap, depth)
     if not drafts:
         return Forecast(
             prediction=_prediction(before, before, len(view)),
@@ -80,6 +79,8 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
             group_depth_before=(),
             group_depth_after=(),
         )
+    figures = np.full((2, len(view)), -1, np.int64)  # overlaps and depths; -1 where there are none
+    figures[0, measured], figures[1, measured] = overlap, depth
     inputs = _Inputs.of(axis, view, drafts)
     outputs = _Outputs.of(inputs, view.table_options)
     low, high, stretch = _intervals(inputs, outputs, _rows_of_a_key(axis, view))
@@ -336,7 +337,7 @@ def _rows_of_a_key(axis: _Axis, view: TableView) -> float:
 def _intervals(
     inputs: _Inputs, outputs: _Outputs, rows_of_a_key: float
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the bounds of every output, and how far each rank of the table's axis moves to make room for them.
+    """Return the bounds of every output, and where each rank of the table's axis moves to make room for them.
 
     Where an output is expected to begin between two ranks, two new ranks are put there, one for the end of the output
     before, and one for its own begin.
@@ -345,15 +346,16 @@ def _intervals(
     below = np.floor(places).astype(np.int64)
     at_rank = places == below
     between = np.unique(places[~outputs.is_first & ~at_rank])
-    stretch = 2 * np.searchsorted(between, np.arange(inputs.size))
-    end_before = np.where(at_rank, below + stretch[below], below + 1 + 2 * np.searchsorted(between, places))
+    ranks = np.arange(inputs.size)
+    stretch = ranks + 2 * np.searchsorted(between, ranks)
+    end_before = np.where(at_rank, stretch[below], below + 1 + 2 * np.searchsorted(between, places))
     parted = np.maximum(0, 1 - (outputs.slack + 1) / rows_of_a_key)  # the share of places that part a key
     turns = np.diff(np.floor(np.cumsum(parted * outputs.may_share)), prepend=0) > 0
     shares_key = outputs.may_share & (at_rank | turns)
     low, high = end_before + ~shares_key, np.roll(end_before, -1)
     hull_low, hull_high = inputs.hulls
-    low[outputs.is_first] = hull_low + stretch[hull_low]
-    high[outputs.is_last] = hull_high + stretch[hull_high]
+    low[outputs.is_first] = stretch[hull_low]
+    high[outputs.is_last] = stretch[hull_high]
     return low, np.maximum(low, high), stretch
 
 
@@ -404,14 +406,14 @@ def _measured(
     """
     low, high = axis.low[staying], axis.high[staying]
     changing = meets(low, high, *inputs.hulls, axis.size)
-    near = meets(low, high, low[changing], high[changing], axis.size) & ~changing
-    count = np.count_nonzero(changing)
+    low_changing, high_changing = low[changing], high[changing]
+    near = meets(low, high, low_changing, high_changing, axis.size) & ~changing
     output_low, output_high, stretch = outputs
-    lows, highs = (
-        np.concatenate((ends[changing] + stretch[ends[changing]], more, ends[near] + stretch[ends[near]]))
-        for ends, more in ((low, output_low), (high, output_high))
+    overlap, depth = overlaps_and_depths(
+        np.concatenate((stretch[low_changing], output_low, stretch[low[near]])),
+        np.concatenate((stretch[high_changing], output_high, stretch[high[near]])),
     )
-    overlap, depth = overlaps_and_depths(lows, highs)
-    measured = count + output_low.size
-    sums = _Sums.of(*figures[:, staying[~changing]]) + _Sums.of(overlap[:measured], depth[:measured])
-    return sums, depth[count:measured]
+    measured = low_changing.size + output_low.size
+    same = staying[~changing]
+    sums = _Sums.of(figures[0, same], figures[1, same]) + _Sums.of(overlap[:measured], depth[:measured])
+    return sums, depth[low_changing.size : measured]

@@ -129,8 +129,10 @@ class Levels:
                 why = f"left for later by {found.room.spent}"
                 found.rejected.append(rejection(view, found.room.spent, blocks, why))
                 continue
-            if not _take_unclustered(view, blocks[view.unclustered[blocks]], found):
-                _take_lowest_level(_Partition.of(known, blocks, options), found)
+            unclustered = blocks[view.unclustered[blocks]] if include else blocks[:0]
+            if not (unclustered.size and _take_unclustered(view, unclustered, found)):
+                clustered = blocks[~view.unclustered[blocks]] if include else blocks
+                _take_lowest_level(_Partition.of(known, clustered, options), found)
         rejections = found.rejected if not view.is_partitioned else summed_up(found.rejected)
         return Decision(
             drafts=tuple(found.drafts),
@@ -150,7 +152,7 @@ class _Found:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Partition:
-    """The blocks of one partition that may be selected.
+    """The clustered blocks of one partition that may be selected.
 
     Attributes:
         view: the table, with every unknown range replaced by the whole of what is known.
@@ -169,9 +171,8 @@ class _Partition:
         return cls(view=view, blocks=blocks, threshold=options.threshold_for(count))
 
     def by_level(self) -> list[tuple[int, Integers]]:
-        """Return the clustered blocks of each level, the lowest level first."""
-        clustered = self.blocks[~self.view.unclustered[self.blocks]]
-        order = clustered[np.argsort(self.view.level[clustered], kind="stable")]
+        """Return the blocks of each level, the lowest level first."""
+        order = self.blocks[np.argsort(self.view.level[self.blocks], kind="stable")]
         levels, begins = np.unique(self.view.level[order], return_index=True)
         return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
 
