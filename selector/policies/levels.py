@@ -178,13 +178,15 @@ class _Partition:
 
 
 def _with_known_ranges(view: TableView) -> TableView:
-    """Return the view with every unknown range replaced by the whole of what is known: it may be anywhere there."""
-    unknown = view.unknown
-    if not unknown.any():
+    """Return the view with every unknown range replaced by the known one of its partition: it may be anywhere there."""
+    if not view.unknown.any():
         return view
     low, high = view.low.copy(), view.high.copy()
-    low[unknown] = view.low[~unknown].min(initial=0)
-    high[unknown] = view.high[~unknown].max(initial=0)
+    for blocks in view.by_partition(np.arange(len(view))):
+        is_unknown = view.unknown[blocks]
+        unknown, known = blocks[is_unknown], blocks[~is_unknown]
+        low[unknown] = view.low[known].min() if known.size else 0
+        high[unknown] = view.high[known].max() if known.size else 0
     return replace(view, low=low, high=high)
 
 
