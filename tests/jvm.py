@@ -23,8 +23,9 @@ PLAIN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 TYPICAL = """
 import sys, tempfile, tblctl
 from pyspark import SparkContext
-from tblctl.merger import spark_workers
+from tblctl.merger.engines.spark import workers
 from tblctl.merger.engines.spark.session import open_session
+from tblctl.spark.code import CODE
 
 archive = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={sys.argv[1]}"}
 with open_session(master="local[2]", conf=archive) as session, tempfile.TemporaryDirectory() as folder:
@@ -34,7 +35,7 @@ with open_session(master="local[2]", conf=archive) as session, tempfile.Temporar
     rows = session.read.format("tblctl").load(f"{folder}/table").where("k > 3")
     rows.write.parquet(f"{folder}/rows")
     session.read.parquet(f"{folder}/rows").repartitionByRange(2, "k").orderBy("k").toArrow()
-    spark_workers.prepare(session)
+    workers.prepare(session, CODE)
     gateway = SparkContext._gateway
 gateway.shutdown()
 gateway.proc.stdin.close()

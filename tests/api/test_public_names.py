@@ -309,7 +309,7 @@ def flags(command: click.Command) -> Iterable[str]:
     """Yield the flags of a command, and its arguments in capitals."""
     for item in command.get_params(click.Context(command)):
         if isinstance(item, click.Option):
-            yield from (*item.opts, *item.secondary_opts)
+            yield from {*item.opts, *item.secondary_opts} - {"--help"}
         else:
             yield item.human_readable_name
 

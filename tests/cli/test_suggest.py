@@ -104,7 +104,7 @@ def test_estimates_of_very_many_blocks_say_how_fine_they_are(
     loc: Path, predicates: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "in steps of" not in done("suggest", loc, "--predicates", predicates)
-    version = tblctl.open(str(loc))._port_version()
+    version = tblctl.open(str(loc))._version()
     conditions = read_predicates(predicates.read_text(), version.schema)
     put_suggestion(suggest(version, conditions, (), limits=EstimateLimits(most_blocks=5)))
     assert "(estimates go in steps of 2 blocks)" in capsys.readouterr().out

@@ -185,14 +185,14 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
 BUSY = """
 import sys, time
 from tblctl.cli import main
-from tblctl.merger.presort.spill import Scratch
-real = Scratch.write
-def slow(scratch, tables):
-    pieces = real(scratch, tables)
+from tblctl.merger.presort.spill import SpillFolder
+real = SpillFolder.write
+def slow(folder, tables):
+    pieces = real(folder, tables)
     print("written", flush=True)
     time.sleep(0.5)
     return pieces
-Scratch.write = slow
+SpillFolder.write = slow
 main.run()
 """
 

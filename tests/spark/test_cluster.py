@@ -80,7 +80,7 @@ def storage_words(place: Location) -> list[str]:
 
 COMMAND = """
 from tblctl.cli.main import run
-from tblctl.merger import spark_session
+from tblctl.merger.engines.spark import session as spark_session
 
 spark_session.ANSWER_SECONDS = 120.0  # the machine that tests run on may be busy
 run()

@@ -123,7 +123,7 @@ def test_an_address_where_nothing_listens_is_named_without_its_token(
 
 SILENCE = """
 import sys
-from tblctl.merger import spark_session
+from tblctl.merger.engines.spark import session as spark_session
 from tblctl.tableformat.errors import EngineError
 
 spark_session.ANSWER_SECONDS = 2.0
