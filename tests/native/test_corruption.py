@@ -75,7 +75,7 @@ def live(template: str) -> frozenset[str]:
     return frozenset().union(
         *(
             {item.path for item in tblctl.open(template, as_of=sequence).files()}
-            | {item.path for item in tblctl.open(template, as_of=sequence)._version().segments}
+            | {item.path for item in tblctl.open(template, as_of=sequence)._version().snapshot.segments}
             for sequence in (8, 2)
         )
     )

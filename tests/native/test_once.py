@@ -47,14 +47,13 @@ def opened_blocks(calls: list[Call]) -> Counter[str]:
 
 
 def test_a_recluster_opens_each_block_once_and_decodes_the_head_once(location, monkeypatch):
-    table = tblctl.open(location)
-    blocks = {block.path for block in table.files()}
-    newest = table.snapshot.sequence
+    blocks = {block.path for block in tblctl.open(location).files()}
+    newest = tblctl.open(location).snapshot.sequence
     with counted(monkeypatch, head, "decode") as decoded:
-        calls = storage_calls(lambda: table.recluster(policy="full"))
+        calls = storage_calls(lambda: tblctl.open(location).recluster(policy="full"))
     assert opened_blocks(calls) == dict.fromkeys(blocks, 1)
     assert [sequence for _, sequence in decoded] == [newest]
-    assert table.scan().to_arrow()["k"].to_pylist() == list(range(BLOCKS * ROWS))
+    assert tblctl.open(location).scan().to_arrow()["k"].to_pylist() == list(range(BLOCKS * ROWS))
 
 
 WAYS: dict[str, Callable[[tblctl.Table, Any], Any]] = {
