@@ -172,7 +172,7 @@ class TwinLake(Lake):
         self.version = self.port.newest()
         self.schema, self.sort = self.version.schema, self.version.sort
         self.io = self.port.block_io(self.version)
-        self.slices: list[InputSplit] = []
+        self.splits: list[InputSplit] = []
 
     def add(self, rows, deleted=()) -> InputSplit:
         """Write rows as one block in key order; then delete those of these numbers."""
@@ -195,9 +195,9 @@ class TwinLake(Lake):
         self.io = self.port.block_io(self.version)
         (block,) = self.io.live([block_of(record)])
         stop = block.row_count
-        item = InputSplit(block=block, place=len(self.slices), start=0, stop=stop, is_ordered=ordered)
+        item = InputSplit(block=block, place=len(self.splits), start=0, stop=stop, is_ordered=ordered)
         if stop:
-            self.slices.append(item)
+            self.splits.append(item)
         return item
 
     def problems(self, records) -> list[str]:

@@ -194,7 +194,7 @@ def test_the_fingerprint_of_coded_text_is_that_of_the_text():
 
 
 def test_bounds_of_long_coded_text_are_right():
-    long = ["x" * (statistics._FOOTER_BYTES + extra) for extra in (1, 2)]
+    long = ["x" * (statistics.FOOTER_BYTES + extra) for extra in (1, 2)]
     with lake("k: int64, s: string", "k") as here:
         for start in (0, 1):
             here.add(pa.table({"k": range(start, 200, 2), "s": long * 50}))

@@ -132,11 +132,9 @@ def test_tasks_merge_the_rows_that_are_left_whatever_their_order_and_memory(
         rows = pa.table({"k": pa.array(keys, pa.int64()), "n": [100 * number + n for n in range(len(keys))]})
         deleted = data.draw(st.sets(st.integers(0, len(keys) - 1)))
         (here.add if ordered else here.unordered)(rows, deleted)
-    if not here.slices:
+    if not here.splits:
         return
-    tasks = here.split(
-        data.draw(st.integers(1, 4)), memory_bytes=data.draw(st.sampled_from([1, 500, 1 << 30]))
-    )
+    tasks = here.cut(data.draw(st.integers(1, 4)), memory_bytes=data.draw(st.sampled_from([1, 500, 1 << 30])))
     records = here.run(tasks, threads=data.draw(st.integers(1, 2)))
     assert here.rows_of(records).to_pydict() == here.expected().to_pydict()
     assert here.problems(records) == []
