@@ -208,7 +208,7 @@ class ClusteredTable:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
         Args:
-            policy: levels, full, or one that a program added to `tblctl.selector.registry.POLICIES`.
+            policy: levels, full, or one that a program added with `tblctl.policies.register`.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select at most, and how far to go; see `tblctl.SelectOptions`. Sizes may be text.
 
