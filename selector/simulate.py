@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean
+from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.selector.options import SelectOptions, parts
 from tblctl.selector.plan import Group, Plan
 from tblctl.selector.planner import Planned, plan
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.registry import DEFAULT_POLICY, policy_named
-from tblctl.selector.table_view import MOST_LEVEL, Mask, TableView
+from tblctl.selector.table_view import MOST_LEVEL, Integers, Mask, TableView
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions
@@ -115,7 +116,7 @@ class SimulatedTable:
 
     def view(self, restricted: Mask | None = None) -> TableView:
         """Return the table as policies see it; `restricted` marks the blocks that may be selected."""
-        numbers = {key: number for number, key in enumerate(sorted({*itertools.chain(*self._keys())}))}
+        low, high = self._ranks()
         rows = _integers(len(keys) for keys in self._keys())
         return TableView(
             table_id="simulated",
@@ -123,8 +124,8 @@ class SimulatedTable:
             sort_id=1,
             table_options=self.options,
             paths=pa.array([block.path for block in self.blocks], pa.string()),
-            low=_integers(numbers[keys[0]] for keys in self._keys()),
-            high=_integers(numbers[keys[-1]] for keys in self._keys()),
+            low=low,
+            high=high,
             level=_integers(block.level for block in self.blocks),
             row_count=rows,
             size_bytes=rows,
@@ -227,6 +228,13 @@ class SimulatedTable:
 
     def _keys(self) -> Iterator[tuple[int, ...]]:
         return (block.keys for block in self.blocks)
+
+    def _ranks(self) -> tuple[Integers, Integers]:
+        """Return the ranks of the blocks' bounds, those of each partition apart, as a stored table has them."""
+        ends = [keys[end] for end in (0, -1) for keys in self._keys()]
+        ranks = _integers(np.unique(ends, return_inverse=True)[1])
+        low, high = np.split(ranks, 2)
+        return ranks_by_partition(low, high, _integers(block.partition for block in self.blocks))
 
     def _made(
         self, keys: Sequence[int], level: int, partition: int, *, unclustered: bool = False

@@ -34,8 +34,8 @@ class TableView:
         next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
-        low, high: ranks of the bounds by the current key, closed: int64, equal for equal keys. They may be wider than
-            the keys. Without meaning where `unknown`.
+        low, high: ranks of the bounds by the current key among those of their partition, closed: int64, equal for equal
+            keys (`ranks_by_partition`). They may be wider than the keys. Without meaning where `unknown`.
         level: how often the rows were clustered, -1 for constant and full; without meaning where `unclustered`.
         row_count: rows, at least 1 each.
         size_bytes: of the files.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
@@ -46,6 +46,16 @@ def test_no_group_crosses_partitions(several, chosen_options, policy):
 
 @settings(max_examples=cases(300), deadline=None)
 @given(partitions, st.sampled_from([1, 1.5, 3]), st.booleans(), policies, st.integers(40, 600))
+@example(
+    [
+        [([0] * 3, 0, "unknown"), ([1, 38], 0, "clustered"), ([0, 0, 19], 0, "clustered")],
+        [([0, 23], 0, "clustered")],
+    ],
+    1,
+    False,
+    "levels",
+    40,
+)
 def test_the_groups_are_those_of_each_partition_by_itself(several, threshold, include, policy, group_bytes):
     table, alone = tables_of(several)
     asked = {
