@@ -1,9 +1,10 @@
-"""Compare this code with that of another commit, side by side: append, scan, merge and metadata.
+"""Compare this code with that of another commit, side by side: append, scan, merge, metadata, planning, start-up.
 
     python -m benchmarks.before --commit HEAD~1
 
-Both run in this environment, each case in its own processes, in turn. Each works on a table that its own code made.
-Times are measured inside the process: the work, without imports and preparation. The ratios are medians over the pairs.
+Both run in this environment, each case in its own processes, in turn. Each works on a table that its own code made; the
+one of many blocks without files, for plans, was made by this code. Times are measured inside the process: the work,
+without imports and preparation (start-up: whole processes). The ratios are medians over the pairs.
 If other work runs on the machine, trust the ratio of processor seconds.
 """
 
@@ -20,16 +21,20 @@ import tarfile
 from pathlib import Path
 
 from benchmarks.common import ROOT, Pairs, Report, lineitem, main, scratch
+from benchmarks.metadata import build
 
 KEY = "l_shipdate"
 MOST_COST = 1.03
 
 PRELUDE = """
-import json, os, shutil, sys, time
+import json, os, shutil, subprocess, sys, time
 import pyarrow as pa, pyarrow.parquet as pq
 import tblctl
-source, place, spare = sys.argv[1:4]
-block_rows, many = int(sys.argv[4]), int(sys.argv[5])
+source, place, spare, planned = sys.argv[1:5]
+block_rows, many = int(sys.argv[5]), int(sys.argv[6])
+def command(*words):
+    start = "import sys; from tblctl.cli.main import run; sys.exit(run())"
+    subprocess.run([sys.executable, "-c", start, *words], check=True, stdout=subprocess.DEVNULL)
 def create(where, rows):
     schema = tblctl.read_schema(source)
     return tblctl.create(where, schema, cluster_by="l_shipdate", options={"block_rows": rows})
@@ -83,6 +88,27 @@ shutil.copytree(place + "/many", spare + "/t", copy_function=os.link)
 few = pq.ParquetFile(source).read_row_group(0).slice(0, 10)
 run(lambda: tblctl.open(spare + "/t").append(few), 20)
 """,
+    "planning: levels": """
+run(lambda: tblctl.open(planned).plan(options={"threshold": 4}))
+""",
+    "planning: full": """
+run(lambda: tblctl.open(planned).plan(policy="full"))
+""",
+    "planning: info": """
+run(lambda: tblctl.open(planned).info())
+""",
+    "start-up: import tblctl": """
+run(lambda: subprocess.run([sys.executable, "-c", "import tblctl"], check=True), 5)
+""",
+    "start-up: tblctl --help": """
+run(lambda: command("--help"), 5)
+""",
+    "start-up: tblctl history": """
+run(lambda: command("history", place + "/many"), 5)
+""",
+    "start-up: tblctl info": """
+run(lambda: command("info", place + "/overlapping"), 5)
+""",
 }
 
 
@@ -95,7 +121,7 @@ class Code:
         self._spare = folder / "spare"
         self._links = folder / "links"
         self._links.mkdir()
-        self._source, *self._numbers = arguments
+        self._source, *self._others = arguments
         script = ROOT / "scripts" / "link_package.py"
         code = (
             "import runpy, sys, pathlib; "
@@ -116,7 +142,7 @@ class Code:
             self._source,
             str(self.place),
             str(self._spare),
-            *self._numbers,
+            *self._others,
         ]
         # Compiled code is kept, as in an installed package: who starts a process does not compile modules.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -152,13 +178,16 @@ def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, fl
 def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> None:
     path = lineitem("0.001" if tiny else "1")
     block_rows, many = (1_000, 100) if tiny else (100_000, 60)
+    segments, segment_blocks = (1, 1_000) if tiny else (50, 10_000)
     runs = 1 if tiny else runs
     chosen = [name for name in CASES if cases in name]
     report.line(
-        f"the commit before: {commit}; blocks of {block_rows:,} rows; {runs} runs in turn, one before"
+        f"the commit before: {commit}; blocks of {block_rows:,} rows, {segments * segment_blocks:,} planned; "
+        f"{runs} runs in turn, one before"
     )
     with scratch() as folder:
-        arguments = (str(path), str(block_rows), str(many))
+        build(folder / "planned", segments, segment_blocks, scattered=True)
+        arguments = (str(path), str(folder / "planned"), str(block_rows), str(many))
         now = before = Code(ROOT, folder / "now", arguments)
         if not tiny:
             before = Code(checked_out(commit, folder / "tree"), folder / "before", arguments)
