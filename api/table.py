@@ -151,13 +151,13 @@ class Table(ClusteredTable):
     ) -> WriteOutcome:
         native = self._live()
         started = native.env.elapsed()
-        source = part = None
+        source = staged = None
         if type(data).__module__.startswith("pyspark.sql."):
             from tblctl.spark.frames import write_frame
 
-            part = write_frame(data, native, memory_bytes)
+            staged = write_frame(data, native, memory_bytes)
         elif data is not None or operation in {"append", "overwrite"}:
-            from tblctl.tableformat.native.write.source import open_source
+            from tblctl.tableformat.native.write.input_rows import open_source
 
             source = open_source(data, native.storage.elsewhere)
         if isinstance(assign, str):
@@ -167,7 +167,7 @@ class Table(ClusteredTable):
         published = native.write(
             operation,
             source=source,
-            part=part,
+            staged=staged,
             condition=None if where is None else lambda head: resolved(where, head.schema),
             everything=where is None and operation in {"update", "overwrite"},
             assign=assign,

@@ -106,6 +106,6 @@ def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any]
     Raises:
         InvalidDataError: it is missing, or neither.
     """
-    from tblctl.tableformat.native.write.source import open_source
+    from tblctl.tableformat.native.write.input_rows import open_source
 
     return open_source(os.fspath(path), lambda url: Storage(url, storage_options)).schema

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.common import RESULTS, Report, main, scratch
-from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
+from tblctl.metrics.information import ClusteringInfo, RankedBlocks, clustering_info
 from tblctl.metrics.intervals import Integers, overlaps_and_depths, selection_depths
 from tblctl.metrics.worst import deepest_hills
 from tblctl.tableformat.keys.order import key_ranks
@@ -121,10 +121,10 @@ def make_ranges(layout: str, size: int) -> tuple[Integers, Integers]:
     return low * gap, (low + rng.integers(0, 28, size)) * gap
 
 
-def make_blocks(low: Integers, high: Integers) -> BlockArrays:
+def make_blocks(low: Integers, high: Integers) -> RankedBlocks:
     none = np.zeros(low.size, bool)
     thousand = np.full(low.size, 1000, np.int64)
-    return BlockArrays(
+    return RankedBlocks(
         low=low,
         high=high,
         level=np.random.default_rng(1).integers(-1, 8, low.size).astype(np.int32),

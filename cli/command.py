@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from tblctl import errors
-from tblctl.cli import params
+from tblctl.cli.arguments import params
 
 DONE = 0
 FAILED = 1

@@ -10,16 +10,14 @@ time. So overlaps and depths of the levels do not add up to the table's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
+from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 EXACT_BUCKETS = 16
 """Depths up to this have a bucket of their own in the histogram; above it buckets end at powers of two."""
@@ -142,16 +140,18 @@ class ClusteringInfo(ClusteringFigures):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BlockArrays:
-    """What figures are made of: one entry a block in every array.
+class RankedBlocks:
+    """The blocks of a table as figures need them: bounds as ranks, one entry a block in every array.
 
     Attributes:
-        low, high: ranks of its bounds, closed; without meaning where it is unclustered or unknown.
+        low, high: ranks of its bounds among those of its partition, closed: equal for equal keys. They may be wider
+            than its keys. Without meaning where it is unclustered or unknown.
         level: how often its rows were clustered, -1 for constant and full; without meaning where it is unclustered.
         row_count, size_bytes: of its file.
         constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
         unclustered: it is not sorted by the key in question.
-        unknown: one of its bounds is missing. A block that is unclustered too counts as that only.
+        unknown: one of its bounds is missing, so that it may overlap everything in its partition. A block that is
+            unclustered too counts as that only.
 
     Raises:
         ValueError: the arrays differ in length.
@@ -173,12 +173,12 @@ class BlockArrays:
             msg = f"the arrays must be flat and of one length; their shapes are {listed}"
             raise ValueError(msg)
 
-    def pick(self, blocks: Mask | Integers) -> BlockArrays:
+    def pick(self, blocks: Mask | Integers) -> RankedBlocks:
         """Return the arrays of some blocks, given by a mask or by their numbers."""
-        return BlockArrays(**{name: array[blocks] for name, array in vars(self).items()})
+        return RankedBlocks(**{item.name: getattr(self, item.name)[blocks] for item in fields(RankedBlocks)})
 
 
-def clustering_info(cluster_by_keys: Sequence[str], blocks: BlockArrays) -> ClusteringInfo:
+def clustering_info(cluster_by_keys: Sequence[str], blocks: RankedBlocks) -> ClusteringInfo:
     """Measure a table. The cost is that of `overlaps_and_depths`, over all blocks and once more over each level.
 
     Raises:
@@ -195,7 +195,7 @@ def clustering_info(cluster_by_keys: Sequence[str], blocks: BlockArrays) -> Clus
     return ClusteringInfo(cluster_by_keys=tuple(cluster_by_keys), levels=tuple(levels), **vars(whole))
 
 
-def _figures(blocks: BlockArrays) -> ClusteringFigures:
+def _figures(blocks: RankedBlocks) -> ClusteringFigures:
     unknown = blocks.unknown & ~blocks.unclustered
     measured = ~(blocks.unclustered | unknown)
     low, high = blocks.low, blocks.high

@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 Integers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _DENSE_SPAN = 8
 """Ranks that span at most so many times the number of blocks are counted directly; sparser ones are sorted first."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tblctl.metrics.intervals import Integers
 from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, worth_merging
 from tblctl.selector.option_fields import option, require_valid
-from tblctl.selector.table_view import Integers, TableView, joined
+from tblctl.selector.table_view import TableView, joined
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tblctl.selector.table_view import Integers, Mask, TableView
+from tblctl.metrics.intervals import Integers, Mask
+from tblctl.selector.table_view import TableView
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions

@@ -14,8 +14,9 @@ import math
 
 import numpy as np
 
+from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.draft import changes, most_rows, worth_merging
-from tblctl.selector.table_view import Integers, Mask, TableView
+from tblctl.selector.table_view import TableView
 from tblctl.tableformat.model.block import FULL_SHARE
 
 _LEAST_SHARE = 0.5

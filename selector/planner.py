@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from tblctl.metrics.intervals import Integers
 from tblctl.selector.advice import advice_of, advised, needs_advice, other_selections
 from tblctl.selector.budget import Budget, affordable
 from tblctl.selector.draft import Draft
 from tblctl.selector.plan import LIMITS, Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
-from tblctl.selector.predict import Forecast, forecast
+from tblctl.selector.predict.forecast import Forecast, forecast
 from tblctl.selector.rejections import rejection
-from tblctl.selector.table_view import Integers, TableView, joined
+from tblctl.selector.table_view import TableView, joined
 from tblctl.tableformat.model.cluster_key import Sort
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tblctl.metrics.intervals import DepthCurve
+from tblctl.metrics.intervals import DepthCurve, Integers
 from tblctl.selector.budget import Room
-from tblctl.selector.table_view import Integers, TableView
+from tblctl.selector.table_view import TableView
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.plan import Rejection
-from tblctl.selector.table_view import MOST_LEVEL, Integers, Mask, TableView
+from tblctl.selector.table_view import MOST_LEVEL, TableView
 
 
 def rejection(

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.metrics.intervals import overlaps_and_depths, rounded_mean
+from tblctl.metrics.intervals import Integers, Mask, overlaps_and_depths, rounded_mean
 from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.selector.options import SelectOptions, parts
 from tblctl.selector.plan import Group, Plan
 from tblctl.selector.planner import Planned, plan
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.registry import DEFAULT_POLICY, policy_named
-from tblctl.selector.table_view import MOST_LEVEL, Integers, Mask, TableView
+from tblctl.selector.table_view import MOST_LEVEL, TableView
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions

@@ -6,45 +6,36 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from tblctl.metrics.information import RankedBlocks
+from tblctl.metrics.intervals import Integers, Mask
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 MOST_LEVEL = 32
 """Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TableView:
+class TableView(RankedBlocks):
     """All blocks of one version of a table.
 
-    Attributes:
+    Attributes (the others are those of `RankedBlocks`):
         table_id, snapshot: what the view is of; the number or id of the version.
         sort_id: of the current sort.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
-        low, high: ranks of the bounds by the current key among those of their partition, closed: int64, equal for equal
-            keys (`ranks_by_partition`). They may be wider than the keys. Without meaning where `unknown`.
-        level: how often the rows were clustered, -1 for constant and full; without meaning where `unclustered`.
-        row_count: rows, at least 1 each.
-        size_bytes: of the files.
+        row_count: at least 1 each.
         decoded_bytes: of the rows as Arrow arrays.
         same_key_rows: no key has more rows of the block; -1 where that is not known, or where ranks cannot tell all its
             keys apart.
-        constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
-        unclustered: it is not sorted by the current key.
-        unknown: a bound is missing, so that it may overlap everything in its partition.
         partition: a number for each partition; 0 everywhere for a table without. No group crosses partitions, and
             depth and overlap are those among the blocks of one.
         partition_values: the partition of each number, a JSON value; None where the numbers say enough.
@@ -60,16 +51,8 @@ class TableView:
     sort_id: int
     table_options: TableOptions
     paths: pa.Array
-    low: Integers
-    high: Integers
-    level: npt.NDArray[np.signedinteger[Any]]
-    row_count: Integers
-    size_bytes: Integers
     decoded_bytes: Integers
     same_key_rows: Integers
-    constant: Mask
-    unclustered: Mask
-    unknown: Mask
     partition: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     partition_values: tuple[Any, ...] | None = None
     restricted: Mask | None = None

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.metrics.information import BlockArrays, ClusteringInfo, clustering_info
-from tblctl.metrics.intervals import Integers, known_mean, overlaps_and_depths
+from tblctl.metrics.information import ClusteringInfo, RankedBlocks, clustering_info
+from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.metrics.worst import DeepRange, deepest_hills
-from tblctl.selector.table_view import Mask
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
@@ -72,14 +71,14 @@ class View:
         return key_ranks(self.listing.low, self.listing.high, self.sort)
 
     @cached_property
-    def blocks(self) -> BlockArrays:
+    def blocks(self) -> RankedBlocks:
         """The blocks as they are measured: by partition, then by key, so that partitions share no rank."""
         listing = self.listing
         low, high = ranks_by_partition(*self.key_ranks, listing.partition)
         unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
         # Where bounds were shortened, the level of a constant block still tells.
         marked = (listing.level == CONSTANT_LEVEL) & self.clustered
-        return BlockArrays(
+        return RankedBlocks(
             low=low,
             high=high,
             level=listing.level,

@@ -12,11 +12,11 @@ from tblctl.spark.options import require_shared
 from tblctl.spark.sessions import name_for
 from tblctl.tableformat.errors import EngineError, InputError
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.native.write.staged_write import Part, joined
+from tblctl.tableformat.native.write.staged_write import StagedWrite, joined
 from tblctl.tableformat.native.write.writer import discard
 
 
-def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Part:
+def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> StagedWrite:
     """Write a frame's rows as blocks, in the frame's own session. Nothing is committed.
 
     Raises:
@@ -26,10 +26,10 @@ def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Par
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from tblctl.spark.source import part_writer
+    from tblctl.spark.source import staged_writer
 
     require_shared(table.storage.url)
-    writer = part_writer(table, to_arrow_schema(frame.schema), memory_bytes)
+    writer = staged_writer(table, to_arrow_schema(frame.schema), memory_bytes)
     workers.prepare(frame.sparkSession, CODE)
     try:
         rows = frame.mapInArrow(_mapper(pickle.dumps(writer)), "outcome binary").collect()
@@ -37,12 +37,12 @@ def write_frame(frame: Any, table: NativeTable, memory_bytes: int | None) -> Par
         reason = workers.reason(error)
         raise EngineError(f"Spark did not write the rows ({reason}); nothing was committed") from error
     outcomes = [pickle.loads(row.outcome) for row in rows]  # noqa: S301 (made by our own function)
-    parts = [outcome for outcome in outcomes if isinstance(outcome, Part)]
+    writes = [outcome for outcome in outcomes if isinstance(outcome, StagedWrite)]
     for outcome in outcomes:
         if isinstance(outcome, InputError):
-            discard(table.storage, [path for part in parts for path in part.paths])
+            discard(table.storage, [path for staged in writes for path in staged.paths])
             raise outcome
-    return joined([writer.nothing(), *parts])
+    return joined([writer.nothing(), *writes])
 
 
 def read_frame(session: Any, table: NativeTable, as_of: int | None) -> Any:

@@ -20,7 +20,7 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.native.write.staged_write import PartWriter
+from tblctl.tableformat.native.write.staged_write import StagedWriter
 from tblctl.tableformat.predicate.nodes import Node, node_of
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -56,19 +56,19 @@ class TableSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
-        return TableWriter(self._part_writer(schema), everything=overwrite)
+        return TableWriter(self._staged_writer(schema), everything=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 (Spark's name)
-        return StreamWriter(self._part_writer(schema), everything=overwrite)
+        return StreamWriter(self._staged_writer(schema), everything=overwrite)
 
-    def _part_writer(self, schema: StructType) -> PartWriter:
+    def _staged_writer(self, schema: StructType) -> StagedWriter:
         options = self._options()
         if any(item is not None for item in (options.as_of, options.columns, options.where)):
             raise InvalidOptionError(
                 "options as_of, columns and where say what is read: leave them out to write"
             )
         table = self._table(options)
-        return part_writer(table, to_arrow_schema(schema), options.memory_bytes)
+        return staged_writer(table, to_arrow_schema(schema), options.memory_bytes)
 
     def _options(self) -> SourceOptions:
         return SourceOptions.of(self.options)
@@ -106,7 +106,7 @@ def condition_in(where: str | None, schema: Schema) -> Node | None:
     return node_of(parse_where(where, schema), schema)
 
 
-def part_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -> PartWriter:
+def staged_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -> StagedWriter:
     """Return the writer with which tasks write rows of the schema `data`.
 
     Raises:
@@ -114,7 +114,7 @@ def part_writer(table: NativeTable, data: pa.Schema, memory_bytes: int | None) -
     """
     head = table.head()
     require_fit(head.schema, data)
-    return PartWriter.of(table.storage, table.env, head, memory_bytes=memory_bytes)
+    return StagedWriter.of(table.storage, table.env, head, memory_bytes=memory_bytes)
 
 
 def require_fit(schema: Schema, data: pa.Schema) -> None:

@@ -15,7 +15,7 @@ from tblctl.spark.types import cast_columns, returned_schema
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.snapshot import Batch
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.native.write.staged_write import Part, PartWriter, joined
+from tblctl.tableformat.native.write.staged_write import StagedWrite, StagedWriter, joined
 from tblctl.tableformat.native.write.writer import discard
 
 _ROWS_AT_ONCE = 65_536
@@ -24,62 +24,62 @@ _QUERY = "sql.streaming.queryId"  # Spark's property of the tasks of a streaming
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartMessage(WriterCommitMessage):
+class WriteMessage(WriterCommitMessage):
     """What a writing task returns to the driver: metadata of its blocks.
 
     `query` is the id of the streaming query; None for a batch write.
     """
 
-    part: Part
+    staged: StagedWrite
     query: str | None = None
 
 
 class TableWriter(DataSourceArrowWriter):
     """Writes a frame. With `everything` the frame's rows replace all rows that the table has at the commit."""
 
-    def __init__(self, writer: PartWriter, *, everything: bool) -> None:
+    def __init__(self, writer: StagedWriter, *, everything: bool) -> None:
         self._writer = writer
         self._everything = everything
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
-        return PartMessage(part=write_batches(self._writer, iterator))
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
+        return WriteMessage(staged=write_batches(self._writer, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        part = joined([self._writer.nothing(), *(message.part for message in _parts(messages))])
-        publish(self._writer, part, everything=self._everything)
+        staged = joined([self._writer.nothing(), *(message.staged for message in _of_tasks(messages))])
+        publish(self._writer, staged, everything=self._everything)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        discard_parts(self._writer, messages)
+        discard_staged(self._writer, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query. A batch is committed once, even if Spark replays it."""
 
-    def __init__(self, writer: PartWriter, *, everything: bool) -> None:
+    def __init__(self, writer: StagedWriter, *, everything: bool) -> None:
         self._writer = writer
         self._everything = everything
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         query = context and context.getLocalProperty(_QUERY)
         if not query:
             raise InternalError(f"a task of a streaming query has no property {_QUERY}: is this Spark 4.1?")
-        return PartMessage(part=write_batches(self._writer, iterator), query=query)
+        return WriteMessage(staged=write_batches(self._writer, iterator), query=query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        found = _parts(messages)
+        found = _of_tasks(messages)
         batch = Batch(stream=str(found[0].query), number=batchId)
-        part = joined([message.part for message in found])
-        publish(self._writer, part, everything=self._everything, batch=batch)
+        staged = joined([message.staged for message in found])
+        publish(self._writer, staged, everything=self._everything, batch=batch)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        discard_parts(self._writer, messages)
+        discard_staged(self._writer, messages)
 
 
-def write_batches(writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> Part:
-    """Write the rows of one task as its part."""
+def write_batches(writer: StagedWriter, batches: Iterator[pa.RecordBatch]) -> StagedWrite:
+    """Write the rows of one task as a staged write."""
     first = next(batches, None)
     if first is None:
         return writer.nothing()
@@ -100,27 +100,29 @@ def _gathered(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Itera
     yield pa.Table.from_batches(waiting)
 
 
-def publish(writer: PartWriter, part: Part, *, everything: bool, batch: Batch | None = None) -> None:
-    """Commit a part. If that fails, blocks that are certainly not published are deleted."""
+def publish(
+    writer: StagedWriter, staged: StagedWrite, *, everything: bool, batch: Batch | None = None
+) -> None:
+    """Commit a staged write. If that fails, blocks that are certainly not published are deleted."""
     NativeTable(writer.storage, writer.env).write(
         "overwrite" if everything else "append",
-        part=part,
+        staged=staged,
         everything=everything,
         batch=batch,
         detail={} if batch is None else {"stream": batch.stream, "batch": batch.number},
     )
 
 
-def discard_parts(writer: PartWriter, messages: Sequence[WriterCommitMessage | None]) -> None:
+def discard_staged(writer: StagedWriter, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Delete what the tasks of a failed job wrote.
 
     If every task has sent a message, a commit may have been tried. Its outcome is unknown here, and it has deleted what
     it could, so nothing is deleted.
     """
     if None in messages:
-        paths = [path for message in _parts(messages) for path in message.part.paths]
+        paths = [path for message in _of_tasks(messages) for path in message.staged.paths]
         discard(writer.storage, paths)
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[PartMessage]:
-    return [message for message in messages if isinstance(message, PartMessage)]
+def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WriteMessage]:
+    return [message for message in messages if isinstance(message, WriteMessage)]

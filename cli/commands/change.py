@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
-from tblctl.cli.progress import progress
+from tblctl.cli.show import render
+from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
+from tblctl.cli.show.progress import progress
 
 FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 MEMORY = params.size_option(

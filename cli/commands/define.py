@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import command
-from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome
-from tblctl.cli.output import column_list
+from tblctl.cli.show import render
+from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome
+from tblctl.cli.show.output import column_list
 
 SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
 

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.commands.measure import WORST
-from tblctl.cli.figures import INFO_JSON, put_info
+from tblctl.cli.show import render
+from tblctl.cli.show.figures import INFO_JSON, put_info
 
 
 @command(

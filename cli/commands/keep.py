@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.outcomes import OUTCOME_JSON, print_outcome
-from tblctl.cli.progress import progress
+from tblctl.cli.show import render
+from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome
+from tblctl.cli.show.progress import progress
 
 
 @command("rollback", example="tblctl rollback /data/lineitem --to 7", json_shape=OUTCOME_JSON)

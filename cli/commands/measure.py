@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import page, params, pictures, render, timeline
+from tblctl.cli.arguments import params, pictures
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.figures import INFO_JSON, average_depth, put_comparison, put_info
+from tblctl.cli.show import page, render, timeline
+from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
 
 WORST = click.option(
     "--worst",

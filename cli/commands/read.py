@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import output, params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import command
-from tblctl.cli.outcomes import recluster_clause
-from tblctl.cli.progress import progress
+from tblctl.cli.show import output, render
+from tblctl.cli.show.outcomes import recluster_clause
+from tblctl.cli.show.progress import progress
 
 
 def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> str | None:

@@ -9,11 +9,12 @@ import click
 
 import tblctl
 from tblctl import errors
-from tblctl.cli import params, plans, policy_flags
+from tblctl.cli.arguments import params, policy_flags
+from tblctl.cli.arguments.engines import EngineChoice, engine_options
 from tblctl.cli.command import Command, command
-from tblctl.cli.engines import EngineChoice, engine_options
-from tblctl.cli.outcomes import RECLUSTER_JSON, print_missing, print_recluster
-from tblctl.cli.progress import progress
+from tblctl.cli.show import plans
+from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster
+from tblctl.cli.show.progress import progress
 
 
 class ReclusterCommand(Command):

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 import tblctl
+from tblctl.cli.arguments.engines import EngineChoice, engine_options
 from tblctl.cli.command import command
-from tblctl.cli.engines import EngineChoice, engine_options
-from tblctl.cli.outcomes import RECLUSTER_JSON, print_missing, print_recluster
-from tblctl.cli.progress import progress
+from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster
+from tblctl.cli.show.progress import progress
 
 
 @command(

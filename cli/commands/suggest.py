@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import page, params, render
+from tblctl.cli.arguments import params
 from tblctl.cli.command import command
+from tblctl.cli.show import page, render
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60

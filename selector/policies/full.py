@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tblctl.metrics.intervals import Integers
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.passing import worth_sorting
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import Integers, TableView, joined
+from tblctl.selector.table_view import TableView, joined
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ import numpy as np
 
 from tblctl.metrics.intervals import (
     DepthCurve,
+    Integers,
     rounded_mean,
     selection_depth_curve,
     selection_depths,
@@ -31,7 +32,7 @@ from tblctl.selector.plan import Rejection
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members
 from tblctl.selector.rejections import left_out, rejection, summed_up
-from tblctl.selector.table_view import Integers, TableView, joined
+from tblctl.selector.table_view import TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
 
 DEFAULT_GROUP_BYTES = 8 * 2**30

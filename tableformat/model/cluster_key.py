@@ -21,7 +21,7 @@ import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidKeyError, UnknownColumnError
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.schema.text_scanner import Scanner, quote_name
+from tblctl.tableformat.model.schema.text_scanner import TextScanner, quote_name
 from tblctl.tableformat.model.schema.types import (
     is_any_binary,
     is_any_string,
@@ -149,7 +149,7 @@ def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:
     """
     terms: list[Term] = []
     for text in (texts,) if isinstance(texts, str) else texts:
-        scanner = Scanner(text, InvalidKeyError)
+        scanner = TextScanner(text, InvalidKeyError)
         while True:
             start = scanner.offset
             term = _parse_term(scanner, schema)
@@ -334,7 +334,7 @@ def _without_overflow(truncated: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(pc.greater(truncated, values), least, truncated)
 
 
-def _parse_term(scanner: Scanner, schema: Schema) -> Term:
+def _parse_term(scanner: TextScanner, schema: Schema) -> Term:
     start = scanner.offset
     function, width, name = _parse_column(scanner)
     descending = scanner.word("desc")
@@ -356,7 +356,7 @@ def _parse_term(scanner: Scanner, schema: Schema) -> Term:
     return Term(column_id=leaf.id, transform=transform, descending=descending, nulls_first=nulls_first)
 
 
-def _parse_column(scanner: Scanner) -> tuple[str, int | None, str]:
+def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
     """Read `a.b`, `year(a.b)` or `bucket(16, a.b)`: function, its number, and dotted column name."""
     start = scanner.offset
     quoted = scanner.at('"')
@@ -376,7 +376,7 @@ def _parse_column(scanner: Scanner) -> tuple[str, int | None, str]:
     return function, width, name
 
 
-def _rest_of_name(scanner: Scanner, first: str) -> str:
+def _rest_of_name(scanner: TextScanner, first: str) -> str:
     names = [first]
     while scanner.take("."):
         names.append(scanner.name())

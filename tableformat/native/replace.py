@@ -18,7 +18,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.model.snapshot import RECLUSTER, ROLLBACK, Snapshot
 from tblctl.tableformat.native.log.alter import add_sorts
 from tblctl.tableformat.native.log.checked_json import with_checksum
-from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish, reload_head
+from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.log.head import summaries_since
@@ -44,7 +44,7 @@ def replace_blocks(
     applier = EditApplier(storage, env)
     record = _Record(storage, env, replacement.record)
 
-    def propose(head: Snapshot) -> Draft:
+    def propose(head: Snapshot) -> StagedCommit:
         _check_schema(storage, base.snapshot, head)
         return record.named_by(applier.propose(edit, add_sorts(head, replacement.sorts)))
 
@@ -83,7 +83,7 @@ class _Record:
         self._storage.write(path, with_checksum(self._content))
         self.name = path
 
-    def named_by(self, draft: Draft) -> Draft:
+    def named_by(self, draft: StagedCommit) -> StagedCommit:
         """Return the draft with the record in its summary."""
         self.write()
         if self.name is None:

@@ -26,7 +26,7 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
 from tblctl.tableformat.native.log import alter
 from tblctl.tableformat.native.log.clock import check_clock, is_ahead, microseconds, write_probe
-from tblctl.tableformat.native.log.commit import Draft, Published, create_snapshot, publish
+from tblctl.tableformat.native.log.commit import Published, StagedCommit, create_snapshot, publish
 from tblctl.tableformat.native.log.head import (
     load_head,
     load_readable,
@@ -41,8 +41,8 @@ from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.native.write.source import Source
-    from tblctl.tableformat.native.write.staged_write import Part
+    from tblctl.tableformat.native.write.input_rows import InputRows
+    from tblctl.tableformat.native.write.staged_write import StagedWrite
     from tblctl.tableformat.port import Checked, Garbage
     from tblctl.tableformat.predicate.nodes import Node
 
@@ -144,8 +144,8 @@ class NativeTable:
         self,
         operation: str,
         *,
-        source: Source | None = None,
-        part: Part | None = None,
+        source: InputRows | None = None,
+        staged: StagedWrite | None = None,
         batch: Batch | None = None,
         condition: Condition | None = None,
         everything: bool = False,
@@ -154,12 +154,12 @@ class NativeTable:
         detail: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Published | None:
-        """Add the rows of `source` or `part`; remove, or with `assign` change, those that satisfy the condition.
+        """Add the rows of `source` or `staged`; remove, or with `assign` change, those that satisfy the condition.
 
         All in one commit. Returns None if that changes nothing, or `batch` was committed before.
         """
         from tblctl.tableformat.native.write.dml import run_write
-        from tblctl.tableformat.native.write.planner import Write
+        from tblctl.tableformat.native.write.write_planner import Write
 
         head = self.head()
         if source is not None:
@@ -178,7 +178,7 @@ class NativeTable:
             everything=everything,
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
             rows=None if source is None else lambda schema: _rows_of(source, schema),
-            part=part,
+            staged=staged,
             batch=batch,
             memory_bytes=memory_bytes,
             detail=detail or {},
@@ -191,7 +191,9 @@ class NativeTable:
 
     def change(self, change: Callable[[Snapshot], Snapshot]) -> Published:
         """Commit a change that writes no data; `change` is asked again after every lost race."""
-        published = publish(self.storage, self.env, lambda head: Draft(snapshot=change(head)), self.head())
+        published = publish(
+            self.storage, self.env, lambda head: StagedCommit(snapshot=change(head)), self.head()
+        )
         if published is None:
             msg = "a draft is always given"
             raise InternalError(msg)
@@ -215,10 +217,10 @@ class NativeTable:
         probe, modified_seconds = write_probe(self.storage, self.env)
         check_clock(self.storage, probe, modified_seconds)
 
-        def change(head: Snapshot) -> Draft | None:
+        def change(head: Snapshot) -> StagedCommit | None:
             if not is_ahead(head, modified_seconds):
                 return None
-            return Draft(snapshot=alter.reset_clock(head, microseconds(modified_seconds)))
+            return StagedCommit(snapshot=alter.reset_clock(head, microseconds(modified_seconds)))
 
         published = publish(self.storage, self.env, change, self.head(), clock_is_checked=True)
         if published:
@@ -237,9 +239,9 @@ class NativeTable:
             yield head, head
             sequences = sequences[1:]
         for begin in range(0, len(sequences), _VERSIONS_AT_ONCE):
-            part = sequences[begin : begin + _VERSIONS_AT_ONCE]
+            some = sequences[begin : begin + _VERSIONS_AT_ONCE]
             for version in in_parallel(
-                lambda sequence: load_version(self.storage, sequence), part, threads=IO_THREADS
+                lambda sequence: load_version(self.storage, sequence), some, threads=IO_THREADS
             ):
                 yield version, head
 
@@ -280,7 +282,7 @@ def _once_a_schema(condition: Condition) -> Condition:
     return remembered
 
 
-def _rows_of(source: Source, schema: Schema) -> Iterator[pa.Table]:
+def _rows_of(source: InputRows, schema: Schema) -> Iterator[pa.Table]:
     from tblctl.tableformat.native.write.writer import conformed
 
     return conformed(source.read(), Conformer.plan(source.schema, schema))

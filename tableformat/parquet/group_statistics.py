@@ -13,7 +13,7 @@ from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.parquet.columns import FileColumns
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 
 
 class RowGroupStatistics:

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.model.schema.field_ids import ids_in
 from tblctl.tableformat.model.seal import Seal
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.parquet.sealed import Fetch, Place, VerifiedFile, open_verified, reader
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import RangedInput, RangeFile

@@ -19,7 +19,6 @@ from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE
 from tblctl.tableformat.parquet.columns import FileColumns
-from tblctl.tableformat.parquet.damage import explained
 from tblctl.tableformat.parquet.footer import (
     TAIL_BYTES,
     RawGroup,
@@ -29,6 +28,7 @@ from tblctl.tableformat.parquet.footer import (
 )
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
 from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails, open_block, opening
+from tblctl.tableformat.parquet.read_errors import explained
 from tblctl.tableformat.parquet.statistics import Measured, measure, stored_figures
 from tblctl.tableformat.parquet.thrift import Struct
 from tblctl.tableformat.projection import Projection

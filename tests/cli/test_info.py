@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 import tblctl
-from tblctl.cli import page
 from tblctl.cli.main import application
+from tblctl.cli.show import page
 
 
 def run(*words: object) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tblctl.cli import page, render
+from tblctl.cli.show import page, render
 
 
 @pytest.mark.parametrize(

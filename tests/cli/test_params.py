@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from tblctl.cli import params
+from tblctl.cli.arguments import params
 
 
 def test_storage_options_nest_by_dots_and_keep_digits_as_text() -> None:

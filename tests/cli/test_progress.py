@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tblctl.cli import progress
+from tblctl.cli.show import progress
 
 PROGRAM = """
 import sys, time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 
 @pytest.mark.parametrize(

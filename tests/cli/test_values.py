@@ -9,7 +9,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from tblctl.cli import values
+from tblctl.cli.show import values
 
 D = decimal.Decimal
 CASES = [

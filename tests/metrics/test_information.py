@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.metrics.information import BlockArrays, ClusteringFigures, clustering_info
+from tblctl.metrics.information import ClusteringFigures, RankedBlocks, clustering_info
 from tblctl.metrics.intervals import depths, overlaps, rounded_mean
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "clustering_information.json").read_text())
@@ -48,7 +48,7 @@ def make_blocks(pairs, **given_arrays):
         unclustered=np.zeros(size, bool),
         unknown=np.zeros(size, bool),
     )
-    return BlockArrays(**usual | {name: np.asarray(array) for name, array in given_arrays.items()})
+    return RankedBlocks(**usual | {name: np.asarray(array) for name, array in given_arrays.items()})
 
 
 def ranks_of(case):

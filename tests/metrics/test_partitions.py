@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.metrics.information import BlockArrays, ClusteringFigures, clustering_info
+from tblctl.metrics.information import ClusteringFigures, RankedBlocks, clustering_info
 from tblctl.metrics.intervals import known_mean, overlaps_and_depths, selection_depths
 from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.metrics.worst import deepest_hills
@@ -72,7 +72,7 @@ def test_the_deepest_ranges_are_the_deepest_of_all_partitions(blocks, limit):
 
 def arrays(low, high, levels, marks):
     unclustered, unknown = marks & 1 == 1, marks & 2 == 2
-    return BlockArrays(
+    return RankedBlocks(
         low=low,
         high=high,
         level=levels,

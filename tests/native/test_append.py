@@ -25,7 +25,7 @@ from profiles import cases
 
 import tblctl
 from tblctl.errors import InvalidDataError, InvalidOptionError, SchemaMismatchError, TblctlError
-from tblctl.tableformat.native.log.commit import Draft, publish
+from tblctl.tableformat.native.log.commit import StagedCommit, publish
 from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import encode_segment, segment_ref
@@ -428,7 +428,7 @@ def publish_segments(native, head, segments):
     summary = dataclasses.replace(
         head.summary, rows=snapshot.row_count, blocks=snapshot.block_count, data_bytes=snapshot.data_bytes
     )
-    draft = Draft(snapshot=dataclasses.replace(snapshot, summary=summary))
+    draft = StagedCommit(snapshot=dataclasses.replace(snapshot, summary=summary))
     publish(native.storage, native.env, lambda _: draft, head)
 
 

@@ -30,7 +30,7 @@ from tables import (
 import tblctl
 from tblctl.tableformat.model.snapshot import Batch
 from tblctl.tableformat.native.write.dml import MOST_REPLANS
-from tblctl.tableformat.native.write.staged_write import PartWriter
+from tblctl.tableformat.native.write.staged_write import StagedWriter
 
 Rows = frozenset[tuple[int, str]]
 """The rows of a table: every pair of id and text is there once."""
@@ -72,8 +72,8 @@ def _overwriting(*ids: int, above: int | None, v: str) -> Act:
 def _with_a_part(table: tblctl.Table, batch: Batch | None = None) -> Any:
     """Overwrite everything as Spark does: blocks from tasks, one commit."""
     native = native_of(table)
-    part = PartWriter.of(native.storage, native.env, native.head()).write(SCHEMA, [rows(300, v="p")])
-    return native.write("overwrite", part=part, everything=True, batch=batch)
+    staged = StagedWriter.of(native.storage, native.env, native.head()).write(SCHEMA, [rows(300, v="p")])
+    return native.write("overwrite", staged=staged, everything=True, batch=batch)
 
 
 ACTS: dict[str, Act] = {

@@ -341,7 +341,7 @@ def _recluster(url: str, relabel: bool) -> None:
     native = native_of(table)
     head = native.head()
     from tblctl.tableformat.native.read.metadata import block_metadata
-    from tblctl.tableformat.native.write.planner import Planner, Write
+    from tblctl.tableformat.native.write.write_planner import Planner, Write
 
     metadata = block_metadata(native.storage, head)
     paths = metadata.values("path").to_pylist()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.selector.draft import most_rows
-from tblctl.selector.predict import expected_cuts
+from tblctl.selector.predict.outputs import expected_cuts
 from tblctl.selector.simulate import ROW_BYTES
 from tblctl.selector.table_view import MOST_LEVEL
 from tblctl.tableformat.model.cut import block_counts, cut_rows

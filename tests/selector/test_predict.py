@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.selector.draft import Draft
-from tblctl.selector.predict import forecast
+from tblctl.selector.predict.forecast import forecast
 
 from .tables import SimTable
 from .test_final import block_lists, options, policies, table_from

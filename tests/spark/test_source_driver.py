@@ -20,7 +20,7 @@ from tblctl.errors import EngineError, InvalidOptionError, InvalidPredicateError
 from tblctl.spark.options import SourceOptions
 from tblctl.spark.probe import Probe
 from tblctl.spark.source import TableSource, source_class
-from tblctl.spark.writing import PartMessage, StreamWriter
+from tblctl.spark.writing import StreamWriter, WriteMessage
 from tblctl.tableformat.storage import Storage
 
 FRAME = from_arrow_schema(SCHEMA, prefer_timestamp_ntz=True)
@@ -42,7 +42,7 @@ def batches(*ids: int) -> Any:
     return iter(rows(*ids).to_batches(max_chunksize=2))
 
 
-def task(writer: Any, *ids: int) -> PartMessage:
+def task(writer: Any, *ids: int) -> WriteMessage:
     """Return the message of a task, which gets the writer pickled, and whose message is pickled."""
     return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(batches(*ids))))
 
@@ -155,7 +155,7 @@ def test_batches_of_a_stream_go_by_the_query_that_its_tasks_tell(tmp_path: Path)
     batch = source(table).writer(FRAME, overwrite=False)
 
     def messages(*ids: int) -> list[Any]:
-        return [PartMessage(part=task(batch, *ids).part, query="q")]
+        return [WriteMessage(staged=task(batch, *ids).staged, query="q")]
 
     writer.commit(messages(30), 0)
     before = blocks(table)

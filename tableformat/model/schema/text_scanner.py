@@ -18,7 +18,7 @@ def quote_name(name: str) -> str:
     return name if _BARE_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
-class Scanner:
+class TextScanner:
     """Stands at `offset` of `text`, always past blanks. Errors are of `kind` and carry `position`."""
 
     def __init__(self, text: str, kind: type[InputError]) -> None:

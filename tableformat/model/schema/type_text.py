@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from tblctl.tableformat.errors import InputError, InvalidSchemaError, UnsupportedTypeError
-from tblctl.tableformat.model.schema.text_scanner import Scanner, quote_name
+from tblctl.tableformat.model.schema.text_scanner import TextScanner, quote_name
 
 MAX_NESTING_DEPTH = 64
 """Deeper types are refused: nobody means them, and they would exhaust the stack of readers."""
@@ -170,7 +170,7 @@ _LISTS: tuple[tuple[str, Callable[[pa.DataType], bool], Callable[[pa.Field], pa.
 _LIST_OF_NAME = {name: make for name, _, make in _LISTS}
 
 
-class _Parser(Scanner):
+class _Parser(TextScanner):
     """A recursive-descent parser over one text."""
 
     def __init__(self, text: str) -> None:

@@ -33,7 +33,7 @@ from tblctl.tableformat.model.snapshot import (
 )
 from tblctl.tableformat.model.values import value_to_json, values_from_json
 from tblctl.tableformat.native.log.names import SNAPSHOTS
-from tblctl.tableformat.parquet.damage import damaged
+from tblctl.tableformat.parquet.read_errors import damaged
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
 

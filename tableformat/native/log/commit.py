@@ -57,7 +57,7 @@ def _nothing(_names: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class StagedCommit:
     """What a writer wants to commit on top of a head.
 
     Attributes:
@@ -93,7 +93,7 @@ class Fate:
     maybe_published: bool = False
 
 
-Propose = Callable[[Snapshot], Draft | None]
+Propose = Callable[[Snapshot], StagedCommit | None]
 
 
 def publish(
@@ -299,7 +299,7 @@ class _Look:
         self._env = env
         self._clock_is_checked = clock_is_checked
 
-    def lost(self, head: Snapshot, draft: Draft) -> list[str]:
+    def lost(self, head: Snapshot, draft: StagedCommit) -> list[str]:
         """Return the objects of a draft that are gone, or that gc may delete.
 
         The parent's content is compared: a table that was created again has one of the same name. A drop and a create

@@ -13,7 +13,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.native.log.clock import Written, write_timed
-from tblctl.tableformat.native.log.commit import Draft
+from tblctl.tableformat.native.log.commit import StagedCommit
 from tblctl.tableformat.native.log.edit import (
     Edit,
     EditedSegment,
@@ -28,7 +28,7 @@ from tblctl.tableformat.native.log.edit import (
 from tblctl.tableformat.native.log.names import segment_path
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import concat_segments, encode_segment, segment_ref
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 from tblctl.tableformat.port import BlocksReplacedError
 from tblctl.tableformat.storage import Storage
 
@@ -50,7 +50,7 @@ class EditApplier:
         self._timed: dict[str, Written] = {}  # every segment that was written
         self._used: frozenset[str] = frozenset()  # segments of the last draft
 
-    def propose(self, edit: Edit, head: Snapshot) -> Draft:
+    def propose(self, edit: Edit, head: Snapshot) -> StagedCommit:
         """Return the head with the edit applied.
 
         Raises:
@@ -65,7 +65,7 @@ class EditApplier:
         self._used = frozenset(segment.path for segment in segments)
         written = [ref.path for ref in self._refs.values() if ref.path in self._used]
         blocks = [] if edit.added is None else edit.added["path"].to_pylist()
-        return Draft(
+        return StagedCommit(
             snapshot=after.with_batch(edit.batch) if edit.batch else after,
             objects=[*written, *blocks],
             forget=self.forget,

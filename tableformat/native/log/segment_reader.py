@@ -25,9 +25,9 @@ from tblctl.tableformat.native.log.segment_columns import (
     SEAL_COLUMNS,
     key_names,
 )
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, read_error
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer, coded_columns
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.parquet.sealed import Place, open_verified, reader
 from tblctl.tableformat.storage import Storage
 

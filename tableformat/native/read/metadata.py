@@ -27,8 +27,8 @@ from tblctl.tableformat.native.log.segment_columns import (
     statistic_names,
 )
 from tblctl.tableformat.native.log.segment_reader import blocks_of, read_segment, seals_of
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
 from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 from tblctl.tableformat.storage import Storage
 
 _ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")

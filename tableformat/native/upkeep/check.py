@@ -29,7 +29,7 @@ from tblctl.tableformat.native.upkeep.check_metadata import (
     MetadataCheck,
     listed_twice,
 )
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 from tblctl.tableformat.port import Checked
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage

@@ -18,7 +18,7 @@ from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
 from tblctl.tableformat.native.log.names import record_of
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import segment_ref
-from tblctl.tableformat.parquet.damage import ARROW_ERRORS, damaged
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 from tblctl.tableformat.storage import Storage
 
 MOST_PROBLEMS = 1000

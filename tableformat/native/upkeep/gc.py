@@ -30,7 +30,7 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.log.alter import summarised
 from tblctl.tableformat.native.log.clock import check_clock, microseconds, write_probe
-from tblctl.tableformat.native.log.commit import Draft, after_gc, dropped, publish, reload_head
+from tblctl.tableformat.native.log.commit import StagedCommit, after_gc, dropped, publish, reload_head
 from tblctl.tableformat.native.log.head import is_object_of, load_version
 from tblctl.tableformat.native.log.names import (
     DATA,
@@ -79,7 +79,7 @@ def collect(
     if dry_run or not (expired or objects):
         return _garbage(expired, objects)
 
-    def fence(newest: Snapshot) -> Draft | None:
+    def fence(newest: Snapshot) -> StagedCommit | None:
         return _fence(newest, keep, retained_from, horizon_us)
 
     published = publish(storage, env, fence, head, clock_is_checked=True)
@@ -135,7 +135,7 @@ def _horizon_us(now_seconds: float, older_than_seconds: float, step_seconds: flo
     return horizon_us - horizon_us % max(1, microseconds(step_seconds))
 
 
-def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> Draft | None:
+def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> StagedCommit | None:
     """Return the commit that says what may go; None if the head says so."""
     if retained_from <= head.retained_from and horizon_us <= head.horizon_us:
         return None
@@ -145,7 +145,7 @@ def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> Dr
         horizon_us=max(horizon_us, head.horizon_us),
     )
     detail = {"keep": keep, "retained_from": snapshot.retained_from}
-    return Draft(snapshot=summarised(snapshot, "gc", detail))
+    return StagedCommit(snapshot=summarised(snapshot, "gc", detail))
 
 
 def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon_us: int) -> int:

@@ -1,7 +1,8 @@
 """Change rows by copying the blocks that hold them: append, delete, update, overwrite.
 
 Every operation is planned on the very head that it is committed on: it concerns the rows that the table has then,
-whoever put them there meanwhile. So a race that is lost has the operation planned again (planner.py).
+whoever put them there meanwhile. So an operation that lost a race is planned again
+(native/write/write_planner.py).
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.model.snapshot import ROLLBACK, Snapshot
-from tblctl.tableformat.native.log.commit import Draft, Fate, Published, publish
+from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, publish
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.log.head import summaries_since
 from tblctl.tableformat.native.write.losses import lost_to_a_writer
-from tblctl.tableformat.native.write.planner import Planner, Write
-from tblctl.tableformat.native.write.staged_write import check_part
+from tblctl.tableformat.native.write.staged_write import check_staged
+from tblctl.tableformat.native.write.write_planner import Planner, Write
 from tblctl.tableformat.native.write.writer import discard
 from tblctl.tableformat.storage import Storage
 
@@ -32,16 +33,17 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
     """Carry out one operation; None if there was nothing to change, or its batch was committed before.
 
     Raises:
-        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times; its part no longer fits.
+        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times; its staged write no
+            longer fits.
         TableNotFoundError: the table was dropped meanwhile.
     """
     if write.batch and head.has_batch(write.batch):
-        return None  # perhaps with the very blocks of this part: they must stay
+        return None  # perhaps with the very blocks of this staged write: they must stay
     attempts = _Attempts(storage, env, write, head)
     fate = Fate()
     try:
-        if write.part is not None:
-            check_part(storage, write.part, head)
+        if write.staged is not None:
+            check_staged(storage, write.staged, head)
         patience = _PLANNING_PATIENCE if write.reads_rows else 1.0
         published = publish(storage, env, attempts.draft_on, head, fate, patience=patience)
     except Exception:
@@ -65,7 +67,7 @@ class _Attempts:
         self._losses = 0
         self._had_batch = False
 
-    def draft_on(self, head: Snapshot) -> Draft | None:
+    def draft_on(self, head: Snapshot) -> StagedCommit | None:
         """Return `head` after the operation; None if there is nothing to do.
 
         Raises:
@@ -90,8 +92,8 @@ class _Attempts:
                 in_table = self._edit.added["path"].to_pylist()
         else:
             self._applier.discard_all()
-            if self._had_batch and self._write.part is not None:
-                in_table = self._write.part.paths  # perhaps the very blocks that were committed before
+            if self._had_batch and self._write.staged is not None:
+                in_table = self._write.staged.paths  # perhaps the very blocks that were committed before
         kept = frozenset(in_table)
         discard(self._storage, [path for path in self._planner.written if path not in kept])
 

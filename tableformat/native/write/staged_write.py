@@ -1,4 +1,4 @@
-"""A write in parts: tasks elsewhere write blocks for one version of a table, and one commit publishes them together."""
+"""Staged writes: tasks elsewhere write blocks for one version of a table, and one commit publishes them together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tblctl.tableformat.storage import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class StagedWrite:
     """Blocks that tasks wrote and nobody sees yet, and the version of the table that they were written for."""
 
     table_id: str
@@ -36,8 +36,8 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartWriter:
-    """Writes parts for one version. Pickles into tasks, secrets included: never show or log that.
+class StagedWriter:
+    """Stages rows for one version. Pickles into tasks, secrets included: never show or log that.
 
     Attributes:
         memory_bytes: budget of one task.
@@ -53,7 +53,7 @@ class PartWriter:
     @classmethod
     def of(
         cls, storage: Storage, env: Environment, head: Snapshot, *, memory_bytes: int | None = None
-    ) -> PartWriter:
+    ) -> StagedWriter:
         """Return what writes for `head`; the table's own budget for None."""
         return cls(
             storage=storage,
@@ -64,8 +64,8 @@ class PartWriter:
             memory_bytes=memory_bytes or head.options.memory_bytes,
         )
 
-    def write(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> Part:
-        """Write rows of a schema as one part.
+    def write(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> StagedWrite:
+        """Write rows of a schema as one staged write.
 
         Raises:
             SchemaMismatchError, InvalidDataError: the rows do not fit. As after any error, what was written is deleted
@@ -78,14 +78,14 @@ class PartWriter:
         except BaseException:  # a task that is cancelled too
             writer.discard()
             raise
-        return self._part(tuple(records))
+        return self._staged(tuple(records))
 
-    def nothing(self) -> Part:
-        """Return a part without rows."""
-        return self._part(())
+    def nothing(self) -> StagedWrite:
+        """Return a staged write without rows."""
+        return self._staged(())
 
-    def _part(self, records: tuple[BlockRecord, ...]) -> Part:
-        return Part(
+    def _staged(self, records: tuple[BlockRecord, ...]) -> StagedWrite:
+        return StagedWrite(
             table_id=self.table_id,
             sequence=self.sequence,
             schema_id=self.layout.schema_id,
@@ -93,33 +93,33 @@ class PartWriter:
         )
 
 
-def joined(parts: Sequence[Part]) -> Part:
-    """Return the parts of one version, at least one, as one.
+def joined(writes: Sequence[StagedWrite]) -> StagedWrite:
+    """Return staged writes for one version, at least one, as one.
 
     Raises:
-        InternalError: they are of several versions.
+        InternalError: they are for several versions.
     """
-    versions = {(part.table_id, part.sequence, part.schema_id) for part in parts}
+    versions = {(staged.table_id, staged.sequence, staged.schema_id) for staged in writes}
     if len(versions) != 1:
-        msg = f"parts of one write were written for {len(versions)} versions of the table"
+        msg = f"writes that were staged for {len(versions)} versions of the table cannot be joined"
         raise InternalError(msg)
     ((table_id, sequence, schema_id),) = versions
-    records = tuple(record for part in parts for record in part.records)
-    return Part(table_id=table_id, sequence=sequence, schema_id=schema_id, records=records)
+    records = tuple(record for staged in writes for record in staged.records)
+    return StagedWrite(table_id=table_id, sequence=sequence, schema_id=schema_id, records=records)
 
 
-def check_part(storage: Storage, part: Part, head: Snapshot) -> None:
-    """Refuse to publish a part on top of a head that cannot read it.
+def check_staged(storage: Storage, staged: StagedWrite, head: Snapshot) -> None:
+    """Refuse to publish a staged write on top of a head that cannot read it.
 
     Raises:
         TableNotFoundError: the table was dropped meanwhile, perhaps created again.
         ConflictError: it was rolled back to another schema.
     """
-    if head.table_id != part.table_id or head.sequence < part.sequence:
+    if head.table_id != staged.table_id or head.sequence < staged.sequence:
         raise dropped(storage)
-    if head.schema_id == part.schema_id:
+    if head.schema_id == staged.schema_id:
         return
-    if any(summary.operation == ROLLBACK for summary in summaries_since(storage, part.sequence, head)):
+    if any(summary.operation == ROLLBACK for summary in summaries_since(storage, staged.sequence, head)):
         msg = (
             f"{storage.url} was rolled back to another schema while rows were written; nothing was committed: "
             "write again"

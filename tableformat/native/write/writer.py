@@ -21,7 +21,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.native.log.names import block_path
-from tblctl.tableformat.native.write.sorted_run import Run
+from tblctl.tableformat.native.write.buffered_rows import BufferedRows
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window
 from tblctl.tableformat.parquet.dictionaries import (
     decoded_bytes,
@@ -73,7 +73,7 @@ class BlockWriter:
         layout = self._layout
         if layout.sort is None or layout.options.sort_scope != "append":
             return int(table.nbytes)
-        return max(int(table.nbytes), Run.sorting_bytes(table, layout.sort, layout.schema) // 2)
+        return max(int(table.nbytes), BufferedRows.sorting_bytes(table, layout.sort, layout.schema) // 2)
 
     def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
         """Write what `waiting` holds as one run, and empty it."""
@@ -81,13 +81,16 @@ class BlockWriter:
             return []
         sort, options = self._layout.sort, self._layout.options
         whole = sort is not None and options.sort_scope == "append"
-        run = Run.sorted(waiting, sort, self._layout.schema) if sort and whole else Run.arrived(waiting)
+        if sort and whole:
+            buffered = BufferedRows.sorted(waiting, sort, self._layout.schema)
+        else:
+            buffered = BufferedRows.arrived(waiting)
         run_id = self._env.new_run_id() if whole else None
-        row_bytes = max(run.nbytes / run.row_count, 1)
+        row_bytes = max(buffered.nbytes / buffered.row_count, 1)
         block_rows = most_rows(options, row_bytes)
 
         def write_piece(cut: tuple[int, int]) -> list[BlockRecord]:
-            rows = run.rows(*cut)
+            rows = buffered.rows(*cut)
             return (
                 self.write_ordered(rows, sort=sort, level=0, run_id=run_id)
                 if whole
@@ -96,7 +99,7 @@ class BlockWriter:
 
         share = _WORKING_SHARE * min(options.block_bytes, row_bytes * block_rows, memory_bytes / 2)
         threads = max(1, min(cpu_threads(), int(memory_bytes / 2 / share)))
-        written = in_parallel(write_piece, _ranges(cut_rows(run.row_count, block_rows)), threads=threads)
+        written = in_parallel(write_piece, _ranges(cut_rows(buffered.row_count, block_rows)), threads=threads)
         return [record for records in written for record in records]
 
     def write_rows(self, rows: pa.Table) -> list[BlockRecord]:

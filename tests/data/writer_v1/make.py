@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import tblctl
 from tblctl.tableformat.model.snapshot import Batch
-from tblctl.tableformat.native.write.source import open_source
+from tblctl.tableformat.native.write.input_rows import open_source
 from tblctl.tableformat.storage import Storage
 
 HERE = Path(__file__).resolve().parent

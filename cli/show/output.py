@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 import tblctl
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def column_list(schema: pa.Schema) -> list[dict[str, str]]:
 
 def print_rows(reader: pa.RecordBatchReader, *, most: int | None) -> None:
     """Print rows as a table. With `most`, print at most that many, and whether there are more."""
-    from tblctl.cli import values
+    from tblctl.cli.show import values
 
     rows: list[tuple[Any, ...]] = []
     for batch in reader:
@@ -65,7 +65,7 @@ def print_json_rows(reader: pa.RecordBatchReader, *, snapshot: int) -> None:
 
     The first batch is read before anything is printed, so most failures leave standard output empty.
     """
-    from tblctl.cli import values
+    from tblctl.cli.show import values
 
     names = reader.schema.names
     batches = iter(reader)
@@ -183,14 +183,14 @@ def needs_text(kind: pa.DataType) -> bool:
     """Return whether pyarrow's CSV writer cannot write `kind` in a form that other tools read."""
     import pyarrow.types as pt
 
-    from tblctl.cli import values
+    from tblctl.cli.show import values
 
     return bool(pt.is_nested(kind) or pt.is_dictionary(kind) or values.is_binary(kind))
 
 
 def json_texts(column: pa.Array) -> list[str | None]:
     """Return each value as text: strings as they are, everything else as JSON."""
-    from tblctl.cli import values
+    from tblctl.cli.show import values
 
     return [
         value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

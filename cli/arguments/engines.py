@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import params
+from tblctl.cli.arguments import params
 
 NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict", "commit_every")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import tblctl
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 PICTURE = click.option(
     "--picture",

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli import render
 from tblctl.cli.command import FAILED
+from tblctl.cli.show import render
 
 OUTCOME_JSON = """
 object: operation, snapshot (null when nothing was committed), rows_added, rows_removed, blocks_added,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import tblctl
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 
 def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:

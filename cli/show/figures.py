@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tblctl
-from tblctl.cli import page, render
+from tblctl.cli.show import page, render
 
 BAR_WIDTH = 40
 LEAST_KEY_WIDTH = 12

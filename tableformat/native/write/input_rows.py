@@ -22,7 +22,7 @@ _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class InputRows:
     """Rows to be read once.
 
     Attributes:
@@ -36,7 +36,7 @@ class Source:
     name: str
 
 
-def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
+def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     """Return the rows of `data`.
 
     Args:
@@ -55,7 +55,7 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
     if isinstance(data, pa.Table):
         return _reader(data.to_reader(max_chunksize=_BATCH_ROWS), "the table given")
     if isinstance(data, pa.RecordBatch):
-        return Source(
+        return InputRows(
             schema=data.schema, read=lambda: iter([pa.Table.from_batches([data])]), name="the batch given"
         )
     if isinstance(data, pa.RecordBatchReader):
@@ -73,7 +73,7 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> Source:
     raise InvalidDataError(msg)
 
 
-def _reader(reader: pa.RecordBatchReader, name: str) -> Source:
+def _reader(reader: pa.RecordBatchReader, name: str) -> InputRows:
     def read() -> Iterator[pa.Table]:
         try:
             for batch in reader:
@@ -82,10 +82,10 @@ def _reader(reader: pa.RecordBatchReader, name: str) -> Source:
             msg = f"{name} broke off: {str(error)[:300]}; nothing was changed"
             raise InvalidDataError(msg) from error
 
-    return Source(schema=reader.schema, read=read, name=name)
+    return InputRows(schema=reader.schema, read=read, name=name)
 
 
-def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> Source:
+def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> InputRows:
     files = [_File.open(path, reach) for path in paths]
     first = files[0]
     for other in files[1:]:
@@ -103,7 +103,7 @@ def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> Source:
         for file in files:
             yield from file.read()
 
-    return Source(
+    return InputRows(
         schema=first.schema, read=read, name=first.path if len(files) == 1 else f"{len(files)} files"
     )
 

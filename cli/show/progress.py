@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

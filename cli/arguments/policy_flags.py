@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tblctl.cli import params
+from tblctl.cli.arguments import params
 
 if TYPE_CHECKING:
     from tblctl.policies import Flag, Option

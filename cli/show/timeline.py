@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tblctl
-from tblctl.cli import page, render
-from tblctl.cli.outcomes import recluster_clause
+from tblctl.cli.show import page, render
+from tblctl.cli.show.outcomes import recluster_clause
 
 RUNS_SHOWN = 3
 RUNS_WITHIN = 50  # snapshots in which the last runs are looked for. Each costs reading an object

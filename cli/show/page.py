@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tblctl.cli import render
+from tblctl.cli.show import render
 
 Span = tuple[str, str]
 """A text and its rich style on a terminal; "" for no style."""

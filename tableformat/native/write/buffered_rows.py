@@ -24,7 +24,7 @@ _CHUNKS = 32
 """Chunks that a run is held in, about: few enough to gather a block from all, small enough for the cache."""
 
 
-class Run:
+class BufferedRows:
     """Rows with a place each: `rows(start, count)` gives those in some places, in one chunk a column."""
 
     def __init__(self, chunks: Sequence[pa.Table], order: np.ndarray | None) -> None:
@@ -33,14 +33,14 @@ class Run:
         self._order = order
 
     @classmethod
-    def arrived(cls, waiting: list[pa.Table]) -> Run:
+    def arrived(cls, waiting: list[pa.Table]) -> BufferedRows:
         """Return the rows in the order in which they came; empties `waiting`."""
         chunks = list(waiting)
         waiting.clear()
         return cls(chunks, None)
 
     @classmethod
-    def sorted(cls, waiting: list[pa.Table], sort: Sort, schema: Schema) -> Run:
+    def sorted(cls, waiting: list[pa.Table], sort: Sort, schema: Schema) -> BufferedRows:
         """Return the rows in key order; empties `waiting`. O(n log n); takes `sorting_bytes`."""
         parts = list(_chunked(waiting, math.ceil(sum(table.nbytes for table in waiting) / _CHUNKS)))
         waiting.clear()

@@ -25,7 +25,7 @@ from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.segment_rows import segment_table
 from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.native.write.rewrite import Assign, BlockRewriter, Replacement, null_counts
-from tblctl.tableformat.native.write.staged_write import Part
+from tblctl.tableformat.native.write.staged_write import StagedWrite
 from tblctl.tableformat.native.write.writer import BlockWriter
 from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.predicate.nodes import Node
@@ -52,7 +52,7 @@ class Write:
         everything: it removes or changes all rows, whatever `select` says.
         assign: new values for those rows; None to remove them.
         rows: fresh rows to add; None for none.
-        part: fresh rows to add that tasks elsewhere wrote; None for none. The operation decides what becomes of them.
+        staged: fresh rows to add that tasks elsewhere wrote; None for none. The operation decides what becomes of them.
         batch: of a stream, committed only once; None for no stream.
         memory_bytes: budget; None for the table's own.
         detail: for the summary.
@@ -63,7 +63,7 @@ class Write:
     everything: bool = False
     assign: Assign | None = None
     rows: Rows | None = None
-    part: Part | None = None
+    staged: StagedWrite | None = None
     batch: Batch | None = None
     memory_bytes: int | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
@@ -102,9 +102,9 @@ class Planner:
         self._storage = storage
         self._env = env
         self._write = write
-        part = write.part
-        self._fresh: Sequence[BlockRecord] | None = None if part is None else part.records
-        self.fresh_schema_id: int | None = None if part is None else part.schema_id
+        staged = write.staged
+        self._fresh: Sequence[BlockRecord] | None = None if staged is None else staged.records
+        self.fresh_schema_id: int | None = None if staged is None else staged.schema_id
         self._writers: list[BlockWriter] = []
         self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
         self._rewritten: dict[tuple[str, int, int | None], Replacement | None] = {}
@@ -113,9 +113,9 @@ class Planner:
 
     @property
     def written(self) -> list[str]:
-        """All blocks that were written, those of the part included."""
-        part = self._write.part.paths if self._write.part else []
-        return [*part, *(path for writer in self._writers for path in writer.paths)]
+        """All blocks that were written, those of the staged write included."""
+        staged = self._write.staged.paths if self._write.staged else []
+        return [*staged, *(path for writer in self._writers for path in writer.paths)]
 
     def plan(self, head: Snapshot) -> Edit:
         """Return what has to change in `head`, with all new blocks written; the same object if nothing is new.

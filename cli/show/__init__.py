@@ -1,0 +1,1 @@
+"""What commands show: text for people, JSON, files of rows, and progress."""

@@ -1,0 +1,148 @@
+"""The figures of a plan: overlap and depth now, and as they are expected to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths, rounded_mean
+from tblctl.selector.draft import Draft
+from tblctl.selector.plan import Prediction
+from tblctl.selector.predict.inputs import Axis, Inputs, axis_of
+from tblctl.selector.predict.intervals import output_intervals, rows_of_a_key
+from tblctl.selector.predict.outputs import Outputs
+from tblctl.selector.table_view import TableView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """The prediction for a table, and for each group the average depth of its inputs now and of its outputs then.
+
+    `group_same_key_rows`: no key has more rows of the group; None if that is not known.
+    """
+
+    prediction: Prediction
+    group_same_key_rows: tuple[int | None, ...]
+    group_depth_before: tuple[float | None, ...]
+    group_depth_after: tuple[float, ...]
+
+
+Meets: TypeAlias = Callable[[Integers, Integers, Integers, Integers, int], Mask]
+
+
+def meets_any(low: Integers, high: Integers, others_low: Integers, others_high: Integers, size: int) -> Mask:
+    """Return which closed intervals of ranks below `size` meet any of some others. O(n) for n intervals and ranks."""
+    covered = np.cumsum(
+        np.bincount(others_low, minlength=size + 1) - np.bincount(others_high + 1, minlength=size + 1)
+    )
+    points = np.concatenate(([0], np.cumsum(covered > 0)))
+    found: Mask = points[high + 1] > points[low]
+    return found
+
+
+def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_any) -> Forecast:
+    """Predict what `drafts`, which share no block, make of the table. O(n log n) for n blocks and outputs, in numpy.
+
+    `meets` tells which blocks a merge reaches, and so which need to be measured again; more than these does no harm.
+    """
+    measured = ~(view.unclustered | view.unknown)
+    axis = axis_of(view)
+    overlap, depth = overlaps_and_depths(axis.low[measured], axis.high[measured])
+    before = _Sums.of(overlap, depth)
+    if not drafts:
+        return Forecast(
+            prediction=_prediction(before, before, len(view)),
+            group_same_key_rows=(),
+            group_depth_before=(),
+            group_depth_after=(),
+        )
+    figures = np.full((2, len(view)), -1, np.int64)  # overlaps and depths; -1 where there are none
+    figures[0, measured], figures[1, measured] = overlap, depth
+    inputs = Inputs.of(axis, view, drafts)
+    outputs = Outputs.of(inputs, view.table_options)
+    low, high, stretch = output_intervals(inputs, outputs, rows_of_a_key(axis, view))
+    staying = measured.copy()
+    staying[inputs.blocks] = False
+    after, output_depth = _measured(
+        axis, np.flatnonzero(staying), inputs, figures, (low, high, stretch), meets=meets
+    )
+    return Forecast(
+        prediction=_prediction(before, after, len(view)),
+        group_same_key_rows=tuple(most if most > 0 else None for most in inputs.same_key_rows.tolist()),
+        group_depth_before=_means(figures[1, inputs.blocks], inputs.group, len(drafts)),
+        group_depth_after=tuple(mean or 0.0 for mean in _means(output_depth, outputs.group, len(drafts))),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Overlaps and depths of `count` blocks in all."""
+
+    overlaps: int
+    depths: int
+    count: int
+
+    @classmethod
+    def of(cls, overlap: Integers, depth: Integers) -> _Sums:
+        return cls(overlaps=int(overlap.sum()), depths=int(depth.sum()), count=depth.size)
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(
+            overlaps=self.overlaps + other.overlaps,
+            depths=self.depths + other.depths,
+            count=self.count + other.count,
+        )
+
+
+def _prediction(before: _Sums, after: _Sums, blocks: int) -> Prediction:
+    return Prediction(
+        average_depth_before=known_mean(before.depths, before.count, blocks),
+        average_depth_after=known_mean(after.depths, after.count, blocks),
+        average_overlaps_before=known_mean(before.overlaps, before.count, blocks),
+        average_overlaps_after=known_mean(after.overlaps, after.count, blocks),
+        block_count_before=before.count,
+        block_count_after=after.count,
+    )
+
+
+def _means(values: Integers, group: Integers, count: int) -> tuple[float | None, ...]:
+    """Return the mean of each group's values; None where one of them is unknown (-1)."""
+    sums = np.bincount(group, values, minlength=count).astype(np.int64).tolist()
+    counts = np.bincount(group, minlength=count).tolist()
+    unknown = np.bincount(group, values < 0, minlength=count).tolist()
+    return tuple(
+        None if missing else rounded_mean(total, size)
+        for total, size, missing in zip(sums, counts, unknown, strict=True)
+    )
+
+
+def _measured(
+    axis: Axis,
+    staying: Integers,
+    inputs: Inputs,
+    figures: Integers,
+    outputs: tuple[Integers, Integers, Integers],
+    *,
+    meets: Meets,
+) -> tuple[_Sums, Integers]:
+    """Return the expected sums over blocks that stay and outputs, and the depth of every output.
+
+    A block that does not meet what a group spans keeps its `figures`: overlaps and depth now. Only the others are
+    measured, together with all blocks that any of these meets.
+    """
+    low, high = axis.low[staying], axis.high[staying]
+    changing = meets(low, high, *inputs.hulls, axis.size)
+    low_changing, high_changing = low[changing], high[changing]
+    near = meets(low, high, low_changing, high_changing, axis.size) & ~changing
+    output_low, output_high, stretch = outputs
+    overlap, depth = overlaps_and_depths(
+        np.concatenate((stretch[low_changing], output_low, stretch[low[near]])),
+        np.concatenate((stretch[high_changing], output_high, stretch[high[near]])),
+    )
+    measured = low_changing.size + output_low.size
+    same = staying[~changing]
+    sums = _Sums.of(figures[0, same], figures[1, same]) + _Sums.of(overlap[:measured], depth[:measured])
+    return sums, depth[low_changing.size : measured]
