@@ -34,7 +34,7 @@ from tblctl.metrics.intervals import DepthCurve, Integers, check_ranges, depth_c
 
 _NOT_USED = -1
 
-_BULK_SHARE = 16
+BULK_SHARE = 16
 """If an edit touches more than 1/16 of the blocks, measuring all is as fast as looking up the touched ones."""
 
 
@@ -69,13 +69,19 @@ class IntervalIndex:
     In the costs below n is the number of blocks and s the span of their ranks. Memory is about 0.5 KiB a block.
     """
 
-    def __init__(self, low: Integers, high: Integers) -> None:
+    def __init__(self, low: Integers, high: Integers, *, bulk_share: int = BULK_SHARE) -> None:
         """Add blocks 0, 1, ..; O(n log n).
+
+        Args:
+            low: the rank at which each begins.
+            high: the rank at which each ends.
+            bulk_share: an edit that touches more than one in `bulk_share` blocks has all of them measured.
 
         Raises:
             ValueError: the arrays differ in length, a block's low is above its high, or a rank is negative.
         """
         _check_ranks(low, high)
+        self._bulk_share = bulk_share
         self._low, self._high = low.astype(np.int64), high.astype(np.int64)
         self._depth = np.zeros(low.size, np.int64)
         self._free: list[int] = []
@@ -207,7 +213,7 @@ class IntervalIndex:
     def _touched(self, first: Integers, last: Integers) -> _Touched | None:
         """Return the blocks that overlap disjoint regions; None if they are so many that measuring all is cheaper."""
         regions = list(zip(first.tolist(), last.tolist(), strict=True))
-        if sum(self.count(low, high) for low, high in regions) * _BULK_SHARE > len(self):
+        if sum(self.count(low, high) for low, high in regions) * self._bulk_share > len(self):
             return None
         found = [self.overlapping(low, high) for low, high in regions]
         blocks = np.concatenate((*found, first[:0]))

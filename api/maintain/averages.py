@@ -15,18 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.maintain.view import Averages, View, listed
-from tblctl.metrics.index import IntervalIndex
+from tblctl.metrics.index import BULK_SHARE, IntervalIndex
 from tblctl.metrics.intervals import Integers, known_mean
 from tblctl.tableformat.keys.order import key_places, key_ranks
 from tblctl.tableformat.model.record import BlockRecord
 
-_LAST_NUMBER = 2**62
 
-_INDEXED_BLOCKS = 50_000
-"""Tables of fewer blocks are measured again in the time that an index takes for an edit, some 20 ms."""
+@dataclass(frozen=True, kw_only=True)
+class Indexing:
+    """When an index of blocks is kept, and how. The defaults were measured.
 
-_INDEXED_SHARE = 50
-"""Where a round changes more than one in so many blocks, measuring again costs no more than the index."""
+    Attributes:
+        least_blocks: smaller tables are measured again in the time that an index takes for an edit, about 20 ms.
+        least_unchanged: where a commit changes more than one in `least_unchanged` blocks, all are measured again.
+        bulk_share: see `IntervalIndex`.
+        last_number: keys are numbered from 1 to this.
+    """
+
+    least_blocks: int = 50_000
+    least_unchanged: int = 50
+    bulk_share: int = BULK_SHARE
+    last_number: int = 2**62
 
 
 class RollingAverages:
@@ -34,10 +43,12 @@ class RollingAverages:
 
     Args:
         several: many commits may come. Making the index costs as much as measuring three times, an edit a twentieth.
+        indexing: when an index is kept.
     """
 
-    def __init__(self, *, several: bool) -> None:
+    def __init__(self, *, several: bool, indexing: Indexing | None = None) -> None:
         self._several = several
+        self._indexing = indexing or Indexing()
         self._version: str | None = None  # the id of the version that the rest is about
         self._view: View | None = None
         self._figures = Averages(depth=0.0, overlaps=0.0)
@@ -66,10 +77,10 @@ class RollingAverages:
         change = _Change(removed=removed, added=tuple(added))
         every = self._kept.then(change)
         blocks = len(self._view.listing.level)
-        if self._asked is not None or len(change) * _INDEXED_SHARE > blocks:
+        if self._asked is not None or len(change) * self._indexing.least_unchanged > blocks:
             self._blocks = None
-        elif self._blocks is None and self._several and blocks >= _INDEXED_BLOCKS:
-            self._blocks, change = NumberedBlocks(self._view), every
+        elif self._blocks is None and self._several and blocks >= self._indexing.least_blocks:
+            self._blocks, change = NumberedBlocks(self._view, self._indexing), every
         if self._blocks is not None and not self._blocks.replace(change.removed, change.added):
             self._blocks = None
         if self._blocks is not None:
@@ -109,9 +120,9 @@ class NumberedBlocks:
     All partitions number keys alike; each has a stretch of the index of its own.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, indexing: Indexing) -> None:
         self._sort, self._like = view.sort, view.listing
-        self._stretch = _LAST_NUMBER // len(view.listing.partitions)
+        self._stretch = indexing.last_number // len(view.listing.partitions)
         measured = np.flatnonzero(view.is_measured)
         self._paths = view.listing.paths.take(pa.array(measured))
         self._added: dict[str, int] = {}  # numbers of blocks that came later, by path
@@ -123,7 +134,7 @@ class NumberedBlocks:
         self._keys = pa.concat_tables(ends).combine_chunks().take(first)
         self._numbers = np.arange(1, distinct.size + 1) * (self._stretch // (distinct.size + 1))
         ranks = self._numbers[places] + self._begins(view.listing.partition[measured])
-        self._index = IntervalIndex(ranks[: low.size], ranks[low.size :])
+        self._index = IntervalIndex(ranks[: low.size], ranks[low.size :], bulk_share=indexing.bulk_share)
 
     def averages(self) -> Averages:
         """Return the average figures of the blocks."""

@@ -304,8 +304,6 @@ def recluster(
                 return outcome_of(job, state, env.elapsed() - started)
             case Retry(after_seconds=seconds) if seconds:
                 env.sleep(seconds)
-            case Idle(until_seconds=until):
-                env.sleep(until - env.elapsed())
 
 
 def outcome_of(job: Job, state: LoopState, seconds: float) -> Outcome:

@@ -106,7 +106,6 @@ class NativeVersion:
 
     @cached_property
     def _metadata(self) -> BlockMetadata:
-
         return block_metadata(self._storage, self.snapshot)
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
@@ -178,7 +177,7 @@ class NativeVersion:
         if not len(rows):
             return {}
         counts = self._metadata.of_segments_with(rows).null_counts(leaves, paths)
-        return {leaf.id: told for leaf, told in zip(leaves, counts, strict=True)}
+        return {leaf.id: count for leaf, count in zip(leaves, counts, strict=True)}
 
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
         wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl.maintain import averages as followed
-from tblctl.maintain.averages import NumberedBlocks, RollingAverages
+from tblctl.maintain.averages import Indexing, NumberedBlocks, RollingAverages
+from tblctl.maintain.recluster import Committed, Done, Job, outcome_of, step
+from tblctl.maintain.request import Request
 from tblctl.maintain.view import Averages, View
-from tblctl.metrics import index
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.tableformat.formats import open_port
 from tblctl.tableformat.keys.order import key_places, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.record import BlockRecord
@@ -26,11 +29,7 @@ SORT = Sort(id=1, terms=(Term(column_id=1, descending=True), Term(column_id=2, n
 VALUES = (["a", "ab", "b", "ba", "c", None], [-1.0, -0.0, 0.0, 0.5, 2.0, float("nan"), None])
 
 
-@pytest.fixture
-def _always_indexed(monkeypatch):
-    monkeypatch.setattr(followed, "_INDEXED_BLOCKS", 0)
-    monkeypatch.setattr(followed, "_INDEXED_SHARE", 0)
-    monkeypatch.setattr(index, "_BULK_SHARE", 0)
+ALWAYS = Indexing(least_blocks=0, least_unchanged=0, bulk_share=0)
 
 
 def random_ranges(rng: np.random.Generator, count: int) -> tuple[pa.Table, pa.Table]:
@@ -88,42 +87,38 @@ def some_paths(rng: np.random.Generator, view: View, share: float) -> frozenset[
     return frozenset(path for path in view.listing.paths.to_pylist() if rng.random() < share)
 
 
-@pytest.mark.usefixtures("_always_indexed")
 @pytest.mark.parametrize("seed", range(12))
-def test_numbered_blocks_have_the_figures_of_the_view(seed, monkeypatch):
+def test_numbered_blocks_have_the_figures_of_the_view(seed):
     print(f"seed {seed}")
-    if seed % 2:
-        monkeypatch.setattr(followed, "_LAST_NUMBER", 2**10)  # so narrow that numbers run out now and then
+    # Every other time numbers are so few that they run out now and then.
+    indexing = replace(ALWAYS, last_number=2**10) if seed % 2 else ALWAYS
     rng = np.random.default_rng(seed)
     view = view_of(rng, 12)
-    blocks, used_up = NumberedBlocks(view), 0
-    for step in range(8):
+    blocks, used_up = NumberedBlocks(view, indexing), 0
+    for number in range(8):
         removed = some_paths(rng, view, 0.2)
-        added = records_of(rng, int(rng.integers(0, 6)), f"step-{step}")
+        added = records_of(rng, int(rng.integers(0, 6)), f"step-{number}")
         view = view.replaced(removed, added)
         if not blocks.replace(removed, added):
-            blocks, used_up = NumberedBlocks(view), used_up + 1
+            blocks, used_up = NumberedBlocks(view, indexing), used_up + 1
         blocks._index._check()
         assert blocks.averages() == view.averages
     assert used_up == 0 or seed % 2
 
 
-@pytest.mark.usefixtures("_always_indexed")
-def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr(followed, "_LAST_NUMBER", 30)
+def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing():
     rng = np.random.default_rng(3)
     view = view_of(rng, 30)
-    blocks = NumberedBlocks(view)
+    blocks = NumberedBlocks(view, replace(ALWAYS, last_number=30))
     before = blocks.averages()
     removed, added = some_paths(rng, view, 0.5), records_of(rng, 40, "new")
     assert not blocks.replace(removed, added)
     assert blocks.averages() == before == view.averages
-    monkeypatch.undo()
     assert RollingAverages(several=True).begin("5", view) == before
 
 
-def followed_at(view: View, version: str = "5") -> RollingAverages:
-    found = RollingAverages(several=True)
+def followed_at(view: View, version: str = "5", indexing: Indexing = ALWAYS) -> RollingAverages:
+    found = RollingAverages(several=True, indexing=indexing)
     assert found.begin(version, view) == view.averages
     return found
 
@@ -144,11 +139,10 @@ def measured(monkeypatch):
     return calls
 
 
-@pytest.mark.usefixtures("_always_indexed")
 def test_a_table_that_only_we_change_is_measured_once(measured):
     rng = np.random.default_rng(1)
     view = view_of(rng, 20)
-    found = RollingAverages(several=True)
+    found = RollingAverages(several=True, indexing=ALWAYS)
     found.begin("5", view)
     for sequence in range(6, 10):
         removed, added = some_paths(rng, view, 0.2), records_of(rng, 3, f"v{sequence}")
@@ -160,7 +154,6 @@ def test_a_table_that_only_we_change_is_measured_once(measured):
     assert figures == view.averages
 
 
-@pytest.mark.usefixtures("_always_indexed")
 @pytest.mark.parametrize("parent", [None, "6"], ids=["it was not committed", "another writer was first"])
 @pytest.mark.parametrize("newest", ["5", "7"])
 def test_what_did_not_become_of_the_table_is_forgotten(parent, newest):
@@ -176,7 +169,6 @@ def test_what_did_not_become_of_the_table_is_forgotten(parent, newest):
     assert found.replaced(removed, added) == other.replaced(removed, added).averages
 
 
-@pytest.mark.usefixtures("_always_indexed")
 def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
     rng = np.random.default_rng(4)
     view = view_of(rng, 20)
@@ -195,13 +187,11 @@ def test_a_round_that_loses_groups_to_a_conflict_is_measured_without_them():
 @pytest.mark.parametrize(
     "lost", [None, 0, 2], ids=["no conflict", "the first conflicts", "the last conflicts"]
 )
-def test_a_round_of_several_commits_is_measured_after_each(indexed, lost, request, measured):
-    if indexed:
-        request.getfixturevalue("_always_indexed")
+def test_a_round_of_several_commits_is_measured_after_each(indexed, lost, measured):
     rng = np.random.default_rng(6)
     view = view_of(rng, 30)
     paths = view.listing.paths.to_pylist()
-    found = followed_at(view)
+    found = followed_at(view, indexing=ALWAYS if indexed else Indexing())
     for number in range(3):
         removed, added = frozenset(paths[5 * number : 5 * number + 5]), records_of(rng, 4, f"c{number}")
         if number == lost:
@@ -219,23 +209,29 @@ def test_a_round_of_several_commits_is_measured_after_each(indexed, lost, reques
     [(True, 20, 20, True), (True, 20, 21, False), (True, 21, 20, False), (False, 20, 20, False)],
     ids=["worth it", "too large an edit", "too small a table", "one round"],
 )
-def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, indexed, monkeypatch, measured):
-    monkeypatch.setattr(followed, "_INDEXED_BLOCKS", blocks)
-    monkeypatch.setattr(followed, "_INDEXED_SHARE", share)
+def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, indexed, measured):
     view = view_of(np.random.default_rng(5), 20)
-    found = RollingAverages(several=several)
+    indexing = Indexing(least_blocks=blocks, least_unchanged=share, bulk_share=0)
+    found = RollingAverages(several=several, indexing=indexing)
     found.begin("5", view)
     found.replaced(frozenset(["first-3"]), [])
     assert len(measured) == (1 if indexed else 2)
 
 
-def final_figures(url: str) -> tuple[Any, ...]:
+def final_figures(url: str, indexing: Indexing) -> tuple[Any, ...]:
     """Recluster a table in many small rounds; return what is said of it in the meantime."""
     schema = pa.schema([("k", pa.int64())])
     table = tblctl.create(url, schema, cluster_by=["k"], options={"block_rows": 4})
     for start in range(24):
         table.append(pa.table({"k": [start, start + 10, start + 20, start + 30]}, schema=schema))
-    outcome = table.recluster(final=True, options={"max_blocks": 6})
+    request = Request.of(policy=None, condition=lambda _: None, options={"max_blocks": 6}, final=True)
+    job = Job(port=open_port(url), request=request, engine=lambda _: LocalEngine())
+    taken = Committed(
+        state=replace(job.start(), averages=RollingAverages(several=True, indexing=indexing)), more=True
+    )
+    while not isinstance(taken, Done):
+        taken = step(job, taken.state)
+    outcome = outcome_of(job, taken.state, 0.0)
     info = table.info()
     assert (outcome.depth_after, outcome.overlaps_after) == (info.average_depth, info.average_overlaps)
     names = ("depth_before", "depth_after", "overlaps_before", "overlaps_after")
@@ -243,14 +239,13 @@ def final_figures(url: str) -> tuple[Any, ...]:
     return outcome.rounds, outcome.depth_before, outcome.overlaps_before, history
 
 
-def test_final_says_the_same_with_an_index_as_without(memory_url, request, measured):
-    without = final_figures(f"{memory_url}/without")
+def test_final_says_the_same_with_an_index_as_without(memory_url, measured):
+    without = final_figures(f"{memory_url}/without", Indexing())
     rounds = without[0]
     assert rounds > 3
     assert len(measured) == rounds + 1
     measured.clear()
-    request.getfixturevalue("_always_indexed")
-    assert final_figures(f"{memory_url}/with") == without
+    assert final_figures(f"{memory_url}/with", ALWAYS) == without
     assert len(measured) == 1
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tblctl.maintain.averages import RollingAverages
+from tblctl.maintain.averages import Indexing, RollingAverages
 from tblctl.maintain.view import View
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round.round import merge_round
-from tblctl.metrics import index
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import InvalidDataError
 
@@ -102,14 +101,11 @@ def test_what_a_group_becomes_stays_in_its_partition() -> None:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_rolling_figures_are_those_of_measuring_again(indexed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if indexed:
-        monkeypatch.setattr("tblctl.maintain.averages._INDEXED_BLOCKS", 0)
-        monkeypatch.setattr("tblctl.maintain.averages._INDEXED_SHARE", 0)
-        monkeypatch.setattr(index, "_BULK_SHARE", 0)
+def test_rolling_figures_are_those_of_measuring_again(indexed: bool) -> None:
     subject = in_days()
     view, base = view_of(subject), subject.port.newest()
-    rolling = RollingAverages(several=True)
+    indexing = Indexing(least_blocks=0, least_unchanged=0, bulk_share=0) if indexed else Indexing()
+    rolling = RollingAverages(several=True, indexing=indexing)
     assert rolling.begin(base.id, view) == view.averages
     figures = []
 

@@ -12,7 +12,7 @@ from profiles import cases
 from sortedcontainers import SortedList
 
 from tblctl.metrics import index
-from tblctl.metrics.index import IntervalIndex
+from tblctl.metrics.index import BULK_SHARE, IntervalIndex
 from tblctl.metrics.intervals import depth_curve, depths, overlaps
 
 HIGHEST = 2**63 - 1
@@ -26,10 +26,9 @@ def _small_lists(monkeypatch):
 
 
 @pytest.fixture(params=["as it decides", "never in bulk", "always in bulk"])
-def how(request, monkeypatch):
+def bulk_share(request):
     """Which way depths are kept up to date."""
-    if request.param != "as it decides":
-        monkeypatch.setattr(index, "_BULK_SHARE", 0 if request.param == "never in bulk" else 10**9)
+    return {"as it decides": BULK_SHARE, "never in bulk": 0, "always in bulk": 10**9}[request.param]
 
 
 # Fixtures only set what stays the same for all examples.
@@ -80,8 +79,8 @@ def check_queries(found, blocks, low, high):
 
 @examples(max_examples=cases(150))
 @given(start=ranges(RANKS), edits=EDITS, asked=st.lists(st.tuples(RANKS, RANKS).map(sorted), max_size=5))
-def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(how, start, edits, asked):
-    found = IntervalIndex(*arrays(start))
+def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(bulk_share, start, edits, asked):
+    found = IntervalIndex(*arrays(start), bulk_share=bulk_share)
     blocks = dict(enumerate(start))
     check_against_bulk(found, blocks)
     for added, picked in edits:
@@ -100,8 +99,8 @@ def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(how
 
 @examples()
 @given(start=ranges(RANKS), low=RANKS, high=RANKS)
-def test_a_block_that_is_added_and_removed_leaves_no_trace(how, start, low, high):
-    found = IntervalIndex(*arrays(start))
+def test_a_block_that_is_added_and_removed_leaves_no_trace(bulk_share, start, low, high):
+    found = IntervalIndex(*arrays(start), bulk_share=bulk_share)
     before = (found.overlap_sum, found.depth_sum, found.deepest().points.tolist())
     number = found.add(min(low, high), max(low, high))
     check_against_bulk(found, dict(enumerate(start)) | {number: (min(low, high), max(low, high))})
@@ -111,11 +110,11 @@ def test_a_block_that_is_added_and_removed_leaves_no_trace(how, start, low, high
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_long_life_of_merges_and_arrivals(how, seed):
+def test_a_long_life_of_merges_and_arrivals(bulk_share, seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     low = rng.integers(0, 4000, 400)
-    found = IntervalIndex(low, low + rng.integers(0, 60, low.size))
+    found = IntervalIndex(low, low + rng.integers(0, 60, low.size), bulk_share=bulk_share)
     blocks = dict(enumerate(zip(low.tolist(), found._high.tolist(), strict=True)))
     for step in range(40):
         point = int(rng.integers(0, 4000))

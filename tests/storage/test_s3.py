@@ -246,21 +246,23 @@ def test_errors_that_pass_are_not_seen_by_the_caller(proxy, proxied, operation):
     assert [e.action for e in proxy.exchanges[:3]].count("forward") <= 1
 
 
-def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, proxied, monkeypatch):
-    monkeypatch.setattr("tblctl.tableformat.storage.s3._LONGEST_WAIT_SECONDS", 0.01)
+def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, proxied, s3_clock):
     storage = proxied.storage()
     storage.create("proof", b"")
     proxy.clear()
-    proxy.on("PUT", action="reply", status=503, code="SlowDown", times=20)
-    proxy.on("GET", action="reply", status=503, code="SlowDown", times=20)
-    proxy.on("HEAD", action="reply", status=503, times=20)
+    proxy.on("PUT", action="reply", status=503, code="SlowDown", times=15)
+    proxy.on("GET", action="reply", status=503, code="SlowDown", times=15)
+    proxy.on("HEAD", action="reply", status=503, times=15)
     assert storage.create("a", b"1")
     assert storage.read("a") == b"1"
     assert storage.modified(["a"]) != [None]
-    assert Counter(e.method for e in proxy.exchanges) == {"PUT": 21, "GET": 21, "HEAD": 21}
+    assert Counter(e.method for e in proxy.exchanges) == {"PUT": 16, "GET": 16, "HEAD": 16}
+    waited = s3_clock.waited_seconds
     proxy.on("GET", action="reply", status=503, code="SlowDown", times=40)
     with pytest.raises(StorageError, match="fewer requests"):
         storage.read("a")
+    assert 50 < s3_clock.waited_seconds - waited < 65
+    proxy.clear()
     proxy.on("GET", action="reply", status=503, code="ServiceUnavailable", times=6)
     with pytest.raises(StorageError, match="does not answer"):
         storage.read("a")
