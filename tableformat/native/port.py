@@ -1,6 +1,7 @@
 """`tblctl.tableformat.port` over tables of the native format.
 
-The id of a version is its sequence, as text.
+The id of a version is its sequence, as text. What reads segments and Parquet is imported when it is first needed: a
+command that shows the history needs none of it, and would take a quarter longer.
 """
 
 from __future__ import annotations
@@ -21,12 +22,8 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
-from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.log.alter import key_terms
 from tblctl.tableformat.native.log.head import load_readable, sequence_at
-from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
-from tblctl.tableformat.native.read.metadata import BlockMetadata, block_metadata
-from tblctl.tableformat.native.read.scan import condition_columns
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.port import Checked, Garbage, Listing, Replacement, VersionEntry
 from tblctl.tableformat.progress import Progress
@@ -106,10 +103,15 @@ class NativeVersion:
 
     @cached_property
     def _metadata(self) -> BlockMetadata:
+        from tblctl.tableformat.native.read.metadata import block_metadata
+
         return block_metadata(self._storage, self.snapshot)
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`. Reads each segment once."""
+        from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
+        from tblctl.tableformat.native.read.scan import condition_columns
+
         metadata = self._metadata
         leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
         others = ["path", "same_key_rows", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
@@ -237,6 +239,7 @@ class NativePort:
     def block_io(self, version: NativeVersion) -> NativeBlockIO:
         """Return what merge tasks for this version read and write with."""
         from tblctl.tableformat.native.block_io import NativeBlockIO
+        from tblctl.tableformat.native.blocks import layout_of
 
         snapshot = version.snapshot
         return NativeBlockIO(
