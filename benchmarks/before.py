@@ -122,7 +122,7 @@ class Code:
         self._links = folder / "links"
         self._links.mkdir()
         self._source, *self._others = arguments
-        script = ROOT / "scripts" / "link_package.py"
+        script = tree / "scripts" / "link_package.py"
         code = (
             "import runpy, sys, pathlib; "
             "runpy.run_path(sys.argv[1])['link'](pathlib.Path(sys.argv[2]), root=pathlib.Path(sys.argv[3]))"
