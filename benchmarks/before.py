@@ -180,7 +180,7 @@ def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> N
     block_rows, many = (1_000, 100) if tiny else (100_000, 60)
     segments, segment_blocks = (1, 1_000) if tiny else (50, 10_000)
     runs = 1 if tiny else runs
-    chosen = [name for name in CASES if cases in name]
+    chosen = [name for name in CASES if any(text in name for text in cases.split(","))]
     report.line(
         f"the commit before: {commit}; blocks of {block_rows:,} rows, {segments * segment_blocks:,} planned; "
         f"{runs} runs in turn, one before"
@@ -208,7 +208,7 @@ def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> N
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit", default="HEAD~1", help="the other commit (HEAD~1)")
     parser.add_argument("--runs", type=int, default=7, help="runs that count (7)")
-    parser.add_argument("--cases", default="", help="only cases whose name has this text")
+    parser.add_argument("--cases", default="", help="only cases whose name has one of these texts: append,merge")
 
 
 if __name__ == "__main__":
