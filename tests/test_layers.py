@@ -329,7 +329,7 @@ def test_a_breach_is_named_with_what_to_use_instead(path: str, source: str, expe
         ("tableformat/native/table.py", "from tblctl.tableformat.native.upkeep.gc import collect"),
         (
             "cli/a.py",
-            "import tblctl\nfrom tblctl.errors import TblctlError\nfrom tblctl.cli import render\nprint()",
+            "import tblctl\nfrom tblctl.errors import TblctlError\nfrom tblctl.cli.show import render\nprint()",
         ),
         ("api/a.py", "from tblctl.tableformat.errors import InputError"),
     ],

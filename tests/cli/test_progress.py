@@ -13,7 +13,7 @@ from tblctl.cli.show import progress
 
 PROGRAM = """
 import sys, time
-from tblctl.cli import progress
+from tblctl.cli.show import progress
 progress.QUIET_SECONDS = float(sys.argv[1])
 with progress.progress("appending") as report:
     if report is None:
