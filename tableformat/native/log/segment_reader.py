@@ -28,7 +28,7 @@ from tblctl.tableformat.native.log.segment_columns import (
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer, coded_columns
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
-from tblctl.tableformat.parquet.sealed import Place, open_verified, reader
+from tblctl.tableformat.parquet.sealed import Place, VerifiedFile, open_verified, reader, verified_end
 from tblctl.tableformat.storage import Storage
 
 _BLOCK_FACTS = (
@@ -117,21 +117,25 @@ def _opened(source: pa.NativeFile, ref: SegmentRef, columns: Sequence[str] | Non
     """Return the file to read `columns` of (None: all), verified as far as it has checksums.
 
     Text stays as it is stored where a word may stand for many: one that 10,000 rows share would be decoded as often.
+    A small segment is whole in memory: once verified, pyarrow reads its bytes without Python, and mostly opens it once.
     """
     if ref.seal is None:
         return _opened_unsealed(source, ref)
     fetch = reader(source)
     end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
     place = Place(name=ref.path, title=ref.path)
+    if isinstance(source, pa.BufferReader):
+        end = verified_end(place, ref.seal, ref.size_bytes, end)
+        file = pq.ParquetFile(source)
+        VerifiedFile(place, end, file.metadata, ref.size_bytes, fetch).whole()
+        words = _shared_words(file.metadata, columns)
+        return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=words) if words else file
     verified, metadata = open_verified(place, ref.seal, ref.size_bytes, end, fetch)
-    in_memory = isinstance(source, pa.BufferReader)
-    if in_memory:
-        verified.whole()  # pyarrow can read the bytes themselves then, without Python
     return pq.ParquetFile(
-        source if in_memory else pa.PythonFile(verified, mode="r"),
+        pa.PythonFile(verified, mode="r"),
         metadata=metadata,
-        pre_buffer=not in_memory,
-        read_dictionary=_shared_words(metadata, columns) or None,
+        pre_buffer=True,
+        read_dictionary=_shared_words(metadata, columns),
     )
 
 
