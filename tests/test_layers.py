@@ -53,7 +53,6 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "formats": (*BELOW_NATIVE, "port", "native"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
-MODULE_NAME = re.compile(r"tblctl(\.\w+)+")
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 600
 

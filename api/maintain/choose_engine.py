@@ -21,10 +21,16 @@ where that can be started."""
 
 
 @contextmanager
-def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan], Engine]]:
+def engines(
+    name: str, session: Any, location: str, *, local_bytes: int = LOCAL_BYTES
+) -> Iterator[Callable[[Plan], Engine]]:
     """Give what names the engine for a plan of the table at `location`; what is opened for it is stopped at the end.
 
-    `session` is one, or what opens one: it is asked when the first plan is to be carried out.
+    Args:
+        name: auto, local or spark.
+        session: a SparkSession, or what opens one, which is called when the first plan is to be carried out.
+        location: of the table.
+        local_bytes: `auto` takes Spark for plans of more decoded bytes.
 
     Raises:
         InvalidOptionError: an unknown name, a session for the engine that needs none, what would open one without
@@ -56,7 +62,7 @@ def engines(name: str, session: Any, location: str) -> Iterator[Callable[[Plan],
             return _spark(session, opened, instead=None if asked else LocalEngine())
 
         def engine(plan: Plan) -> Engine:
-            large = sum(group.decoded_bytes for group in plan.groups) > LOCAL_BYTES
+            large = sum(group.decoded_bytes for group in plan.groups) > local_bytes
             wanted = asked or (name == "auto" and large and not in_memory)
             return spark() if wanted else LocalEngine()
 

@@ -72,7 +72,7 @@ class TableReader(DataSourceReader):
             return
         target = column_schema(self._shares.schema, self._shares.columns)
         for table in self._shares.tables(partition.value):
-            yield from _batches(cast_columns(table, target))
+            yield from batches(cast_columns(table, target))
 
 
 class FilteringReader(TableReader):
@@ -127,7 +127,10 @@ def require_same(wanted: StructType, schema: Schema) -> None:
         raise SchemaMismatchError(msg, differences=differences)
 
 
-def _batches(table: pa.Table) -> Iterator[Any]:
+def batches(
+    table: pa.Table, *, most_rows: int = _BATCH_ROWS, most_bytes: int = _BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches that Spark's JVM takes well: of at most `most_rows`, and about `most_bytes`."""
     if table.num_rows:
-        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+        rows = max(1, min(most_rows, most_bytes * table.num_rows // max(1, table.nbytes)))
         yield from table.combine_chunks().to_batches(max_chunksize=rows)

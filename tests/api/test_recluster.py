@@ -396,16 +396,18 @@ def test_auto_merges_here_and_on_a_session_that_is_given(overlapping: tblctl.Tab
     assert spark == ["yours"]
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("name", ["auto", "spark"])
 def test_a_session_is_opened_for_what_is_large_or_asked_for_and_stopped_again(
-    overlapping: tblctl.Table, spark: list[Any], engine: str, monkeypatch: pytest.MonkeyPatch
+    overlapping: tblctl.Table, spark: list[Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
-    if engine == "auto":
-        monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", 0)
-    assert overlapping.recluster(engine=engine, final=True).engine == "spark"
+    with engines(name, None, overlapping.location, local_bytes=0) as engine:
+        assert engine(overlapping.plan()).name == "spark"
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
+    if name == "spark":
+        assert overlapping.recluster(engine="spark", final=True).engine == "spark"
+        assert (spark, opened) == (["ours"] * 2, ["opened", "stopped"] * 2)
 
 
 def test_auto_chooses_for_every_round_and_opens_one_session(
@@ -414,8 +416,8 @@ def test_auto_chooses_for_every_round_and_opens_one_session(
     opened: list[str] = []
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", open_fake_session(opened))
     large, small = overlapping.plan(), overlapping.plan(options={"max_groups": 1})
-    monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", small.groups[0].decoded_bytes)
-    with engines("auto", None, overlapping.location) as engine:
+    most = small.groups[0].decoded_bytes
+    with engines("auto", None, overlapping.location, local_bytes=most) as engine:
         assert [engine(plan).name for plan in (small, large, small, large)] == ["local", "spark"] * 2
     assert (spark, opened) == (["ours"], ["opened", "stopped"])
 
@@ -427,10 +429,10 @@ def test_without_java_auto_merges_here_and_spark_says_what_to_install(
         raise errors.EngineError("Java is missing: install a JRE")
 
     monkeypatch.setattr("tblctl.merger.engines.spark.session.open_session", refuse)
-    monkeypatch.setattr("tblctl.maintain.choose_engine.LOCAL_BYTES", 0)
     with pytest.raises(errors.EngineError, match="install"):
         overlapping.recluster(engine="spark")
-    assert overlapping.recluster().engine == "local"
+    with engines("auto", None, overlapping.location, local_bytes=0) as engine:
+        assert engine(overlapping.plan()).name == "local"
 
 
 @pytest.mark.parametrize("engine", ["auto", "spark"])

@@ -17,6 +17,7 @@ from tables import SCHEMA, ids_of, native_of, objects_of, rows
 
 import tblctl
 from tblctl.errors import EngineError, InvalidOptionError, InvalidPredicateError, SchemaMismatchError
+from tblctl.spark import reading
 from tblctl.spark.options import SourceOptions
 from tblctl.spark.probe import Probe
 from tblctl.spark.source import TableSource, source_class
@@ -99,13 +100,20 @@ def test_a_condition_that_is_none_is_told_when_the_table_is_loaded(tmp_path: Pat
         source(table, where="id > 1").schema()
 
 
-def test_batches_are_small_enough_for_the_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tblctl.spark.reading._BATCH_ROWS", 3)
-    table = make(tmp_path)
-    reader = source(table).reader(FRAME)
+def test_batches_are_small_enough_for_the_jvm(tmp_path: Path) -> None:
+    table = make(tmp_path).scan().to_arrow()
+    assert [batch.num_rows for batch in reading.batches(table, most_rows=5)] == [5, 5, 2]
+    assert [batch.num_rows for batch in reading.batches(table, most_bytes=table.nbytes // 3)] == [4, 4, 4]
+    assert [batch.num_rows for batch in reading.batches(table, most_bytes=1)] == [1] * 12
+    assert list(reading.batches(table.slice(0, 0))) == []
+
+
+def test_readers_give_batches_of_at_most_65_536_rows(tmp_path: Path) -> None:
+    table = tblctl.create(str(tmp_path), "id: int64")
+    table.append(pa.table({"id": range(70_000)}))
+    reader = source(table).reader(from_arrow_schema(pa.schema([("id", pa.int64())])))
     found = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
-    assert sum(found) == 12
-    assert max(found) == 3
+    assert (sum(found), max(found)) == (70_000, 65_536)
 
 
 def test_a_reader_that_was_promised_other_types_says_so(tmp_path: Path) -> None:
