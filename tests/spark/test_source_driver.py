@@ -103,7 +103,7 @@ def test_a_condition_that_is_none_is_told_when_the_table_is_loaded(tmp_path: Pat
 def test_batches_are_small_enough_for_the_jvm(tmp_path: Path) -> None:
     table = make(tmp_path).scan().to_arrow()
     assert [batch.num_rows for batch in reading.batches(table, most_rows=5)] == [5, 5, 2]
-    assert [batch.num_rows for batch in reading.batches(table, most_bytes=table.nbytes // 3)] == [4, 4, 4]
+    assert [batch.num_rows for batch in reading.batches(table, most_bytes=table.nbytes // 4)] == [3] * 4
     assert [batch.num_rows for batch in reading.batches(table, most_bytes=1)] == [1] * 12
     assert list(reading.batches(table.slice(0, 0))) == []
 
