@@ -95,7 +95,6 @@ def measure_queries(report: Report, found: IntervalIndex, span: int) -> None:
         "the blocks over a thousandth of the ranks": lambda point: found.overlapping(
             point, point + span // 1000
         ),
-        "the deepest points": lambda _: found.deepest(),
     }
     for name, query in queries.items():
         seconds = processor_seconds(partial(deque, map(query, points), 0))

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sortedcontainers import SortedDict, SortedList
+from sortedcontainers import SortedList
 
-from tblctl.metrics.intervals import DepthCurve, Integers, check_ranges, depth_curve, depths, overlaps
+from tblctl.metrics.intervals import Integers, check_ranges, depths, overlaps
 
 _NOT_USED = -1
 
@@ -87,7 +87,6 @@ class IntervalIndex:
         self._free: list[int] = []
         self._lows, self._highs = SortedList(np.sort(low).tolist()), SortedList(np.sort(high).tolist())
         self._cells: dict[int, _Cells] = {}
-        self._at_depth: Any = SortedDict()  # blocks by depth
         self.overlap_sum = int(overlaps(low, high).sum())
         self.depth_sum = 0
         self._put_into_cells(np.arange(low.size))
@@ -104,19 +103,6 @@ class IntervalIndex:
     def overlapping(self, low: int, high: int) -> Integers:
         """Return the numbers of the blocks that overlap [low, high], in no order. O(log n log s + blocks returned)."""
         return np.fromiter(self._overlapping(int(low), int(high)), np.int64)
-
-    def deepest(self) -> DepthCurve:
-        """Return the points of greatest depth; none without blocks. O(log n + k log k) for k blocks of that depth.
-
-        All blocks at such a point have its depth, so the other blocks need not be looked at.
-        """
-        if not self._at_depth:
-            return depth_curve(self._low[:0], self._high[:0])
-        depth, found = self._at_depth.peekitem()
-        blocks = np.fromiter(found, np.int64)
-        curve = depth_curve(self._low[blocks], self._high[blocks])
-        here = curve.depths == depth
-        return DepthCurve(points=curve.points[here], depths=curve.depths[here])
 
     def add(self, low: int, high: int) -> int:
         """Add a block and return its number. The cost is that of `replace`.
@@ -196,19 +182,8 @@ class IntervalIndex:
 
     def _set_depths(self, blocks: Integers, new: Integers) -> None:
         """Record depths; 0 for removed blocks."""
-        old = self._depth[blocks]
-        changed = old != new
-        blocks, old, new = blocks[changed], old[changed], new[changed]
-        self.depth_sum += int((new - old).sum())
+        self.depth_sum += int((new - self._depth[blocks]).sum())
         self._depth[blocks] = new
-        for depth, leaving in _groups(old, blocks):
-            if depth > 0:
-                self._at_depth[depth].difference_update(leaving)
-                if not self._at_depth[depth]:
-                    del self._at_depth[depth]
-        for depth, joining in _groups(new, blocks):
-            if depth > 0:
-                self._at_depth.setdefault(depth, set()).update(joining)
 
     def _touched(self, first: Integers, last: Integers) -> _Touched | None:
         """Return the blocks that overlap disjoint regions; None if they are so many that measuring all is cheaper."""
@@ -302,7 +277,7 @@ class IntervalIndex:
         low, high = self._low[used], self._high[used]
         assert sorted([*used.tolist(), *self._free]) == list(range(self._low.size))
         assert (list(self._lows), list(self._highs)) == (sorted(low.tolist()), sorted(high.tolist()))
-        for part in (self._lows, self._highs, self._at_depth):
+        for part in (self._lows, self._highs):
             part._check()  # noqa: SLF001 - what sortedcontainers offers for this
         kept = []
         for bits, cells in self._cells.items():
@@ -319,7 +294,6 @@ class IntervalIndex:
         assert sorted(kept) == used.tolist()
         depth = depths(low, high)
         assert self._depth[used].tolist() == depth.tolist()
-        assert {key: sorted(members) for key, members in self._at_depth.items()} == dict(_groups(depth, used))
         assert self.overlap_sum == int(overlaps(low, high).sum())
         assert self.depth_sum == int(depth.sum())
 

@@ -7,7 +7,6 @@ keeps the rows of its inputs and touches no others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tblctl.tableformat.errors import InvalidOptionError
@@ -33,19 +32,11 @@ class OnConflict(StrEnum):
             raise InvalidOptionError(f"on_conflict is {name!r}, expected {choices}") from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Which groups are `kept`, and for those that are `dropped`, the blocks of theirs that are gone; by number."""
+def conflicts(groups: Mapping[int, Collection[str]], gone: Collection[str]) -> dict[int, tuple[str, ...]]:
+    """Return the groups that lost blocks now that the blocks `gone` have left the table, and these blocks, sorted.
 
-    kept: tuple[int, ...]
-    dropped: Mapping[int, tuple[str, ...]]
-
-
-def salvage(groups: Mapping[int, Collection[str]], gone: Collection[str]) -> Verdict:
-    """Return what is left of `groups`, blocks by number, now that the blocks `gone` have left the table."""
+    Groups are given, and returned, by number.
+    """
     left = frozenset(gone)
     lost = {number: tuple(sorted(left.intersection(paths))) for number, paths in groups.items()}
-    return Verdict(
-        kept=tuple(number for number, paths in lost.items() if not paths),
-        dropped={number: paths for number, paths in lost.items() if paths},
-    )
+    return {number: paths for number, paths in lost.items() if paths}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
-from tblctl.merger.round.conflicts import OnConflict, salvage
+from tblctl.merger.round.conflicts import OnConflict, conflicts
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
@@ -130,7 +130,7 @@ class Publisher(Generic[VersionT]):
     def _drop(self, error: ConflictError, ready: Sequence[GroupRun]) -> None:
         """Settle which groups conflict: those that lost a block; without a hint all of them."""
         gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
-        dropped = salvage({run.number: run.group.blocks for run in ready}, gone).dropped
+        dropped = conflicts({run.number: run.group.blocks for run in ready}, gone)
         for run in ready:
             if run.number in dropped:
                 run.move(State.CONFLICTED, left_the_table(dropped[run.number]))

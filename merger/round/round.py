@@ -18,7 +18,7 @@ from tblctl.merger.engines.engine import Engine, as_own
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
-from tblctl.merger.round.conflicts import OnConflict, salvage
+from tblctl.merger.round.conflicts import OnConflict, conflicts
 from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
@@ -202,7 +202,7 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
     wanted = {run.number: run.group.blocks for run in waiting}
     paths = list(itertools.chain.from_iterable(wanted.values()))
     found = version.blocks(paths)
-    dropped = salvage(wanted, frozenset(paths) - found.keys()).dropped
+    dropped = conflicts(wanted, frozenset(paths) - found.keys())
     for run in waiting:
         if run.number in dropped:
             run.move(State.CONFLICTED, left_the_table(dropped[run.number]))

@@ -13,9 +13,6 @@ import xxhash
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-CHECKSUM_BYTES = 8
-"""What a checksum takes in a file, little-endian."""
-
 
 def checksum(data: ReadableBuffer) -> int:
     """Return XXH3-64 (seed 0) of `data`: 0 <= value < 2**64."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tblctl.merger.round.conflicts import Verdict, salvage
+from tblctl.merger.round.conflicts import conflicts
 from tblctl.merger.round.group_run import covers
 from tblctl.merger.task.spec import InputSplit, MergeTask
 from tblctl.tableformat.model.block import Block
@@ -16,19 +16,19 @@ GROUPS = {0: ("a", "b"), 1: ("c",), 2: ("d", "e", "f")}
 
 
 @pytest.mark.parametrize(
-    ("gone", "kept", "dropped"),
+    ("gone", "dropped"),
     [
-        ((), (0, 1, 2), {}),
-        (("x",), (0, 1, 2), {}),
-        (("c",), (0, 2), {1: ("c",)}),
-        (("f", "a", "d", "x"), (1,), {0: ("a",), 2: ("d", "f")}),
-        (tuple("abcdef"), (), {0: ("a", "b"), 1: ("c",), 2: ("d", "e", "f")}),
+        ((), {}),
+        (("x",), {}),
+        (("c",), {1: ("c",)}),
+        (("f", "a", "d", "x"), {0: ("a",), 2: ("d", "f")}),
+        (tuple("abcdef"), {0: ("a", "b"), 1: ("c",), 2: ("d", "e", "f")}),
     ],
 )
-def test_a_group_is_dropped_only_for_blocks_of_its_own(
-    gone: tuple[str, ...], kept: tuple[int, ...], dropped: dict[int, tuple[str, ...]]
+def test_a_group_conflicts_only_for_blocks_of_its_own(
+    gone: tuple[str, ...], dropped: dict[int, tuple[str, ...]]
 ) -> None:
-    assert salvage(GROUPS, gone) == Verdict(kept=kept, dropped=dropped)
+    assert conflicts(GROUPS, gone) == dropped
 
 
 SORT = Sort(id=1, terms=(Term(column_id=1, transform="identity", descending=False, nulls_first=False),))

@@ -13,7 +13,7 @@ from sortedcontainers import SortedList
 
 from tblctl.metrics import index
 from tblctl.metrics.index import BULK_SHARE, IntervalIndex
-from tblctl.metrics.intervals import depth_curve, depths, overlaps
+from tblctl.metrics.intervals import depths, overlaps
 
 HIGHEST = 2**63 - 1
 NONE = np.empty(0, np.int64)
@@ -62,10 +62,6 @@ def check_against_bulk(found, blocks):
     assert len(found) == len(blocks)
     assert found.overlap_sum == overlaps(low, high).sum()
     assert found.depth_sum == depths(low, high).sum()
-    curve, deepest = depth_curve(low, high), found.deepest()
-    top = curve.depths == curve.depths.max(initial=0)
-    assert deepest.points.tolist() == curve.points[top].tolist()
-    assert deepest.depths.tolist() == curve.depths[top].tolist()
 
 
 def check_queries(found, blocks, low, high):
@@ -101,11 +97,11 @@ def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(bul
 @given(start=ranges(RANKS), low=RANKS, high=RANKS)
 def test_a_block_that_is_added_and_removed_leaves_no_trace(bulk_share, start, low, high):
     found = IntervalIndex(*arrays(start), bulk_share=bulk_share)
-    before = (found.overlap_sum, found.depth_sum, found.deepest().points.tolist())
+    before = (found.overlap_sum, found.depth_sum)
     number = found.add(min(low, high), max(low, high))
     check_against_bulk(found, dict(enumerate(start)) | {number: (min(low, high), max(low, high))})
     found.remove(number)
-    assert (found.overlap_sum, found.depth_sum, found.deepest().points.tolist()) == before
+    assert (found.overlap_sum, found.depth_sum) == before
     check_against_bulk(found, dict(enumerate(start)))
 
 
@@ -174,16 +170,16 @@ def test_a_block_over_everything_is_looked_at_again_only_if_its_deepest_point_we
     low = np.arange(0, 100_000, 10)
     deep = arrays([(0, 100_000), (77_000, 77_001), (77_000, 77_002), (77_000, 77_003)])
     found = IntervalIndex(np.concatenate((low, deep[0])), np.concatenate((low + 5, deep[1])))
-    assert found.deepest().depths.tolist() == [5, 5]
+    assert found._depth.max() == 5
     looked_up.clear()
     found.remove(50)
     assert max(looked_up) <= 2
-    assert found.deepest().depths.tolist() == [5, 5]
+    assert found._depth.max() == 5
     looked_up.clear()
     for number in (1, 2, 3):
         found.remove(low.size + number)
     assert looked_up[-1] == len(found)
-    assert set(found.deepest().depths.tolist()) == {2}
+    assert found._depth.max() == 2
     found._check()
 
 
@@ -192,7 +188,6 @@ def test_without_blocks_everything_is_zero():
     found._check()
     assert (len(found), found.overlap_sum, found.depth_sum, found.count(5, 5)) == (0, 0, 0, 0)
     assert found.overlapping(0, HIGHEST).tolist() == []
-    assert found.deepest().points.size == 0
     assert found.replace(NONE, NONE, NONE).size == 0
     assert found.add(2, 2) == 0
     found.remove(0)
@@ -230,14 +225,12 @@ def test_the_arrays_given_may_change_afterwards():
     check_against_bulk(found, {0: (1, 5), 1: (2, 3)})
 
 
-@pytest.mark.parametrize(
-    "broken", ["_low", "overlap_sum", "depth_sum", "_depth", "_lows", "_cells", "_at_depth"]
-)
+@pytest.mark.parametrize("broken", ["_low", "overlap_sum", "depth_sum", "_depth", "_lows", "_cells"])
 def test_check_notices_a_part_that_is_wrong(broken):
     found = IntervalIndex(*arrays([(1, 5), (2, 3), (9, 9)]))
     if broken in {"_low", "_depth"}:
         getattr(found, broken)[0] += 1
-    elif broken in {"_lows", "_cells", "_at_depth"}:
+    elif broken in {"_lows", "_cells"}:
         getattr(found, broken).clear()
     else:
         setattr(found, broken, 99)

@@ -28,7 +28,6 @@ SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
 RECORDS = "metadata/records/"
 RECORD = "record"  # the key of a summary's detail that names one
-RESERVED = ("metadata/plans/", "metadata/claims/")
 
 _TEMPORARY = ".tmp-"
 _ID = r"[0-9a-f]{32}"
