@@ -159,7 +159,7 @@ def test_who_ends_a_run_early_is_told_what_is_committed(
 
     with pytest.raises(KeyboardInterrupt) as caught:
         overlapping.recluster(commit_every=1, progress=stop)
-    assert caught.value.__notes__ == ["what was reclustered up to snapshot 6 is committed and stays"]
+    assert caught.value.__notes__ == ["groups reclustered up to snapshot 6 are committed and stay"]
     assert sorted(block[2] for block in blocks_of(overlapping)) == [0, 0, 1, 1]
 
 

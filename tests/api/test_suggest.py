@@ -138,7 +138,7 @@ def test_what_cannot_be_a_key_is_rejected_with_a_reason(memory_url: str) -> None
     assert dict(found.rejected) == {
         "tags": "list<int64> has no order",
         "gone": "all its rows are null",
-        "same": "all blocks hold one and the same value of it",
+        "same": "all blocks hold the same single value of it",
         "x": "no block has bounds of it",
     }
     assert [item.terms for item in found.candidates] == [("a",)]
@@ -159,7 +159,7 @@ def test_what_statistics_cannot_tell_is_said(memory_url: str) -> None:
     )
     found = {item.terms: item for item in table_of(memory_url, rows).suggest(["mode = 'AIR'"]).candidates}
     assert found["mode",].caveats == (
-        "40 blocks begin and end with only 2 values of it: how many rows share one cannot be told from statistics",
+        "40 blocks begin and end with only 2 values of it: how many rows share one is not known from statistics",
     )
     assert found["half",].caveats == ("50% of its rows are null, and would lie together",)
     assert found["half",].null_share == 0.5

@@ -543,12 +543,12 @@ def test_commits_are_counted_where_there_are_more_than_rounds(library: Library) 
 def test_what_is_committed_all_the_same_is_told_below_the_error(
     library: Library, capsys: pytest.CaptureFixture[str], error: BaseException, first: str
 ) -> None:
-    error.add_note("what was reclustered up to snapshot 6 is committed and stays")
+    error.add_note("groups reclustered up to snapshot 6 are committed and stay")
     library.error = error
     with pytest.raises(SystemExit):
         application.main(["recluster", "t"])
     told = capsys.readouterr().err.split("\n")
     assert [line for line in told if line] == [
         first,
-        "what was reclustered up to snapshot 6 is committed and stays",
+        "groups reclustered up to snapshot 6 are committed and stay",
     ]

@@ -171,7 +171,7 @@ class Rogue:
         ([[]], "a group has no blocks"),
         ([[0, 1], [1, 2]], "a block is selected twice"),
         ([[0, 0]], "a block is selected twice"),
-        ([[0, 4]], "a block is selected that may not be"),
+        ([[0, 4]], "a group has a block that may not be selected"),
         ([[0, 5]], "a group crosses partitions"),
     ],
 )
