@@ -1,13 +1,13 @@
 """Estimate the statistics that blocks would have if a table were sorted by other columns. Reads no row.
 
 *Old blocks* are the table's own, or a sample of them. *New blocks* are those of the sorted table: as many as the table
-has, of equal rows. Only the first is half as large. Values count as equally frequent, so without this every value would
-begin with a new block, which does not happen in a real table.
+has, of equal rows. Only the first is half as large. Values count as equally frequent. So without the half block, every
+value would begin a new block, which does not happen in a real table.
 
 The first column's values count as spread evenly over the range of their old block (see `tblctl.metrics.cuts`). That
 says which new blocks an old block may give rows to. Any other column of a new block is bounded by everything that these
 old blocks hold. So columns that rise and fall with the first one stay narrow, others become wide. The code that prunes
-scans then tells what a condition would read.
+scans then counts the blocks that a condition would read.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _whole(values: Any) -> pa.Array:
 class Reordered:
     """The new blocks of a table sorted by one or two columns, as statistics that `match` takes.
 
-    Nulls come last. The second column cuts only those new blocks further that hold a single value of the first.
+    Nulls come last. The second column orders only new blocks that hold the same single value of the first.
     """
 
     def __init__(
