@@ -233,7 +233,7 @@ class _Words:
         return self.taken < len(self.tokens) and self.tokens[self.taken].token_type is kind
 
     def _word(self, token: Token) -> str:
-        """Return a token as written, with its quotes. So a keyword can be a name, and quoted text is no keyword."""
+        """Return a token as written, with its quotes. So a keyword can be a name, and quoted text is not a keyword."""
         return self.reader.text[token.start : token.end + 1]
 
     def _refuse(self, expected: str) -> NoReturn:

@@ -197,7 +197,7 @@ def named_modules(source: str) -> list[Use]:
 
 
 def is_module(name: str) -> bool:
-    """Tell whether a dotted name is that of a module, or of a name in one."""
+    """Return whether a dotted name is that of a module, or of a name in one."""
     first, *rest = name.split(".")[1:]
     top = ROOT / first if first in LAYERS else ROOT / "api" / first
     return (top.is_dir() and (not rest or any(top.glob(f"{rest[0]}*")))) or top.with_suffix(".py").is_file()

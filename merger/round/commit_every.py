@@ -38,7 +38,7 @@ class CommitEvery:
         return found
 
     def is_due(self, *, groups: int, seconds: float) -> bool:
-        """Tell whether to commit `groups` that wait, `seconds` after the last commit or the round's start."""
+        """Return whether to commit `groups` that wait, `seconds` after the last commit or the round's start."""
         return groups > 0 and (groups >= self.groups or seconds >= self.seconds)
 
 

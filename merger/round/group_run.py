@@ -212,7 +212,7 @@ class GroupRun:
 
 
 def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
-    """Tell whether the splits of `tasks` take every row of `blocks` once, and every task writes what it takes."""
+    """Return whether the splits of `tasks` take every row of `blocks` once, and every task writes what it takes."""
     taken: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
     for task in tasks:
         if task.rows != sum(item.stop - item.start for item in task.splits):

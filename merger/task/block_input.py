@@ -174,7 +174,7 @@ def _check_ends(split: InputSplit, keys: pa.Table, sort: Sort) -> None:
 
 
 def _differ(found: Sequence[pa.Scalar], said: Sequence[Any]) -> bool:
-    """Tell whether keys surely differ. Values of a column that was widened since may be of other Python types."""
+    """Return whether keys surely differ. Values of a column that was widened since may be of other Python types."""
     return any(_differs(scalar, value) for scalar, value in zip(found, said, strict=True))
 
 

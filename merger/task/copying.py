@@ -101,7 +101,7 @@ def _positions(order: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _counts_on(places: np.ndarray, first: int) -> bool:
-    """Tell whether some places are `first`, `first` + 1, and so on."""
+    """Return whether some places are `first`, `first` + 1, and so on."""
     last = first + len(places) - 1
     is_likely = places[0] == first and places[-1] == last
     return is_likely and bool((places == np.arange(first, last + 1, dtype=places.dtype)).all())

@@ -152,7 +152,7 @@ class NativeVersion:
         return {block.path: block for block in self._metadata.blocks(self._rows_of(paths))}
 
     def is_ordered(self, block: Block, sort: Sort) -> bool:
-        """Tell whether the block's rows are in the order of `sort`."""
+        """Return whether the block's rows are in the order of `sort`."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
 
     def _sort_ids(self) -> np.ndarray:

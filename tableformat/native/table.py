@@ -112,7 +112,7 @@ class NativeTable:
             raise TableExistsError(msg)
 
     def _only_leftovers(self) -> bool:
-        """Tell whether all that is there was left by a `create` that was killed."""
+        """Return whether all that is there was left by a `create` that was killed."""
         names = (item.name for item in self.storage.list())
         first = next(names, None)
         return first is not None and is_leftover(first) and all(map(is_leftover, names))
@@ -121,7 +121,7 @@ class NativeTable:
         return f"there already is a table at {self.storage.url}; `tblctl drop` removes it"
 
     def exists(self) -> bool:
-        """Tell whether there is a table."""
+        """Return whether there is a table."""
         try:
             self.head()
         except TableNotFoundError:

@@ -108,7 +108,7 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:
-    """Tell whether the column chunks of a row group are of one codec and lie one after the other."""
+    """Return whether the column chunks of a row group are of one codec and lie one after the other."""
     chunks = [group.column(place) for place in range(group.num_columns)]
     ranges = [_range(chunk) for chunk in chunks]
     follow = all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))

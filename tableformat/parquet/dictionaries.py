@@ -73,7 +73,7 @@ MANY_ROWS = 4_096
 
 
 def is_coded(given: pa.DataType, written: pa.DataType) -> bool:
-    """Tell whether a column of type `given` is coded text of the schema's type `written`."""
+    """Return whether a column of type `given` is coded text of the schema's type `written`."""
     return pa.types.is_dictionary(given) and not pa.types.is_dictionary(written)
 
 

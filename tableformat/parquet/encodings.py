@@ -159,12 +159,12 @@ def _encoded_bytes(rows: pa.Table, **how: Any) -> list[int]:
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Tell whether Parquet has the values as whole numbers."""
+    """Return whether Parquet has the values as whole numbers."""
     return bool(pat.is_integer(kind) or pat.is_temporal(kind) or is_small_decimal(kind))
 
 
 def _is_random(sample: pa.ChunkedArray) -> bool:
-    """Tell whether integers spread over nearly all values of a type that is wide enough to matter."""
+    """Return whether integers spread over nearly all values of a type that is wide enough to matter."""
     if not pat.is_integer(sample.type) or sample.type.bit_width < _WIDE_BITS:
         return False
     ends = pc.min_max(sample).as_py()

@@ -172,7 +172,7 @@ def raw_group(
 
 
 def has_exact_bounds(footer: Struct, number: int, place: int) -> bool:
-    """Tell whether the bounds of a column chunk were not shortened, as far as its writer says."""
+    """Return whether the bounds of a column chunk were not shortened, as far as its writer says."""
     meta: Struct = footer[_ROW_GROUPS][1][1][number][_COLUMNS][1][1][place][_META_DATA][1]
     statistics: Struct = meta.get(_STATISTICS, (STRUCT, {}))[1]
     return all(statistics.get(field, (TRUE, True))[1] for field in _IS_EXACT)

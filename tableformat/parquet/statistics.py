@@ -95,7 +95,7 @@ def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
 
 
 def _will_be_in_footer(values: pa.ChunkedArray, leaf: Leaf) -> bool:
-    """Tell whether Parquet's writer finds the bounds faster: of short text, and of decimals that are whole numbers."""
+    """Return whether Parquet's writer finds the bounds faster: of short text, and of decimals that are whole numbers."""
     if is_any_string(leaf.type) or is_any_binary(leaf.type):
         return _is_short(values.chunks)
     return is_small_decimal(leaf.type)

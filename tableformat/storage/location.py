@@ -99,7 +99,7 @@ def shown_url(url: str) -> str:
 
 
 def _has_password(rest: str) -> bool:
-    """Tell whether what is behind `://` begins with a user and a password: nothing else has a colon before an @."""
+    """Return whether what is behind `://` begins with a user and a password: nothing else has a colon before an @."""
     return ":" in rest.rpartition("@")[0]
 
 
@@ -115,7 +115,7 @@ def _userinfos(url: str) -> Iterator[str]:
 
 
 def has_userinfo(url: str) -> bool:
-    """Tell whether a location's URL has a user name or a password in it."""
+    """Return whether a location's URL has a user name or a password in it."""
     return any(_userinfos(url))
 
 
@@ -158,7 +158,7 @@ def _secrets(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
 
 
 def is_secret_option(name: str) -> bool:
-    """Tell whether a storage option's value may be a secret, by its name."""
+    """Return whether a storage option's value may be a secret, by its name."""
     return _SECRET_OPTION.search(name) is not None
 
 

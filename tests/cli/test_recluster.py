@@ -250,7 +250,7 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--master", "local", "--remote", "sc://h"], "--master and --remote exclude each other"),
         (
             ["--engine", "local", "--master", "local"],
-            "--engine local runs without Spark, which --master is for",
+            "--engine local runs without Spark, but --master is for Spark",
         ),
         (["--engine", "local", "--remote", "sc://h"], "which --remote is for"),
         (["--engine", "local", "--spark-conf", "a=b"], "which --spark-conf is for"),
@@ -258,12 +258,12 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--master", "local", "--spark-conf", "ab"], "--spark-conf: 'ab' is not KEY=VALUE"),
         (["--engine", "flink"], "'flink' is not one of 'auto', 'local', 'spark'"),
         (["--on-conflict", "wait"], "'wait' is not one of 'salvage', 'fail'"),
-        (["--memory", "-1"], "'--memory': '-1' is no size"),
+        (["--memory", "-1"], "'--memory': '-1' is not a size"),
         (["--memory", "0B"], "'--memory': '0B' is nothing"),
         (["--memory", "4"], "'--memory': '4' has no unit"),
-        (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is no size"),
-        (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is no size"),
-        (["--max-bytes", "0.3B"], "'--max-bytes': '0.3B' is no whole number of bytes"),
+        (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is not a size"),
+        (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is not a size"),
+        (["--max-bytes", "0.3B"], "'--max-bytes': '0.3B' is not a whole number of bytes"),
         (["--max-blocks", "0"], "'--max-blocks': 0 is not in the range x>=1"),
         (["--max-groups", "-3"], "'--max-groups': -3 is not in the range x>=1"),
         (["--plan", "missing.json"], "'--plan': 'missing.json': No such file"),
@@ -323,7 +323,7 @@ def test_a_dry_run_as_json_is_a_plan_that_plan_takes(library: Library, tmp_path:
     assert library.asked() == {"plan": PLAN}
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "is no plan of tblctl")])
+@pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "is not a plan of tblctl")])
 def test_a_file_that_is_no_plan_is_refused(library: Library, text: str, message: str) -> None:
     result = run("recluster", "t", "--plan", "-", stdin=text)
     assert (result.exit_code, result.stdout) == (1, "")

@@ -237,7 +237,7 @@ def _hosts(address: str) -> list[tuple[str, int]]:
 
 
 def _refuses(host: str, port: int) -> bool:
-    """Tell whether nothing listens there. Whatever else may be in the way, such as a proxy, Spark finds out."""
+    """Return whether nothing listens there. Whatever else may be in the way, such as a proxy, Spark finds out."""
     try:
         socket.create_connection((host, port), timeout=_PROBE_SECONDS).close()
     except (ConnectionRefusedError, socket.gaierror):

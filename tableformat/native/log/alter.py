@@ -139,7 +139,7 @@ def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
 
 
 def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
-    """Tell whether blocks stay in the order of a sort: its columns are there, and of the same types."""
+    """Return whether blocks stay in the order of a sort: its columns are there, and of the same types."""
     before, after = key_leaves(sort, old), key_leaves(sort, new)
     return [(leaf.id, leaf.type) for leaf in before] == [(leaf.id, leaf.type) for leaf in after]
 

@@ -25,7 +25,7 @@ def with_checksum(document: Mapping[str, Any]) -> bytes:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Tell whether `data` ends with a checksum that is right; False if it does not end with one.
+    """Return whether `data` ends with a checksum that is right; False if it does not end with one.
 
     Raises:
         ValueError: it ends with a wrong one.

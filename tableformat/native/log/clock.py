@@ -86,7 +86,7 @@ def check_clock(storage: Storage, written: Written, modified_seconds: float) -> 
 
 
 def is_ahead(head: Snapshot, now_seconds: float) -> bool:
-    """Tell whether a snapshot says that it was made in the future, or its horizon lies there: a clock was ahead."""
+    """Return whether a snapshot says that it was made in the future, or its horizon lies there: a clock was ahead."""
     return max(head.timestamp_ms / 1e3, head.horizon_us / 1e6) - now_seconds > MOST_SKEW_SECONDS
 
 

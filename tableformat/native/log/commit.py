@@ -206,7 +206,7 @@ def wait(env: Environment, attempt: int, *, patience: float = 1.0) -> None:
 
 
 def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> bool:
-    """Create the snapshot's object if it is absent; tell whether the one that is there now is ours.
+    """Create the snapshot's object if it is absent; return whether the one that is there now is ours.
 
     Raises:
         StorageError, AccessDeniedError, UnsupportedBackendError: it was surely not created.

@@ -54,7 +54,7 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
 
 
 def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
-    """Tell whether `data` is the object of `version`, or the tombstone of it; None is no object."""
+    """Return whether `data` is the object of `version`, or the tombstone of it; None is no object."""
     if data is None:
         return False
     if f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]:  # as we write it: spares parsing

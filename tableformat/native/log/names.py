@@ -64,7 +64,7 @@ def probe_path(probe_id: str) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether an object is unfinished metadata, or a probe, of a writer that was killed."""
+    """Return whether an object is unfinished metadata, or a probe, of a writer that was killed."""
     return name.startswith(METADATA) and name.rpartition("/")[2].startswith(_TEMPORARY)
 
 

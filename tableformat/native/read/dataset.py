@@ -195,7 +195,7 @@ def _conjunction(items: list[pc.Expression]) -> pc.Expression:
 
 
 def _readable_by_name(written: Schema, now: Schema) -> bool:
-    """Tell whether a file of the schema `written` read by name gives the columns of `now`.
+    """Return whether a file of the schema `written` read by name gives the columns of `now`.
 
     Every column must have its id then and now under the same name and type, or not be in the file under any id.
     """
@@ -214,7 +214,7 @@ def _readable_by_name(written: Schema, now: Schema) -> bool:
 
 
 def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
-    """Tell whether pyarrow reads a type from Parquet as it was.
+    """Return whether pyarrow reads a type from Parquet as it was.
 
     It keeps dictionaries of text only, and not inside others (we write those as plain values). Fixed-size lists inside
     others can show nulls that their parents hide, which it refuses to view as a type that may hold none.

@@ -173,7 +173,7 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _reads_groups_together(schema: pa.Schema) -> bool:
-    """Tell whether no dictionary is inside another type."""
+    """Return whether no dictionary is inside another type."""
     from tblctl.tableformat.parquet.dictionaries import plain_inside
 
     return bool(plain_inside(schema).equals(schema))

@@ -13,7 +13,7 @@ from tblctl.tableformat.storage import Storage
 
 
 def lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot, paths: frozenset[str]) -> bool:
-    """Tell whether anything but a recluster removed one of `paths` after `base`, or there was a rollback.
+    """Return whether anything but a recluster removed one of `paths` after `base`, or there was a rollback.
 
     What gc made unreadable meanwhile counts as a loss: to count one too many gives an error too early, to count one too
     few a loop without end.

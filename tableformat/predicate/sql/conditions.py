@@ -392,7 +392,7 @@ class _Predicate:
         if not (is_any_string(kind) or pat.is_null(kind)):
             self._refuse(
                 pattern,
-                f"column {leaf.name} of type {type_to_text(leaf.type)} is no string, so LIKE does not apply",
+                f"column {leaf.name} of type {type_to_text(leaf.type)} is not a string, so LIKE does not apply",
             )
 
     def _predicate(self, kind: Any, leaf: Leaf, node: exp.Expr) -> Any:

@@ -152,7 +152,7 @@ def _next_tests(tokens: Sequence[Token]) -> list[int]:
 
 
 def _is_group(tokens: Sequence[Token], opened: int, closed: int, tested: Sequence[int]) -> bool:
-    """Tell whether parentheses hold a condition of its own; `(a) = 1` goes on, and so does `(a) IS NULL`."""
+    """Return whether parentheses hold a condition of its own; `(a) = 1` goes on, and so does `(a) IS NULL`."""
     end = _truths_end(tokens, closed + 1)
     if not (end == len(tokens) or tokens[end].token_type in _JOINTS | {TokenType.R_PAREN}):
         return False

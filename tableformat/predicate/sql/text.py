@@ -195,5 +195,5 @@ def _token_error(text: str) -> tuple[int, str]:
 
 
 def is_hex(text: str) -> bool:
-    """Tell whether `text` is made of pairs of hexadecimal digits."""
+    """Return whether `text` is made of pairs of hexadecimal digits."""
     return len(text) % 2 == 0 and all(char in "0123456789abcdefABCDEF" for char in text)
