@@ -243,7 +243,7 @@ class BlockIO(Protocol):
         """
 
     def can_copy(self, block: Block) -> bool:
-        """Return whether row groups of a block may be copied undecoded: not with deleted rows or from a foreign file."""
+        """Return whether row groups of a block may be copied undecoded: not with deletes, or from a foreign file."""
 
     def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
         """Open a block that `live` returned.

@@ -35,6 +35,8 @@ class Seal:
         if footer_bytes is None and footer_checksum is None:
             return None
         if footer_bytes is None or footer_checksum is None:
-            msg = f"footer_bytes is {footer_bytes} and footer_checksum {footer_checksum}: give both or neither"
+            msg = (
+                f"footer_bytes is {footer_bytes} and footer_checksum {footer_checksum}: give both or neither"
+            )
             raise ValueError(msg)
         return cls(footer_bytes=footer_bytes, footer_checksum=footer_checksum)

@@ -259,7 +259,7 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--engine", "flink"], "'flink' is not one of 'auto', 'local', 'spark'"),
         (["--on-conflict", "wait"], "'wait' is not one of 'salvage', 'fail'"),
         (["--memory", "-1"], "'--memory': '-1' is not a size"),
-        (["--memory", "0B"], "'--memory': '0B' is nothing"),
+        (["--memory", "0B"], "'--memory': '0B' is not above 0"),
         (["--memory", "4"], "'--memory': '4' has no unit"),
         (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is not a size"),
         (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is not a size"),

@@ -118,8 +118,8 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
 def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
     """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
 
-    Not where it comes back and a column of it was ever widened: nothing was checked while it was not the current one,
-    and a bucket of a date is another than that of the same moment.
+    It gets a new id if a column of it was ever widened: widening checks only live sorts, and a bucket of a date differs
+    from the bucket of the same moment.
     """
     parsed = parse_terms(terms, head.schema)
     if not parsed:
