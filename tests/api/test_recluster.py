@@ -336,7 +336,7 @@ def test_a_round_after_a_write_whose_commit_is_in_doubt_is_told_as_such(
 
     monkeypatch.setattr("tblctl.maintain.recluster.merge_round", lose_the_reply)
     assert append(overlapping, [3], recluster=True).recluster is None
-    assert "is written; whether it was reclustered too is not known: no reply" in caplog.text
+    assert "is written; it is not known whether it was also reclustered: no reply" in caplog.text
     assert "not reclustered" not in caplog.text
 
 

@@ -220,7 +220,7 @@ def test_a_writer_whose_blocks_an_impatient_gc_removed_is_told_and_nothing_is_pu
         tblctl.open(url).append(rows(2))
         tblctl.open(url).gc(keep=1, older_than=0)
 
-    with pytest.raises(ConflictError, match="removed before they could be published"):
+    with pytest.raises(ConflictError, match="before they were published"):
         _late_writer(url, impatient, lambda table: table.append(rows(3)))
     assert ids_of(tblctl.open(url)) == [1, 2]
     assert_sound(tblctl.open(url))

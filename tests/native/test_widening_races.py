@@ -212,7 +212,7 @@ def test_fresh_rows_beyond_a_type_that_their_column_was_widened_to_are_refused(a
         "append": lambda table: table.append(fresh),
         "overwrite": lambda table: table.overwrite(fresh, where="n = 1"),
     }
-    with pytest.raises(ConflictError, match="values beyond its type now"):
+    with pytest.raises(ConflictError, match="values that do not fit its new type"):
         losing_a_race(
             table.location, lambda: tblctl.open(table.location).widen_column("k", "timestamp"), acts[act]
         )

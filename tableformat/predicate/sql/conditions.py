@@ -227,7 +227,7 @@ class _Predicate:
         return read(node)
 
     def _negated(self, node: exp.Expr) -> Any:
-        """Return a condition under NOT. NOT BETWEEN, NOT IN and IS NOT NULL are parsed so; only BETWEEN keeps the Not."""
+        """Return the negation. NOT BETWEEN, NOT IN and IS NOT NULL come this way; only BETWEEN keeps Not."""
         child = self._condition(node.this)
         return ~child if type(node.this) in (exp.In, exp.Is) else _make.Not(child)
 
