@@ -81,7 +81,7 @@ def test_crossed_keys_are_damage_to_every_reader(
     memory_url: str, table: tblctl.Table, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cross(monkeypatch, KEY)
-    with pytest.raises(CorruptTableError, match="least keys of .* are above the greatest"):
+    with pytest.raises(CorruptTableError, match="least keys are above the greatest"):
         KEY_READS[name](table)
 
 
@@ -89,7 +89,7 @@ def test_a_picture_of_crossed_keys_is_refused(
     table: tblctl.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cross(monkeypatch, KEY)
-    with pytest.raises(CorruptTableError, match="least keys of .* are above the greatest"):
+    with pytest.raises(CorruptTableError, match="least keys are above the greatest"):
         table.picture(tmp_path / "picture.svg")
 
 

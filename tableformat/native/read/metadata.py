@@ -180,7 +180,7 @@ class BlockMetadata:
         path = self.segment_of(row).path
         block = self.values("path")[row].as_py()
         return CorruptTableError(
-            f"{path} is damaged: the least {what} of {block} are above the greatest", name=path
+            f"{path} is damaged: in {block} the least {what} are above the greatest", name=path
         )
 
     def of_segments_with(self, rows: np.ndarray) -> BlockMetadata:
