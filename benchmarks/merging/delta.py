@@ -1,4 +1,4 @@
-"""Delta Lake's `OPTIMIZE`, of a table converted from the very same files."""
+"""Delta Lake's `OPTIMIZE`, of a table converted from the same files."""
 
 from __future__ import annotations
 

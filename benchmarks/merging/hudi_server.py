@@ -102,7 +102,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Spark and Hudi print is no answer
+    os.dup2(2, 1)  # output of Spark and Hudi must not mix with answers
     server = None
     for line in sys.stdin:
         request = json.loads(line)
