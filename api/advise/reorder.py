@@ -179,12 +179,12 @@ class Reordered:
         self._columns = {leaves[0].id: _first_statistics(first, cut)}
         for leaf in leaves[1:]:
             second = sampled.column(leaf)
-            self._columns[leaf.id] = _refined(_hull(second, self._moves), second, cut)
+            self._columns[leaf.id] = _refined(_covering(second, self._moves), second, cut)
 
     def column(self, leaf: Leaf) -> ColumnStatistics:
         """Return the statistics that one column would have."""
         if leaf.id not in self._columns:
-            self._columns[leaf.id] = _hull(self._sampled.column(leaf), self._moves)
+            self._columns[leaf.id] = _covering(self._sampled.column(leaf), self._moves)
         return self._columns[leaf.id]
 
 
@@ -309,7 +309,7 @@ def _first_statistics(first: Column, cut: _Cut) -> ColumnStatistics:
     )
 
 
-def _hull(column: Column, moves: _Moves) -> ColumnStatistics:
+def _covering(column: Column, moves: _Moves) -> ColumnStatistics:
     """Return statistics of one column that hold whatever rows each new block gets of its givers.
 
     A new block has no bounds if no giver has any, or if a giver has values but no bounds.
@@ -336,16 +336,16 @@ def _none_or_unknown(may_be: Flags) -> Integers:
     return np.where(may_be, _UNKNOWN, 0)
 
 
-def _refined(hull: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatistics:
-    """Return the hull of the second column, narrower where several new blocks hold the same single first value.
+def _refined(wide: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatistics:
+    """Return the second column's statistics `wide`, narrower where new blocks hold the same single first value.
 
     These blocks are in the order of the second column: each gets an equal share of the rows that hold this value.
     """
     if not second.known.any():
-        return hull
+        return wide
     line = second.line()
     value_count = second.value_count[second.known].astype(np.float64)
-    least, greatest = list(hull.min), list(hull.max)
+    least, greatest = list(wide.min), list(wide.max)
     for point, new_blocks in _single_valued(cut):
         givers = ((cut.low <= point) & (cut.high >= point))[second.known]
         if len(new_blocks) == 1 or not givers.any():
@@ -358,8 +358,8 @@ def _refined(hull: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatist
     return ColumnStatistics(
         min=pa.array(least, line.kind),
         max=pa.array(greatest, line.kind),
-        null_count=hull.null_count,
-        nan_count=hull.nan_count,
+        null_count=wide.null_count,
+        nan_count=wide.nan_count,
     )
 
 

@@ -78,10 +78,10 @@ class Server:
             "hoodie.parquet.max.file.size": size,
             "hoodie.parquet.compression.codec": "zstd",
         }
-        said = ",".join(f"{name}={value}" for name, value in options.items())
+        settings = ",".join(f"{name}={value}" for name, value in options.items())
         self._spark.sql(
             f"CALL run_clustering(path => '{self._place}', op => 'scheduleAndExecute', "
-            f"order => '{self._job['key']}', options => '{said}')"
+            f"order => '{self._job['key']}', options => '{settings}')"
         ).collect()
 
     def output(self) -> list[str]:

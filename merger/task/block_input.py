@@ -173,16 +173,16 @@ def _check_ends(split: InputSplit, keys: pa.Table, sort: Sort) -> None:
         raise _damaged(split.block, f"ends with the key {found.max}, its metadata says {cluster.max}")
 
 
-def _differ(found: Sequence[pa.Scalar], said: Sequence[Any]) -> bool:
+def _differ(found: Sequence[pa.Scalar], stated: Sequence[Any]) -> bool:
     """Return whether keys certainly differ. Values of a column that was widened since may have other Python types."""
-    return any(_differs(scalar, value) for scalar, value in zip(found, said, strict=True))
+    return any(_differs(scalar, value) for scalar, value in zip(found, stated, strict=True))
 
 
-def _differs(scalar: pa.Scalar, said: Any) -> bool:
+def _differs(scalar: pa.Scalar, stated: Any) -> bool:
     value = python_value(scalar)
     counts_units = pa.types.is_temporal(scalar.type) and isinstance(value, int)
     is_nan = isinstance(value, float) and math.isnan(value)
-    return type(value) is type(said) and not counts_units and not is_nan and value != said
+    return type(value) is type(stated) and not counts_units and not is_nan and value != stated
 
 
 def _damaged(block: Block, problem: str) -> CorruptTableError:

@@ -134,7 +134,7 @@ def _measured(
     together with all blocks that they meet.
     """
     low, high = axis.low[staying], axis.high[staying]
-    changing = meets(low, high, *inputs.hulls, axis.size)
+    changing = meets(low, high, *inputs.spans, axis.size)
     low_changing, high_changing = low[changing], high[changing]
     near = meets(low, high, low_changing, high_changing, axis.size) & ~changing
     output_low, output_high, stretch = outputs

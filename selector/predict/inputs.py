@@ -110,7 +110,7 @@ class Inputs:
         )
 
     @property
-    def hulls(self) -> tuple[Integers, Integers]:
+    def spans(self) -> tuple[Integers, Integers]:
         """The span of each group, on the axis of the table."""
         begins = np.flatnonzero(np.diff(self.group, prepend=-1))
         shift = self.group[begins] * self.size

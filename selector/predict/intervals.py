@@ -54,9 +54,9 @@ def output_intervals(
     turns = np.diff(np.floor(np.cumsum(parted * outputs.may_share)), prepend=0) > 0
     shares_key = outputs.may_share & (at_rank | turns)
     low, high = end_before + ~shares_key, np.roll(end_before, -1)
-    hull_low, hull_high = inputs.hulls
-    low[outputs.is_first] = stretch[hull_low]
-    high[outputs.is_last] = stretch[hull_high]
+    span_low, span_high = inputs.spans
+    low[outputs.is_first] = stretch[span_low]
+    high[outputs.is_last] = stretch[span_high]
     return low, np.maximum(low, high), stretch
 
 

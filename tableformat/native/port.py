@@ -178,7 +178,7 @@ class NativeVersion:
         if not len(rows):
             return {}
         counts = self._metadata.of_segments_with(rows).null_counts(leaves, paths)
-        return {leaf.id: told for leaf, told in zip(leaves, counts, strict=True)}
+        return {leaf.id: counted for leaf, counted in zip(leaves, counts, strict=True)}
 
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
         wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))

@@ -20,7 +20,7 @@ from tblctl.cli.main import application
 
 @dataclass(frozen=True, kw_only=True)
 class SmallestOptions:
-    """What may be asked of `smallest`."""
+    """The options of `smallest`."""
 
     most_together: int = policies.option(default=2, unit="blocks", help="Blocks to merge at once.", least=2)
     largest_bytes: int | None = policies.option(default=None, unit="bytes", help="Leave larger blocks.")

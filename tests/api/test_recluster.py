@@ -34,7 +34,7 @@ def rows_of(table: tblctl.Table) -> list[tuple[int, int]]:
 
 
 def table_of(url: str, *inserts: list[int], **options: Any) -> tblctl.Table:
-    """Make a table of one block an insert; `n` numbers the rows."""
+    """Make a table with one block for each insert; `n` numbers the rows."""
     table = tblctl.create(url, SCHEMA, cluster_by=["k"], options={"block_rows": 4, **options})
     for place, keys in enumerate(inserts):
         append(table, keys, first=1000 * place)
@@ -362,7 +362,7 @@ def test_a_table_without_key_is_written_quietly_with_recluster_auto(
 
 
 class FakeSpark:
-    """Stands for the Spark engine; `sessions` are those that it was made with."""
+    """A fake Spark engine. `sessions` records the sessions that it was made with."""
 
     sessions: ClassVar[list[Any]] = []
 

@@ -1,4 +1,4 @@
-"""The statement of the RFC: what it says, where it is wrong, and what `execute` does with it."""
+"""The statement of the RFC: how it is parsed, where its errors point, and what `execute` does."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_location_of_ordinary_characters_needs_no_quotes(location: str) -> Non
 
 
 class Recorded:
-    """Stands for `tblctl.tables.open` and for the table that it returns."""
+    """Fakes `tblctl.tables.open` and the table that it returns."""
 
     def __init__(self, existing: str, error: Exception | None = None) -> None:
         self.existing, self.error = existing, error

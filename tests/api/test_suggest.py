@@ -1,4 +1,4 @@
-"""Suggested keys: the estimates agree with tables that are really sorted so, and nothing odd breaks them."""
+"""Suggested keys: the estimates agree with tables that are really sorted by them, also for unusual tables."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_every_type_can_be_estimated_at_its_extremes(memory_url: str, kind: str)
 
 
 class Arrays:
-    """Statistics of one column of integers, and of another one beside it."""
+    """Statistics of two columns of integers."""
 
     def __init__(self, blocks: list[list[tuple[int | None, int]]]) -> None:
         self.blocks = blocks

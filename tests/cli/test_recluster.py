@@ -1,7 +1,7 @@
-"""`recluster`, `sql` and `append --recluster`: what their words ask of the library, and what they print.
+"""`recluster`, `sql` and `append --recluster`: the calls that they make to the library, and their output.
 
-The library's part is a recorded stand-in here, so that every outcome can be told; test_recluster_tables.py runs the
-same commands on real tables.
+The library is a recording fake here, so that every outcome can be tested. test_recluster_tables.py runs the same
+commands on real tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tblctl.selector.plan import Group, Plan, PlanOptions, Prediction, Rejection
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Stands for `tblctl.Outcome`."""
+    """A fake `tblctl.Outcome`."""
 
     rounds: int = 2
     commits: int = 2
@@ -107,7 +107,7 @@ PLAN = Plan(
 
 @dataclass
 class Library:
-    """Stands for the tables of the library, and for Spark sessions."""
+    """Fakes the tables of the library, and Spark sessions."""
 
     outcome: Done = field(default_factory=Done)
     outcome_of_round: Any = None
@@ -148,7 +148,7 @@ class Library:
         self.open_sessions -= 1
 
     def asked(self) -> dict[str, Any]:
-        """Return what the one call asked for, beyond the defaults."""
+        """Return the arguments of the only call that differ from the defaults."""
         [(name, arguments)] = self.calls
         plain = {
             "plan": None, "policy": None, "where": None, "options": None, "final": False, "engine": "auto",

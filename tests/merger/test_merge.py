@@ -108,7 +108,7 @@ def assert_merged(here, records, *, level=LEVEL):
     assert {record.level for record in records} <= {level, -1}
 
 
-# -- the same whatever it is run with ---------------------------------------------------------------------------------
+# -- the same output with any settings --------------------------------------------------------------------------------
 
 
 def facts(here, records):

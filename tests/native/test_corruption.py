@@ -1,4 +1,4 @@
-"""Damaged objects are told by name, as CorruptTableError: never a traceback of a library, a hang, or a deletion."""
+"""Damaged objects raise a CorruptTableError with their name: never a library's error, a hang, or a deletion."""
 
 from __future__ import annotations
 

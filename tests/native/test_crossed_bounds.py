@@ -30,7 +30,7 @@ def table(memory_url: str) -> tblctl.Table:
 
 
 def cross(monkeypatch: pytest.MonkeyPatch, names: Sequence[str]) -> None:
-    """Make every segment that is read have two of its columns in each other's place."""
+    """Swap two columns of every segment that is read."""
     whole = metadata.read_segment
 
     def crossed(*args: Any, **words: Any) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Delete, update and overwrite against rows in memory; what becomes of blocks, levels and runs."""
+"""Delete, update and overwrite, compared with rows in memory; blocks, levels and runs afterwards."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ TestRowsFollowAModel.settings = settings(
 )
 
 
-# -- what is read, and what becomes of blocks -------------------------------------------------------------------------
+# -- which blocks are read and written --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Writers that meet: whatever the order of their steps, the table is as if they had come one after the other."""
+"""Concurrent writers: in any order of their steps, the table is as if they had run one after the other."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_writer_whose_table_was_dropped_does_not_bring_it_back(at: Places, rec
 
 
 def _recreate(url: str, commits: int) -> None:
-    """Put another table in the place of this one, with its own snapshots of the same names."""
+    """Replace this table by another one, with its own snapshots of the same names."""
     tblctl.drop(url)
     table = tblctl.create(url, SCHEMA, options={"block_rows": 4})
     for number in range(commits):

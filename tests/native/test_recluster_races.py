@@ -1,4 +1,4 @@
-"""A recluster among writers: whatever the order of their steps, no writer fails and no row is lost or doubled."""
+"""A recluster beside writers: in any order of their steps, no writer fails and no row is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns come, go, change their names and widen; rows follow them without being rewritten."""
+"""Columns are added, dropped, renamed and widened without rewriting rows."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def at(tmp_path: Path) -> Iterator[Places]:
 
 
 def rows(table: tblctl.Table, values: tuple[Any, ...], numbers: list[int]) -> pa.Table:
-    """Return rows in the types that the table has now; `v`, which is no key, runs against `k`."""
+    """Return rows in the table's present types. `v`, not a key column, descends as `k` ascends."""
     columns = {
         "k": pa.array(values, table.schema.field("k").type),
         "v": pa.array(values[::-1], table.schema.field("v").type),

@@ -1,4 +1,4 @@
-"""What is read from SQL text, and how the rest is refused."""
+"""Conditions parsed from SQL text, and how the rest is refused."""
 
 from __future__ import annotations
 

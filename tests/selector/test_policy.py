@@ -1,4 +1,4 @@
-"""Policies are pure objects that anyone may add; what they are handed arrives, and what they return is checked."""
+"""Policies are pure objects that programs may add; they get all arguments, and their decisions are checked."""
 
 from __future__ import annotations
 
