@@ -223,10 +223,10 @@ def test_options_are_a_mapping_or_a_value(overlapping: tblctl.Table) -> None:
         ({"on_conflict": "retry"}, "expected 'salvage' or 'fail'"),
         ({"commit_every": "often"}, "commit_every is 'often', expected a number of groups"),
         ({"options": {"threshold": 2, "ratio": 0.1}}, "threshold and ratio"),
-        ({"plan": True, "policy": "levels"}, "a plan says"),
-        ({"plan": True, "where": "k > 1"}, "a plan says"),
-        ({"plan": True, "options": {}}, "a plan says"),
-        ({"plan": True, "final": True}, "a plan says"),
+        ({"plan": True, "policy": "levels"}, "a plan fixes"),
+        ({"plan": True, "where": "k > 1"}, "a plan fixes"),
+        ({"plan": True, "options": {}}, "a plan fixes"),
+        ({"plan": True, "final": True}, "a plan fixes"),
     ],
 )
 def test_wrong_arguments_are_refused(
@@ -542,7 +542,7 @@ def test_final_ends_where_some_keys_have_wide_rows(memory_url: str, name: str, p
     [
         ({"options": [1]}, "options is .*expected a mapping"),
         ({"policy": 5}, "unknown policy 5"),
-        ({"progress": 5}, "progress is 5, expected something to call"),
+        ({"progress": 5}, "progress is 5, expected a function"),
         ({"plan": {"version": 1}}, "plan is a dict, expected a Plan; Plan.from_json reads"),
     ],
 )

@@ -99,7 +99,7 @@ def test_two_policies_of_one_name_are_refused(pairs):
 
 
 def test_the_policies_of_tblctl_stay():
-    with pytest.raises(InvalidOptionError, match="stays"):
+    with pytest.raises(InvalidOptionError, match="cannot be removed"):
         unregister("full")
 
 
