@@ -15,15 +15,15 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def version_as_of(port: TablePort[VersionT], as_of: AsOf, newest: VersionT | None = None) -> VersionT:
-    """Return the version that `as_of` means. A text is a tag, if there is such a tag; else a version's id; else a time.
+    """Return the version that `as_of` means. Text is a tag if there is such a tag, else a version's id, else a time.
 
     Args:
         port: the table.
         as_of: what a caller gave.
-        newest: the newest version, if it was asked for a moment ago.
+        newest: the newest version, if the caller has just read it.
 
     Raises:
-        InvalidOptionError: it is nothing of this kind.
+        InvalidOptionError: `as_of` is none of these.
         SnapshotNotFoundError: there is no such version, or it can no longer be read.
     """
     if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime.datetime):
@@ -46,7 +46,9 @@ def _timestamp(text: str, tags: Mapping[str, str]) -> datetime.datetime:
         try:
             return datetime.datetime.fromisoformat(text)
         except ValueError as error:
-            msg = f"as_of {text!r} is no ISO timestamp ({error}); write 2026-01-31 or 2026-01-31T12:00:00Z"
+            msg = (
+                f"as_of {text!r} is not an ISO timestamp ({error}); write 2026-01-31 or 2026-01-31T12:00:00Z"
+            )
             raise InvalidOptionError(msg) from error
     known = ", ".join(sorted(tags)) or "none"
     msg = f"there is no tag {text!r:.140} (tags: {known}), and it is neither a sequence nor an ISO timestamp"

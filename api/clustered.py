@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class ClusteredTable:
     """A table of any format, behind the port.
 
-    A handle that is `pinned` to a version only reads it; others act on the newest version. Handles may be shared
-    between threads, and pickled; their repr holds no secrets.
+    A handle that is `pinned` to a version only reads it. Other handles act on the newest version. Handles can be shared
+    between threads and pickled. Their repr holds no secrets.
     """
 
     def __init__(self, port: TablePort[Any], *, pinned: Version | None = None) -> None:
@@ -76,11 +76,11 @@ class ClusteredTable:
         return [SnapshotInfo.of(entry) for entry in self._port.history(limit)]
 
     def _version(self) -> Version:
-        """Return the version that reads see, for what it says of itself."""
+        """Return the version that reads see, for its own properties."""
         return self._pinned or self._port.newest()
 
     def _readable(self) -> Version:
-        """Return the version that reads see, to read its metadata: a pinned handle keeps none of it."""
+        """Return the version that reads see, to read its metadata. A pinned handle keeps no metadata in memory."""
         pinned = self._pinned
         version: Version = self._port.newest() if pinned is None else self._port.version(pinned.id)
         return version
@@ -111,10 +111,10 @@ class ClusteredTable:
         Args:
             columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
             where: only the blocks that may hold rows satisfying the condition.
-            worst: how many of the deepest ranges of keys to tell at most.
+            worst: return at most this many of the deepest ranges of keys.
 
         Raises:
-            InvalidKeyError: no `columns`, and the table has no cluster key; a term that is none.
+            InvalidKeyError: no `columns` and no cluster key; or a term is not valid.
         """
         from tblctl.maintain.measure import table_info
 
@@ -124,9 +124,9 @@ class ClusteredTable:
     def compare(
         self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None, where: Where = None
     ) -> tuple[MeasuredVersion, ...]:
-        """Return how well two versions, each as in `open`, are clustered, both by the key of the second.
+        """Return how well two versions are clustered, both by the key of the second. Versions are named as in `open`.
 
-        Args and errors are those of `picture`.
+        Arguments and errors are as for `picture`.
         """
         from tblctl.maintain.measure import measure_versions
 
@@ -137,7 +137,7 @@ class ClusteredTable:
     def depth_history(self, limit: int = 20) -> tuple[DepthPoint, ...]:
         """Return average depth and overlaps after each of the last snapshots, newest first.
 
-        Reclusters recorded theirs; the others are measured, where that can still be done.
+        Figures that reclusters recorded are used. The others are measured if their snapshots can still be read.
         """
         from tblctl.pictures.depths import depth_history
 
@@ -147,8 +147,8 @@ class ClusteredTable:
         """Return columns that the table could be clustered by, best first, from its statistics alone.
 
         Args:
-            predicates: conditions that queries typically have: a text with one a line, or each ended by `;`; or one
-                condition in each text. Columns then rank by the blocks that these would read; for None by depth.
+            predicates: typical conditions of queries: a text with one in each line, or each ended by `;`; or several
+                texts with one condition each. Columns rank by the blocks that these would read; for None by depth.
 
         Raises:
             InvalidPredicateError: names line and column in the text.
@@ -167,18 +167,18 @@ class ClusteredTable:
         where: Where = None,
         compare: tuple[AsOf, AsOf] | None = None,
     ) -> None:
-        """Draw how well the table is clustered: where its blocks lie, how deep, and how it came about.
+        """Draw how well the table is clustered: where its blocks lie, how deep they are, and the history of both.
 
         Args:
-            path: a file, replaced if it is there. Its name ends with .svg, .png or .html; the page tells of the blocks
-                that are pointed at.
+            path: the file; an existing one is replaced. Its name ends with .svg, .png or .html. The HTML page describes
+                the block under the pointer.
             columns: as for `info`.
             where: as for `info`.
-            compare: two versions, each as in `open`, side by side on one axis of keys, by the key of the second.
+            compare: two versions, named as in `open`, side by side on one axis of keys, by the key of the second.
 
         Raises:
-            InvalidOptionError: another format, the file cannot be written, or matplotlib (the extra `pictures`) is
-                not installed.
+            InvalidOptionError: the format is unknown, the file cannot be written, or matplotlib (the extra `pictures`)
+                is not installed.
             InvalidKeyError: as for `info`.
             SnapshotNotFoundError: `compare` names no readable snapshot.
         """
@@ -210,7 +210,7 @@ class ClusteredTable:
         Args:
             policy: levels, full, or one that a program added with `tblctl.policies.register`.
             where: only blocks that may hold rows satisfying the condition are merged.
-            options: what to select at most, and how far to go; see `tblctl.SelectOptions`. Sizes may be text.
+            options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
@@ -238,28 +238,28 @@ class ClusteredTable:
         """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
 
         Args:
-            plan: what to merge, from `plan`; groups of it that others changed since are reported and left out.
+            plan: what to merge, from `plan`. Groups that other writers changed since are reported and left out.
             policy: levels (for None) or full.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: see `tblctl.SelectOptions`; sizes may be text.
-            final: round after round, until there is nothing to do; otherwise one, and another if it committed nothing
-                because groups failed, whose blocks are then left alone. It may never end beside a
-                writer that never pauses; what options limit holds for every round by itself. Blocks that are not
-                sorted by the current key are merged too, unless the options say otherwise.
+            final: run rounds until there is nothing to do. Otherwise one round runs, and another one if it committed
+                nothing because groups failed; the blocks of failed groups are then left alone. Limits in the options
+                hold for each round. Blocks that are not sorted by the current key are merged too, unless the options
+                say otherwise. Beside a writer that never pauses, `final` may never end.
             engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
                 64 GiB in memory.
-            spark: your SparkSession, classic or Connect, which is not stopped; or a function that returns what opens
-                one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`, called when there is something to
-                merge. None: one on this machine if needed.
-            on_conflict: when other writers took away blocks meanwhile, salvage commits the groups that are left, fail
-                raises and commits nothing more: with `commit_every`, what the round committed before stays.
-            commit_every: commit after this many merged groups (8), or after the first that is merged this long after
-                the last commit ("60s", a timedelta), and at the round's end. None: one commit a round.
-            progress: is called with (done, total, unit), the unit being rows or groups of the round.
+            spark: your SparkSession, classic or Connect, which is not stopped. Or a function that returns a context
+                manager for one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`; it is called when
+                there is something to merge. None: a session on this machine, if needed.
+            on_conflict: what to do if other writers removed blocks of a group. salvage commits the other groups. fail
+                raises and commits nothing more; with `commit_every`, the round's earlier commits stay.
+            commit_every: commit after this many merged groups (8), or once this much time has passed since the last
+                commit and a group is merged ("60s", a timedelta), and at the round's end. None: one commit a round.
+            progress: called with (done, total, unit); the unit is rows or groups of the round.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
-            InvalidOptionError: arguments that contradict each other; a plan of another table.
+            InvalidOptionError: arguments contradict each other, or the plan is of another table.
             ConflictError: with `on_conflict="fail"`.
         """
         from tblctl.maintain.choose_engine import engines
@@ -267,7 +267,7 @@ class ClusteredTable:
         from tblctl.maintain.request import Request
 
         if plan is not None and (policy is not None or where is not None or options is not None or final):
-            msg = "a plan says what one round does: leave out policy, where, options and final, or the plan"
+            msg = "a plan fixes what one round does: leave out either the plan, or policy, where, options and final"
             raise InvalidOptionError(msg)
         request = Request.of(
             policy=policy,
@@ -289,12 +289,12 @@ class ClusteredTable:
         *,
         dry_run: bool = False,
     ) -> GcOutcome:
-        """Expire old versions and delete what nothing names any more.
+        """Expire old versions, and delete objects that nothing names any more.
 
         Args:
-            keep: how many of the newest versions stay (gc's own do not count), beside tagged ones.
-            older_than: seconds, a timedelta, or text such as "24h": nothing younger is touched, by the storage's times.
-                A write that takes longer than this is refused at its commit (`ConflictError`); a shorter one never.
+            keep: how many of the newest versions stay, besides tagged ones; gc's own versions do not count.
+            older_than: seconds, a timedelta, or text such as "24h". Younger objects stay, by the storage's clock. A
+                write that takes longer than this is refused at its commit (`ConflictError`); a shorter one never is.
             dry_run: delete nothing; ages are then by this machine's clock.
 
         Raises:

@@ -10,8 +10,8 @@ from tblctl.tableformat.model.schema.schema import Schema
 def resolved(where: Any, schema: Schema) -> Any:
     """Return a condition resolved against `schema`; None for None.
 
-    Resolve a condition once a version, not once a block: a long IN list takes half a second. Do not use the result for
-    another version, where a column may have another type.
+    Resolve a condition once for each version, not for each block: a long IN list takes half a second. Do not use the
+    result for another version: a column may have another type there.
 
     Raises:
         InvalidPredicateError: the condition does not fit the schema.

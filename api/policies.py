@@ -1,4 +1,4 @@
-"""The policies that choose what to merge: their names, what may be asked of each, and how a program adds its own."""
+"""The policies that choose what to merge: their names, their options, and how a program adds its own."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """An option of policies, as a command takes it: named alike in several policies, it is one flag.
+    """An option of policies as a command's flag. Options of the same name in several policies are one flag.
 
     Attributes:
-        option: as the first policy that has it declares it.
-        policies: the names of those that have it.
+        option: as the first policy declares it.
+        policies: the names of the policies that have it.
     """
 
     option: Option
@@ -43,7 +43,7 @@ class Flag:
 
 
 def flags() -> tuple[Flag, ...]:
-    """Return the options of all policies, in the order in which these were registered."""
+    """Return the options of all policies, in the order of registration."""
     found: dict[str, list[Option]] = {}
     owners: dict[str, list[str]] = {}
     for policy in registered():
@@ -59,5 +59,5 @@ def budget_options() -> tuple[Option, ...]:
 
 
 def summaries() -> dict[str, str]:
-    """Return what each policy does, by name; "" where it does not say."""
+    """Return the summary of each policy by name; "" if it has none."""
     return {policy.name: getattr(policy, "summary", "") for policy in registered()}

@@ -1,4 +1,4 @@
-"""Parse and execute the SQL statement that asks for a recluster (RFC "recluster table").
+"""Parse and execute the SQL statement for a recluster (RFC "recluster table").
 
     {ALTER | OPTIMIZE} TABLE [IF EXISTS] name RECLUSTER [FINAL] [WHERE condition] [;]
 
@@ -62,7 +62,8 @@ def parse_statement(text: str) -> Statement:
     """Parse a statement. The condition stays text, since only the table knows its columns.
 
     Raises:
-        InvalidStatementError: the text is no such statement. `details["position"]` is the 0-based offset of the error.
+        InvalidStatementError: the text is not such a statement. `details["position"]` is the 0-based offset of the
+            error.
     """
     reader = SqlText(text=text, noun="statement", error=InvalidStatementError)
     words = _Words(reader=reader, tokens=reader.tokens())
@@ -102,7 +103,7 @@ def execute(
             is no such table. Without `resolve` the name is the location. A name in single quotes, or with slashes,
             always is a location.
         storage_options: options of the fsspec filesystem.
-        options: those of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every, progress.
+        options: arguments of `Table.recluster`: policy, options, engine, spark, on_conflict, commit_every, progress.
 
     Returns:
         The outcome; None if the statement says IF EXISTS and there is no table.
@@ -232,7 +233,7 @@ class _Words:
         return self.taken < len(self.tokens) and self.tokens[self.taken].token_type is kind
 
     def _word(self, token: Token) -> str:
-        """Return a token as written, with its quotes. So a keyword can be a name, and quoted text is no keyword."""
+        """Return a token as written, with its quotes. So a keyword can be a name, and quoted text is not a keyword."""
         return self.reader.text[token.start : token.end + 1]
 
     def _refuse(self, expected: str) -> NoReturn:
@@ -240,4 +241,4 @@ class _Words:
             token = self.tokens[self.taken]
             self.reader.refuse(f"expected {expected}, not {self._word(token)!r:.80}", token.start)
         end = self.tokens[-1].end + 1 if self.tokens else 0
-        self.reader.refuse(f"expected {expected}, and it ends", end)
+        self.reader.refuse(f"expected {expected}, but the text ends", end)

@@ -1,4 +1,4 @@
-"""A table in the native format, as an engine or a notebook embeds it: change, read, keep in order."""
+"""A table in the native format, for engines and notebooks: change it, read it, keep it in order."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SHOWN_WHERE = 500  # characters of a condition that history keeps, for ever
 
 
 class Table(ClusteredTable):
-    """One table. Handles may be shared between threads, and pickled; their repr holds no secrets.
+    """One table. Handles can be shared between threads and pickled. Their repr holds no secrets.
 
-    A handle opened without `as_of` always acts on the newest snapshot. One opened with `as_of` reads that snapshot,
+    A handle opened without `as_of` always acts on the newest snapshot. A handle opened with `as_of` reads that snapshot
     and refuses changes.
     """
 
@@ -76,16 +76,16 @@ class Table(ClusteredTable):
 
         Args:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
-                (Polars, pandas, DuckDB); a path of a Parquet or Arrow file, or several; a DataFrame of Spark's, whose
-                session writes it.
-            memory_bytes: budget for rows held at a time, by each task of Spark's; None for the table's option.
-            recluster: then carry out one round, as the table's option `recluster.auto` has it after every write. Its
-                failure is a warning in the log, and no error: the rows are in the table.
-            progress: is called with (done, total or None, unit).
+                (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, or several paths; a Spark DataFrame,
+                whose session writes it.
+            memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.
+            recluster: carry out one round afterwards, as the table's option `recluster.auto` does after every write. If
+                the round fails, the log has a warning, and no error is raised: the rows are in the table.
+            progress: called with (done, total or None, unit).
 
         Raises:
             SchemaMismatchError: lists every difference.
-            InvalidDataError: unreadable input, or a null where none may be.
+            InvalidDataError: the input is unreadable, or has a null in a column that allows none.
         """
         return self._write(
             "append",
@@ -97,7 +97,7 @@ class Table(ClusteredTable):
         )
 
     def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
-        """Remove the rows that satisfy the condition at the commit; not those for which it is NULL."""
+        """Remove the rows that satisfy the condition at the commit. Rows for which it is NULL stay."""
         if where is None:
             msg = 'delete needs a condition; where="true" removes every row'
             raise InvalidOptionError(msg)
@@ -115,7 +115,7 @@ class Table(ClusteredTable):
         Args:
             set: values by column, or text such as "l_tax = 0, l_comment = NULL".
             where: the condition.
-            progress: is called with (done, total or None, unit).
+            progress: called with (done, total or None, unit).
         """
         return self._write("update", where=where, assign=set, progress=progress, nothing="no row matches")
 
@@ -127,7 +127,7 @@ class Table(ClusteredTable):
         memory_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Put `data` in the place of the rows that satisfy the condition (all rows for None) at the commit, in it."""
+        """Replace the rows that satisfy the condition at the commit (all rows for None) by `data`, in one commit."""
         return self._write(
             "overwrite",
             data=data,
@@ -187,22 +187,22 @@ class Table(ClusteredTable):
     # -- changing what it is --------------------------------------------------------------------------------------
 
     def set_cluster_key(self, terms: str | Sequence[str]) -> WriteOutcome:
-        """Cluster by other terms from now on. Nothing is rewritten: blocks in another order count as unclustered."""
+        """Cluster by other terms from now on. Nothing is rewritten; blocks in another order count as unclustered."""
         return self._change("alter", lambda head: alter.set_key(head, terms))
 
     def drop_cluster_key(self) -> WriteOutcome:
-        """Cluster no more."""
+        """Remove the cluster key: later writes are not clustered."""
         return self._change("alter", alter.drop_key)
 
     def add_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:
-        """Add a nullable column; rows that are there have null in it. `path` may lead through structs: `a.b`."""
+        """Add a nullable column. Existing rows have null in it. `path` may lead through structs: `a.b`."""
         kind = type_from_text(type) if isinstance(type, str) else type
         return self._change_schema(
             lambda schema: schema.add_column(path, kind), {"add_column": path, "type": str(kind)}
         )
 
     def rename_column(self, path: str, new_name: str) -> WriteOutcome:
-        """Give a column another name, in all versions of rows."""
+        """Give a column another name, for old and new rows alike. No row is rewritten."""
         return self._change_schema(
             lambda schema: schema.rename_column(path, new_name), {"rename_column": path, "to": new_name}
         )
@@ -261,14 +261,14 @@ class Table(ClusteredTable):
         return Scan(Scanner(native.storage, native.env, snapshot, request, self._on_scan))
 
     def to_spark(self, session: Any) -> Any:
-        """Return this version as a DataFrame of a Spark session's, classic or Connect; see `tblctl.spark`."""
+        """Return this version as a DataFrame of a Spark session, classic or Connect; see `tblctl.spark`."""
         from tblctl.spark.frames import read_frame
 
         pinned = self._pinned_snapshot
         return read_frame(session, self._native, None if pinned is None else pinned.sequence)
 
     def to_dataset(self) -> pyarrow.dataset.Dataset:
-        """Return a pyarrow dataset; engines skip blocks. Reads are verified (of older blocks pages, not headers)."""
+        """Return a pyarrow dataset. Engines skip blocks. Reads are verified (for older blocks pages, not headers)."""
         from tblctl.tableformat.native.read.dataset import to_dataset
 
         return to_dataset(self._native.storage, self._snapshot())
@@ -282,21 +282,21 @@ class Table(ClusteredTable):
     # -- keeping it in order ---------------------------------------------------------------------------------------
 
     def rollback(self, to: AsOf) -> WriteOutcome:
-        """Make the table again what it was: rows, schema, cluster key and options. Itself a new snapshot."""
+        """Restore rows, schema, cluster key and options of a version, as a new snapshot."""
         native = self._live()
         started = native.env.elapsed()
         sequence = version_as_of(self._port, to).public_id
         return _write_outcome("rollback", native.env, started, native.roll_back(sequence), "")
 
     def tag(self, name: str, at: AsOf = None) -> WriteOutcome:
-        """Name a version (the newest for None), so that gc keeps it. A tag that exists moves."""
+        """Name a version (the newest for None), so that gc keeps it. An existing tag moves."""
         self._require_live()
         version = self._port.newest() if at is None else version_as_of(self._port, at)
         sequence = version.public_id
         return self._change("tag", lambda newest: alter.set_tag(newest, name, sequence))
 
     def delete_tag(self, name: str) -> WriteOutcome:
-        """Remove a tag; the version stays as long as gc lets it."""
+        """Remove a tag. gc may then expire the version."""
         return self._change("untag", lambda head: alter.delete_tag(head, name))
 
     def tags(self) -> dict[str, int]:
@@ -304,9 +304,10 @@ class Table(ClusteredTable):
         return dict(self._native.head().tags)
 
     def reset_clock(self) -> WriteOutcome:
-        """Set right the time of a table that a writer with a clock far ahead committed to; else change nothing.
+        """Correct the time of a table after a commit by a writer whose clock was far ahead; else change nothing.
 
-        Such a commit dates every later one as late as itself. This one is dated rightly, and marked for `as_of`.
+        After such a commit every later one gets at least its time. This commit gets the right time, and is marked for
+        `as_of`.
         """
         native = self._live()
         started = native.env.elapsed()
@@ -317,7 +318,7 @@ class Table(ClusteredTable):
 def _write_outcome(
     operation: str, env: Environment, started: float, published: Published | None, nothing: str
 ) -> WriteOutcome:
-    """Return what a write did; `nothing` says why if it published nothing."""
+    """Return what a write did. `nothing` is the reason if it published nothing."""
     summary = published.snapshot.summary if published else None
     return WriteOutcome(
         operation=operation,

@@ -1,4 +1,4 @@
-"""Whole tables, by location: create, open, look for, drop."""
+"""Whole tables, by location: create, open, find, drop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def create(
         schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
         cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
         options: see `tblctl.OPTION_DOCS`.
-        storage_options: what the fsspec filesystem takes, such as `key`, `secret`, `endpoint_url`.
+        storage_options: options of the fsspec filesystem, such as `key`, `secret`, `endpoint_url`.
 
     Raises:
         TableExistsError: the location is not empty.
@@ -59,10 +59,11 @@ def open(
 
     Args:
         location: a path or an fsspec URL.
-        as_of: None for the table as it lives: every call then sees the newest snapshot. A sequence, a tag, or a time
-            (datetime or ISO text; UTC where it has no zone) for the table as it was, read only.
-        storage_options: what the fsspec filesystem takes.
-        on_scan: is called with a `ScanReport` after every scan. `to_dataset` cannot report: other engines read it.
+        as_of: a sequence, a tag, or a time (datetime or ISO text; UTC without a zone) for the table as it was, read
+            only. None for the live table: every call sees the newest snapshot.
+        storage_options: options of the fsspec filesystem.
+        on_scan: called with a `ScanReport` after every scan. Reads through `to_dataset` are not reported, since other
+            engines do them.
 
     Raises:
         TableNotFoundError: there is no table at the location.
@@ -76,7 +77,7 @@ def open(
 
 
 def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Tell whether there is a table at the location."""
+    """Return whether there is a table at the location."""
     return NativeTable(Storage(location, storage_options), SYSTEM).exists()
 
 
@@ -86,7 +87,7 @@ def drop(
     if_exists: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Delete a table and everything below its location; tell whether there was one.
+    """Delete a table and everything below its location. Return whether there was one.
 
     Raises:
         TableNotFoundError: there is none, unless `if_exists`.
@@ -104,7 +105,7 @@ def read_schema(path: str | os.PathLike[str], storage_options: Mapping[str, Any]
     """Return the schema of a Parquet or Arrow IPC file, for a table like it.
 
     Raises:
-        InvalidDataError: it is missing, or neither.
+        InvalidDataError: the file is missing, or in neither format.
     """
     from tblctl.tableformat.native.write.input_rows import open_source
 

@@ -98,7 +98,7 @@ def survey(
 
     The order is:
 
-    1. tables in which no block, or less than half of the blocks, is in the order of the key
+    1. tables with no block, or less than half of the blocks, in the order of the key
     2. the others, the deepest on average first
     3. tables without a cluster key
     4. tables that could not be measured

@@ -2,10 +2,10 @@
 
     python -m benchmarks.before --commit HEAD~1
 
-Both run in this environment, each case in its own processes, in turn. Each works on a table that its own code made; the
-one of many blocks without files, for plans, was made by this code. Times are measured inside the process: the work,
-without imports and preparation (start-up: whole processes). The ratios are medians over the pairs.
-If other work runs on the machine, trust the ratio of processor seconds.
+Both run in this environment, each case in its own processes, in turn. Each works on a table that its own code made. For
+plans, this code made the table of many blocks without files. Times are measured inside the process: the work, without
+imports and preparation (start-up: whole processes). The ratios are medians over the pairs. If other work runs on the
+machine, trust the ratio of processor seconds.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ run(lambda: table.recluster(policy="full"))
     "metadata: open and prune": """
 run(lambda: tblctl.open(place + "/many").scan("l_orderkey = 7").explain(), 10)
 """,
-    # A process's imports fill the collector's generations, so a few objects more can cost one full collection more,
-    # 40 ms, in this process or not before the next: this shows the work alone.
+    # A process's imports fill the collector's generations. So a few more objects can cause one more full collection,
+    # 40 ms, in this process or only in the next one. This case shows the work alone.
     "metadata: open and prune, Python's collector off": """
 import gc
 gc.disable()
@@ -113,7 +113,7 @@ run(lambda: command("info", place + "/overlapping"), 5)
 
 
 class Code:
-    """The package of one commit, and the tables that it made."""
+    """The package of one commit, and its tables."""
 
     def __init__(self, tree: Path, folder: Path, arguments: tuple[str, ...]) -> None:
         self.place = folder / "tables"
@@ -132,7 +132,7 @@ class Code:
         self.run(MAKE)
 
     def run(self, code: str) -> dict[str, float]:
-        """Run a case in a fresh process; return what it measured."""
+        """Run a case in a fresh process; return its measurements."""
         shutil.rmtree(self._spare, ignore_errors=True)
         self._spare.mkdir()
         words = [
@@ -144,7 +144,7 @@ class Code:
             str(self._spare),
             *self._others,
         ]
-        # Compiled code is kept, as in an installed package: who starts a process does not compile modules.
+        # Compiled code is kept, as in an installed package: starting a process does not compile modules.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPATH"] = str(self._links)
         done = subprocess.run(
@@ -165,7 +165,7 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def _pair(now: Code, before: Code, case: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what both measured. The order alternates from round to round. A commit that is both runs once."""
+    """Return the measurements of both. The order alternates by round. If both are one commit, it runs once."""
     if now is before:
         found = now.run(case)
         return found, found

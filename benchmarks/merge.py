@@ -66,7 +66,7 @@ CONTENDERS = {
     "delta-liquid": Entry("Delta: CLUSTER BY, OPTIMIZE", "delta", "delta:Liquid", ordered=False),
     "hudi": Entry("Hudi: run_clustering", "hudi", "hudi:Clustering", ordered=False),
 }
-DOWNLOADED = {"iceberg", "delta", "hudi"}  # by Spark, when first asked for; too slow to be tiny
+DOWNLOADED = {"iceberg", "delta", "hudi"}  # by Spark at first use; too slow for tiny runs
 OURS = {
     "local": "#1b6ca8",
     "spark": "#1b6ca8",
@@ -74,7 +74,7 @@ OURS = {
     "floor-ours": "#d0d0d0",
 }  # and their colours
 
-LIMITS = (  # which takes how many times as long as which: at least, at most
+LIMITS = (  # ratios of the times of two contenders: at least, at most
     ("local", "floor", None, 1.4),
     ("local", "floor-ours", None, None),
     ("spark", "floor", None, 1.6),

@@ -81,8 +81,8 @@ def write_all(report: Report, frame: Any, folder: Path, path: Path, runs: int) -
 
 
 def read_all(report: Report, session: Any, table: tblctl.Table, where: str, runs: int) -> None:
-    told = {"columns": ",".join(COLUMNS), "where": where}
-    ours = session.read.format("tblctl").options(**told).load(table.location)
+    chosen = {"columns": ",".join(COLUMNS), "where": where}
+    ours = session.read.format("tblctl").options(**chosen).load(table.location)
     theirs = session.read.parquet(f"{table.location}/data")
     answers = []
 

@@ -148,7 +148,7 @@ class IntervalIndex:
     def _measure_touched(self, before: _Touched, added: Integers) -> None:
         """Update the depths after an edit. `before` are the pairs before the edit."""
         stayed = self._low[before.blocks] != _NOT_USED
-        stayed &= ~np.isin(before.blocks, added)  # the number of a removed block that an added one got
+        stayed &= ~np.isin(before.blocks, added)  # an added block may reuse the number of a removed one
         after = _Touched(
             blocks=np.concatenate((before.blocks[stayed], added)),
             first=np.concatenate((before.first[stayed], self._low[added])),
@@ -186,7 +186,7 @@ class IntervalIndex:
         self._depth[blocks] = new
 
     def _touched(self, first: Integers, last: Integers) -> _Touched | None:
-        """Return the blocks that overlap disjoint regions; None if they are so many that measuring all is cheaper."""
+        """Return the blocks that overlap disjoint regions; None if measuring all blocks is cheaper."""
         regions = list(zip(first.tolist(), last.tolist(), strict=True))
         if sum(self.count(low, high) for low, high in regions) * self._bulk_share > len(self):
             return None
@@ -256,7 +256,7 @@ class IntervalIndex:
                 kept.update(zip(ends[members].tolist(), members, strict=True))
 
     def _bits(self, blocks: Integers) -> Integers:
-        """Return the k of each block's cell: the number of bits from the first in which its low and high differ."""
+        """Return the k of each block's cell: the bits of low and high from the first that differs to the last."""
         differ = self._low[blocks] ^ self._high[blocks]
         for shift in (1, 2, 4, 8, 16, 32):
             differ |= differ >> shift

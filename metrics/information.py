@@ -1,10 +1,11 @@
 """How well a table is clustered, in figures: what `info` reports.
 
-Pure: arrays of block metadata in, one frozen value out. Figures as Databend's `clustering_information` and Snowflake's
-`SYSTEM$CLUSTERING_INFORMATION` define them (closed intervals; see intervals.py), with percentiles and levels added.
+Pure: arrays of block metadata in, one frozen value out. Databend's `clustering_information` and Snowflake's
+`SYSTEM$CLUSTERING_INFORMATION` define the figures (closed intervals; see intervals.py). Percentiles and levels are
+added here.
 
-A level's figures are those of its blocks alone, as if the table had no others: reclustering looks at one level at a
-time. So overlaps and depths of the levels do not add up to the table's.
+A level's figures count its own blocks only, because reclustering looks at one level at a time. So overlaps and depths
+of the levels do not add up to the table's.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_de
 from tblctl.metrics.worst import DeepRange
 
 EXACT_BUCKETS = 16
-"""Depths up to this have a bucket of their own in the histogram; above it buckets end at powers of two."""
+"""Each depth up to this has its own bucket in the histogram; above it buckets end at powers of two."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthFigures:
-    """Nearest-rank percentiles of block depth; 0 where there are no blocks, None where none of them is measured.
+    """Nearest-rank percentiles of block depth: 0 without blocks, None if no block is measured.
 
-    The p-th is the depth of block number ceil(p / 100 x blocks), counted from 1 in order of depth: always the depth of
-    a block, never between two.
+    The p-th percentile is the depth of block number ceil(p / 100 x blocks), counted from 1 in order of depth.
+    It is never interpolated.
     """
 
     p50: int | None
@@ -43,19 +44,19 @@ class DepthFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusteringFigures:
-    """The figures of a table, or of one of its levels. Zeros where there are no blocks, never NaN.
+    """The figures of a table, or of one of its levels. Without blocks they are 0, never NaN.
 
-    Where there are blocks, but none has a range that is measured, averages and percentiles are unknown: None.
+    If there are blocks but none is measured, averages and percentiles are None.
 
     Attributes:
-        total_block_count: all blocks, those of the next three counts included.
-        constant_block_count: those of one key.
-        unclustered_block_count: those not sorted by the key in question; in no average, bucket or percentile, and at
-            no level (a block's level holds for its own sort), so always 0 for a level.
-        unknown_block_count: those whose bounds are missing; in no average, bucket or percentile.
-        average_overlaps, average_depth: over the other blocks, to four decimals, half up.
-        block_depth_histogram: label and blocks for every bucket that holds any, in order. The label is the largest
-            depth in the bucket, in at least five digits.
+        total_block_count: all blocks, including the next three counts.
+        constant_block_count: blocks of one key.
+        unclustered_block_count: blocks not sorted by the key in question. No average, bucket or percentile counts them.
+            Always 0 for a level: a block's level holds for its own sort.
+        unknown_block_count: blocks whose bounds are missing. No average, bucket or percentile counts them.
+        average_overlaps, average_depth: over the measured blocks, to four decimals, half up.
+        block_depth_histogram: label and number of blocks of every bucket that is not empty, in order. The label is the
+            largest depth in the bucket, in at least five digits.
         depth: percentiles.
         rows, bytes: of all blocks counted in `total_block_count`.
     """
@@ -83,7 +84,7 @@ class ClusteringFigures:
 
     @property
     def is_mostly_unclustered(self) -> bool:
-        """Whether averages and percentiles are of the lesser part: more than half of the blocks are unclustered."""
+        """Whether more than half of the blocks are unclustered, so that averages and percentiles miss them."""
         return 2 * self.unclustered_block_count > self.total_block_count
 
     @property
@@ -117,7 +118,7 @@ class ClusteringInfo(ClusteringFigures):
     Attributes:
         cluster_by_keys: the terms that ranges are measured by, as text.
         levels: every level that has blocks, ascending, with its figures.
-        worst: the deepest ranges of keys, as many as were asked for, where blocks overlap.
+        worst: the deepest ranges of keys where blocks overlap; at most the number asked for.
     """
 
     cluster_by_keys: tuple[str, ...]
@@ -141,17 +142,17 @@ class ClusteringInfo(ClusteringFigures):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankedBlocks:
-    """The blocks of a table as figures need them: bounds as ranks, one entry a block in every array.
+    """The blocks of a table as figures need them: bounds as ranks. Every array has one entry a block.
 
     Attributes:
-        low, high: ranks of its bounds among those of its partition, closed: equal for equal keys. They may be wider
-            than its keys. Without meaning where it is unclustered or unknown.
-        level: how often its rows were clustered, -1 for constant and full; without meaning where it is unclustered.
+        low, high: ranks of the block's bounds within its partition; a closed range, equal for equal keys. It may be
+            wider than the keys. Meaningless for an unclustered or unknown block.
+        level: how often its rows were clustered, -1 for constant and full; meaningless for an unclustered block.
         row_count, size_bytes: of its file.
-        constant: it holds one key only. Equal ranks do not prove that where bounds are inexact.
+        constant: it holds one key only. Equal ranks do not prove that if bounds are inexact.
         unclustered: it is not sorted by the key in question.
-        unknown: one of its bounds is missing, so that it may overlap everything in its partition. A block that is
-            unclustered too counts as that only.
+        unknown: a bound is missing, so it may overlap everything in its partition. An unclustered block is counted as
+            unclustered only.
 
     Raises:
         ValueError: the arrays differ in length.
@@ -219,11 +220,11 @@ def _figures(blocks: RankedBlocks) -> ClusteringFigures:
 
 
 def _histogram(blocks_of_depth: Integers) -> tuple[tuple[str, int], ...]:
-    """Return label and blocks of every bucket that is not empty; `blocks_of_depth[d]` blocks have depth d."""
+    """Return label and number of blocks of every non-empty bucket; `blocks_of_depth[d]` blocks have depth d."""
     found = np.flatnonzero(blocks_of_depth)
     power = np.left_shift(
         1, np.frexp(np.maximum(found - 1, 0))[1].astype(np.int64)
-    )  # the next of two, or itself
+    )  # the next power of two, or the depth itself
     labels, begins = np.unique(np.where(found <= EXACT_BUCKETS, found, power), return_index=True)
     counts = np.add.reduceat(blocks_of_depth[found], begins) if found.size else begins
     return tuple(

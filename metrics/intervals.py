@@ -1,14 +1,16 @@
 """Overlap and depth of blocks, from the integer ranges of their keys.
 
-A block is a closed interval [low, high] of ranks: int64 in key order, equal for equal keys, which the caller made of
-key tuples (any direction, nulls, composite keys). Block i is (low[i], high[i]). Gaps between ranks mean nothing.
+A block is a closed interval [low, high] of ranks. The caller makes ranks from key tuples (any direction, nulls,
+composite keys): int64 in key order, equal for equal keys. Block i is (low[i], high[i]). Gaps between ranks have no
+meaning.
 
 *Overlaps* of a block: the number of other blocks that share a point with it.
 *Depth at a point*: the number of blocks that contain it. *Depth of a block*: the largest over its range.
 
-*Selection depth* is what a rewrite could lower: neighbours of a sorted run that share one key only touch, and no
-rewrite would part them. A point is a *touching point* if exactly two blocks contain it, it is the high of one and the
-low of the other, and they are not the same single key; there the selection depth is 1. Everywhere else it is the depth:
+*Selection depth* is the depth that a rewrite could lower. Neighbours of a sorted run that share one key only touch, and
+no rewrite would separate them. A point is a *touching point* if exactly two blocks contain it, it is the high of one
+and the low of the other, and they are not the same single key. There the selection depth is 1. Everywhere else it is
+the depth:
 
     [1,5] [5,9]              1 at 5: one ends, the next begins
     [1,5] [5,5]              1 at 5: so does a block of one key, before or after
@@ -18,12 +20,12 @@ low of the other, and they are not the same single key; there the selection dept
     [1,5] [3,5] [5,9]        3 at 5: two end
     [0,9] [1,5] [5,9]        3 at 5: one goes on
 
-That is the rule of Databend 1.2.453 (seen by running it) but for two of its accidents: there [5,5] [5,9] is 2 although
-[1,5] [5,5] is 1, and the three blocks [1,9] [5,5] [5,8] are 1 at 5. Adding a block can raise the depth by 2, from a
-touching point's 1 to 3, never lower it.
+This is the rule of Databend 1.2.453 (seen by running it) except for two of its accidents: Databend gives [5,5] [5,9] a
+2 although [1,5] [5,5] is 1, and the three blocks [1,9] [5,5] [5,8] a 1 at 5. Adding a block can raise the depth by 2,
+from a touching point's 1 to 3. It never lowers it.
 
-Cost, with n blocks: O(n) where ranks are dense (their span is a few times n), O(n log n) to sort them otherwise; block
-depths add range maxima, at most O(n log n) of sequential work, less the shorter the ranges are. Memory O(n).
+Cost, with n blocks: O(n) if ranks are dense (their span is a few times n), else O(n log n) to sort them. Block depths
+add range maxima: at most O(n log n) of sequential work, less for shorter ranges. Memory O(n).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _DENSE_SPAN = 8
-"""Ranks that span at most so many times the number of blocks are counted directly; sparser ones are sorted first."""
+"""Ranks that span at most this many times the number of blocks are counted directly; sparser ones are sorted first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,15 +49,15 @@ class DepthCurve:
 
     Attributes:
         points: those ranks, ascending, each once.
-        depths: the depth at each. Between two neighbouring points no block begins or ends, and the depth is at most
-            that at either of them.
+        depths: the depth at each. Between two neighbouring points no block begins or ends, and the depth is no greater
+            than at either of them.
     """
 
     points: Integers
     depths: Integers
 
     def numbers(self, ranks: Integers) -> Integers:
-        """Return which points some ranks are; each is one."""
+        """Return the number of the point at each rank; every rank must be a point."""
         least, most = int(self.points[0]), int(self.points[-1])
         if most - least >= _DENSE_SPAN * self.points.size:
             return np.searchsorted(self.points, ranks)
@@ -102,7 +104,7 @@ def depths(low: Integers, high: Integers) -> Integers:
 
 
 def overlaps_and_depths(low: Integers, high: Integers) -> tuple[Integers, Integers]:
-    """Return what `overlaps` and `depths` return, for less than the two cost apart.
+    """Return what `overlaps` and `depths` return, at less cost than both calls.
 
     Raises:
         ValueError: as `overlaps`.
@@ -153,13 +155,13 @@ def rounded_mean(total: int, count: int) -> float:
 
 
 def known_mean(total: int, measured: int, blocks: int) -> float | None:
-    """Return the mean over the `measured` ones of `blocks`: 0.0 without blocks, None where none is measured."""
+    """Return the mean over the `measured` ones of `blocks`: 0.0 without blocks, None if none is measured."""
     return None if blocks and not measured else rounded_mean(total, measured)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Ends:
-    """The blocks on positions that stand for ascending points; some positions may be the end of no block.
+    """The blocks on positions that stand for ascending points; at some positions no block may end.
 
     Attributes:
         points: the rank of every position.
@@ -228,8 +230,9 @@ def _curve(ends: _Ends, point_depths: Integers) -> DepthCurve:
 def _block_depths(ends: _Ends, point_depths: Integers) -> Integers:
     """Return the largest of `point_depths` over each block's range.
 
-    Only positions where a block begins can hold it: what is open elsewhere was open at the start before, within the
-    range too, since the range begins with a start; and where that start is a touching point, one block goes on.
+    The maximum is at a position where a block begins. At any other position, all open blocks were already open at the
+    start before it. That start lies within the range too, since the range begins with one. If it is a touching point,
+    one block goes on from it.
     """
     begins = ends.starts > 0
     start_number = np.cumsum(begins) - 1
@@ -239,9 +242,9 @@ def _block_depths(ends: _Ends, point_depths: Integers) -> Integers:
 def range_maxima(values: Integers, first: Integers, last: Integers) -> Integers:
     """Return the maximum of values[first .. last], both inclusive, for every pair.
 
-    A sparse table of which only one level exists at a time: level k holds the maxima of all 2^k values in a row, and
-    answers the ranges whose length is 2^k up to 2^(k+1) - 1 by two of them. O(m log(longest range) + q) for m values
-    and q ranges, memory O(m + q).
+    A sparse table that keeps only one level at a time. Level k holds the maxima of every 2^k consecutive values. Two of
+    them answer a range of length 2^k to 2^(k+1) - 1. O(m log(longest range) + q) for m values and q ranges, memory
+    O(m + q).
     """
     result = np.empty(first.size, np.int64)
     if first.size == 0:

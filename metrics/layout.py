@@ -1,9 +1,9 @@
-"""Lay out blocks for a picture: bars or a density, in one band a level, and the depth above them.
+"""Lay out blocks for a picture: bars or a density, one band for each level, and the depth above them.
 
 Pure: ranks in, arrays out. Rank r is the cell [r, r + 1) of the key axis. So a block covers [low, high + 1), and blocks
 that share one key share a cell.
 
-Each level is a band, the lowest level on top as in an LSM tree. Within a band, blocks lie from the bottom up in the
+Each level is a band; the lowest level is on top, as in an LSM tree. Within a band, blocks lie from the bottom up in the
 order of their ranges. So a sorted level is a diagonal, and a level whose blocks all hold every key is a full rectangle.
 
 Cost: O(n log n) for n blocks to order them, O(n + ranks) for each band's depths and densities. Memory O(n + ranks).
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tblctl.metrics.intervals import Integers
 
 LAST_LEVEL = 7
-"""Levels from this one on share a band."""
+"""This level and all higher ones share a band."""
 
 _LEAST_HEIGHT = 0.06  # of a band, as a share of the height: it must be visible and have room for its name
 _GAP = 0.015  # between bands
@@ -34,7 +34,7 @@ class Band:
         level: -1 for blocks that are constant and full; `LAST_LEVEL` stands for itself and all higher levels.
         members: the numbers of its blocks, from the bottom up.
         bottom, top: where it lies in the height, from 0 to 1.
-        depths: for every column of the key axis, how many of the band's blocks hold the column's deepest key: the one
+        depths: for every column of the key axis, how many of the band's blocks hold the column's deepest key, the key
             that most blocks of the table hold.
     """
 
@@ -50,7 +50,7 @@ def lay_out(
 ) -> tuple[Band, ...]:
     """Return the bands from the bottom up: constant, the highest level, .., level 0.
 
-    The ranks 0 to `rank_count` - 1 are divided into `columns` equal parts. The depths of a column are those at the rank
+    The ranks 0 to `rank_count` - 1 are divided into `columns` equal parts. A column's depths are measured at the rank
     that most blocks hold (the first of several). There the bands' depths add up to the table's depth.
     """
     shown = np.minimum(level, LAST_LEVEL)

@@ -1,8 +1,8 @@
-"""Blocks of different partitions apart from each other, so that one computation measures all of them.
+"""Place blocks of different partitions apart, so that one computation measures all of them.
 
-A partition is a part of a table that no block crosses, and no merge: what blocks of another one hold does not matter to
-a block. So overlaps and depths are those among the blocks of one partition. Ranks by partition first and key second say
-just that: blocks of different partitions then share no point, and within a partition nothing changes.
+No block and no merge crosses partitions. So overlaps and depths count the blocks of one partition only. Ranks that are
+ordered by partition first and key second give that: blocks of different partitions share no point, and within a
+partition nothing changes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tblctl.metrics.intervals import Integers
 def ranks_by_partition(low: Integers, high: Integers, partition: Integers) -> tuple[Integers, Integers]:
     """Return ranks that order the ends of blocks by partition first, then as `low` and `high` do.
 
-    They are dense, from 0: equal ends of one partition share one. O(n log n). Without a second partition, `low` and
-    `high` themselves.
+    The ranks are dense, from 0; equal ends of one partition share a rank. With one partition, `low` and `high` are
+    returned unchanged. O(n log n).
 
     Args:
         low: where each block begins.

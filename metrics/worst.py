@@ -1,13 +1,13 @@
 """Where a table is worst clustered: the ranges of keys that most blocks share.
 
-Pure: ranks in, ranges of ranks out. A range begins at the deepest point that no earlier range holds, and reaches as far
-to both sides as the depth stays above half of that: one range a hill, not one for every bump of its top. Between two
-points where blocks begin or end the depth is that of the blocks that go on, so neighbours of a sorted run that share
-one key make a range of that key alone.
+Pure: ranks in, ranges of ranks out. A range begins at the deepest point that no earlier range holds. It extends to both
+sides while the depth stays above half of that: one range a hill, not one for every bump of its top. Between two points
+where blocks begin or end, only blocks that go on count. So neighbours of a sorted run that share one key make a range
+of that key alone.
 
-A range all of whose blocks also reach into an earlier one is left out: to rewrite that one cures both. Such are the
-shoulders of a hill, where the depth falls from half of its top; one to either side for each halving at most, since the
-depth of blocks that share a range can only fall with the distance from it.
+If all blocks of a range also reach into an earlier one, the range is left out: rewriting the earlier one resolves both.
+This leaves out the shoulders of a hill, where the depth falls below half of its top. Each side has at most one shoulder
+for each halving, since the depth of blocks that share a range can only fall with the distance from it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class DeepRange:
 
     Attributes:
         min, max: its first and last key, one value a term.
-        depth: the most blocks that one key of it may be in.
-        blocks: those that may hold a key of it: what would have to be rewritten to part them.
+        depth: the number of blocks that may hold its deepest key.
+        blocks: how many blocks may hold a key of it. A rewrite that separates them rewrites all of these.
         rows, bytes: of these blocks. A block may be in several ranges.
-        partition: theirs; None in a table without partitions.
+        partition: of these blocks; None in a table without partitions.
     """
 
     min: tuple[Any, ...]
@@ -67,14 +67,15 @@ class Hill:
 def deepest_hills(low: Integers, high: Integers, limit: int) -> list[Hill]:
     """Return at most `limit` disjoint ranges in which blocks overlap, deepest first, equally deep ones in key order.
 
-    A point in one block only is none, nor is a range without a block of its own. O(n log n + limit x n log n).
+    Blocks overlap where a point is in at least two of them. A range without a block of its own is left out.
+    O(n log n + limit x n log n).
 
     Raises:
         ValueError: the arrays differ in length, or a block's low is above its high.
     """
     curve = depth_curve(low, high)
     stops = np.diff(np.searchsorted(np.sort(high), curve.points, side="right"), prepend=0)
-    # Point, gap behind it, next point, ..: a gap is as deep as what goes on from the point before it.
+    # Point, gap after it, next point, ..: the depth of a gap is the number of blocks that go on from the point before.
     steps = np.stack((curve.depths, curve.depths - stops), axis=1).ravel()
     hills: list[Hill] = []
     while len(hills) < limit and steps.size:

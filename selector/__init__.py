@@ -1,1 +1,1 @@
-"""Selection: pure policies from block metadata to a plan of what to merge. No I/O, no clock."""
+"""Selection: pure policies that turn block metadata into a plan of what to merge. No I/O, no clock."""

@@ -1,8 +1,8 @@
-"""What else to ask for, where `levels` finds nothing to do in a table whose blocks overlap.
+"""Advice for a table whose blocks overlap although `levels` finds nothing to do.
 
-`info` counts closed intervals over the blocks of all levels; `levels` looks at one level at a time, and only above a
-threshold. So both can be right at once: nothing to do, at a depth of 3. Whether another selection would part the blocks
-is not guessed: it is planned too, and named with the depth that it expects.
+`info` counts closed intervals over the blocks of all levels. `levels` looks at one level at a time, and only above a
+threshold. So both can be right: nothing to do at a depth of 3. Other selections are not guessed at: each is planned,
+and named together with its predicted depth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tblctl.selector.table_view import TableView
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """A policy, its options, and the threshold that these name; None for none."""
+    """A policy, its options, and the threshold in these options, or None."""
 
     policy: Policy
     options: Any
@@ -28,7 +28,7 @@ class Selection:
 
 
 def needs_advice(plan: Plan) -> bool:
-    """Tell whether a plan leaves blocks that overlap though no limit is in its way."""
+    """Return whether a plan leaves overlapping blocks although no limit stopped it."""
     depth = plan.predicted.average_depth_before
     return plan.policy == Levels.name and not plan.groups and not plan.is_limited and (depth or 0) > 1
 
@@ -46,7 +46,7 @@ def other_selections(view: TableView, options: LevelsOptions) -> Iterator[Select
 
 
 def advice_of(plan: Plan, other: Plan, selection: Selection) -> Advice | None:
-    """Return the advice to take `selection` instead, which `other` is the plan of; None if it parts no blocks."""
+    """Return the advice to use `selection`, whose plan is `other`; None if that plan separates no blocks."""
     before, after = plan.predicted.average_depth_before, other.predicted.average_depth_after
     if not other.groups or before is None or after is None or after >= before:
         return None
@@ -54,7 +54,7 @@ def advice_of(plan: Plan, other: Plan, selection: Selection) -> Advice | None:
 
 
 def advised(plan: Plan, found: Sequence[Advice]) -> Plan:
-    """Return a plan that has nothing to do with what would have."""
+    """Return an empty plan with advice: the selections that would find work."""
     if not found:
         return plan
     would = " or ".join(
@@ -62,6 +62,6 @@ def advised(plan: Plan, found: Sequence[Advice]) -> Plan:
     )
     note = (
         f"{plan.note}. All levels together are {plan.predicted.average_depth_before:.4f} deep on average, as info "
-        f"counts (closed intervals): {would} would part blocks"
+        f"counts (closed intervals): {would} would separate blocks"
     )
     return replace(plan, note=note, advice=tuple(found))

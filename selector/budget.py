@@ -1,7 +1,7 @@
-"""How much a plan may rewrite, and what of a list of drafts fits.
+"""How much a plan may rewrite, and which part of a list of drafts fits.
 
-The planner applies the budget of a plan to what any policy decides (`affordable`). A policy that shrinks its groups in
-a way of its own, so that what fits is the best part of them, asks a `Room` for what is left as it goes on.
+The planner applies the budget to the drafts of any policy (`affordable`). A policy may shrink its groups itself, to
+keep their best part. It then asks a `Room` for what is left.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Room:
 
     Attributes:
         group_bytes: decoded bytes of one group.
-        size_bytes: of files, for all groups that are still to come.
-        blocks, groups: how many of them.
+        size_bytes: bytes of files for all further groups.
+        blocks, groups: number of further blocks and groups.
     """
 
     group_bytes: float = math.inf
@@ -62,7 +62,7 @@ class Room:
         )
 
     def after(self, view: TableView, groups: Sequence[Integers]) -> Room:
-        """Return what is left once some groups are taken."""
+        """Return what is left after some groups are taken."""
         taken = joined(groups)
         return replace(
             self,
@@ -73,7 +73,7 @@ class Room:
 
     @property
     def spent(self) -> str:
-        """The rule that leaves no room for another group; "" where there is some."""
+        """The rule that leaves no room for another group; "" if there is room."""
         if self.groups <= 0:
             return "max_groups"
         if self.size_bytes <= 0:
@@ -81,9 +81,9 @@ class Room:
         return "max_blocks" if self.blocks <= 0 else ""
 
     def fitting(self, view: TableView, order: Integers) -> tuple[int, str]:
-        """Return how many blocks of `order`, from its start, fit into one group; and the rule that the next breaks.
+        """Return how many blocks from the start of `order` fit into one group, and the rule that the next one breaks.
 
-        The rule is "" where all of them fit. O(n).
+        The rule is "" if all of them fit. O(n).
         """
         sums = (
             ("max_group_bytes", np.cumsum(view.decoded_bytes[order]), self.group_bytes),
@@ -95,7 +95,7 @@ class Room:
         return (count, rule) if count < order.size else (count, "")
 
     def holds(self, view: TableView, groups: Sequence[Integers]) -> bool:
-        """Tell whether all of some groups fit; how large each is does not count."""
+        """Return whether some groups fit together; the limit of each group's size is not checked."""
         left = self.after(view, groups)
         return min(left.size_bytes, left.blocks, left.groups) >= 0
 
@@ -103,9 +103,9 @@ class Room:
 def affordable(
     view: TableView, drafts: Sequence[Draft], budget: Budget
 ) -> tuple[list[Draft], dict[str, Integers]]:
-    """Return what a budget holds of some drafts, the first ones first; and the blocks that are left, by the rule.
+    """Return the drafts that fit the budget, taken in order, and the blocks that do not fit, by the rule they break.
 
-    A draft that fits in part is cut: its first blocks are taken as far as they fit, if merging these changes anything.
+    A draft that fits in part is cut: as many of its first blocks as fit are taken, if merging these changes anything.
     """
     room = Room.of(budget)
     if room.holds(view, [draft.blocks for draft in drafts]):
@@ -127,7 +127,7 @@ def affordable(
 
 
 def _cut(view: TableView, draft: Draft, count: int, rule: str, most: int) -> list[Draft]:
-    """Return what is worth merging of the first `count` blocks of a draft, as at most `most` drafts."""
+    """Return what is worth merging among the first `count` blocks of a draft, as at most `most` drafts."""
     return [
         replace(draft, blocks=part, why=f"{draft.why}; {part.size} of {draft.blocks.size} blocks by {rule}")
         for part in worth_merging(view, draft.blocks[:count], most=most)
@@ -135,9 +135,9 @@ def _cut(view: TableView, draft: Draft, count: int, rule: str, most: int) -> lis
 
 
 def split_in_key_order(view: TableView, chosen: Integers, room: Room) -> tuple[list[Integers], Integers, str]:
-    """Return `chosen` cut into groups of neighbours by key, what is left, and the rule that left it, or "".
+    """Return `chosen` cut into groups of neighbours by key, the blocks left over, and the rule they break, or "".
 
-    Blocks of unknown range come last. One that is too large for a group is left too, and the next ones are tried.
+    Blocks of unknown range come last. A block that is too large for a group is left over, and the next ones are tried.
     """
     waiting = chosen[key_order(view, chosen, np.zeros(chosen.size, np.int64))]
     alone = view.decoded_bytes[waiting] > room.group_bytes

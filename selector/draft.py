@@ -1,21 +1,21 @@
-"""Groups in the making: which blocks, and whether merging them would change anything.
+"""Drafts of groups: which blocks to merge, and whether merging them would change anything.
 
-`--final` repeats plan, merge and commit until a plan has no groups. It stops, whatever the blocks are:
+`--final` repeats plan, merge and commit until a plan has no groups. It always stops:
 
-Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
-above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
-0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
-a whole number, and cannot fall below 0.
+Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here). The output's level is
+above that of every input, and a merge keeps the rows. Add up (MOST_LEVEL - level) over all rows, counting 0 for rows of
+level -1 or at least MOST_LEVEL, because no policy selects these. Every group lowers this sum by at least its rows. The
+sum is a whole number, and cannot fall below 0.
 
-That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
+That is the guarantee. Few tables come near it, since a group must also change something (`worth_merging`):
 
-- Blocks that are no sorted run become one, all of them or (`passing.py`) but for those that are part of one already.
-  What a merge writes is such a run, unless bounds are inexact. Into how many blocks it is cut is not counted on: they
-  are planned by the average width of a row, and wide rows next to each other make more of them.
-- Of a sorted run only neighbours that fit into one block together become that block. Packed one after the other, no
-  two that follow each other then fit together: a run is packed once.
+- Blocks that are not a sorted run become one: all of them, or all but those that already are part of one
+  (`passing.py`). A merge writes a sorted run, unless bounds are inexact. The number of output blocks is not relied on:
+  it is planned by the average width of a row, and wide rows next to each other make more blocks.
+- In a sorted run, only neighbours that fit into one block together are merged into that block. They are packed one
+  after the other. Then no two neighbours fit together, so a run is packed once.
 
-Neither depth nor overlap could show that: [1,7] [7,7] [7,9] have depth 3 however often they are merged.
+Neither depth nor overlap could guarantee that: [1,7] [7,7] [7,9] have depth 3 however often they are merged.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
 
 MOST_GROUPS = 10_000
-"""Most groups of a plan where no budget says less: more make neither planning nor merging faster."""
+"""Most groups of a plan, unless a budget says less: more groups make neither planning nor merging faster."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Draft:
-    """A group by block numbers, before anything of it became a Python object.
+    """A proposed group, by block numbers: none of its blocks is a Python object yet.
 
     Attributes:
-        blocks: all of one partition; the first ones are taken where a budget does not hold all.
-        output_level: the level of what they become.
-        why: for people.
-        sort: the sort of what they become; None for the current one. It may be new to the table (`next_sort_id`).
+        blocks: all of one partition. If a budget does not hold all, the first ones are taken.
+        output_level: the level of the output blocks.
+        why: the reason, for people.
+        sort: the sort of the output blocks; None for the current one. It may be new to the table (`next_sort_id`).
     """
 
     blocks: Integers
@@ -53,21 +53,21 @@ class Draft:
 
 
 def next_level(view: TableView, chosen: Integers) -> int:
-    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1; unclustered blocks count as 0."""
+    """Return the output level of a merge of `chosen`: their highest level + 1; unclustered blocks count as 0."""
     return int(np.where(view.unclustered[chosen], 0, view.level[chosen]).max()) + 1
 
 
 def most_rows(rows: Integers, decoded_bytes: Integers, options: TableOptions) -> Integers:
-    """Return the most rows that a block is planned to hold which groups of so many rows become (`cut.most_rows`)."""
+    """Return the most rows that an output block of each group is planned to hold (`cut.most_rows`)."""
     row_bytes = np.maximum(decoded_bytes / rows, 1)
     most = np.minimum(options.block_rows, np.floor(ROOM * options.block_bytes / row_bytes))
     return np.maximum(most, 1).astype(np.int64)
 
 
 def changes(view: TableView, chosen: Integers, group: Integers) -> Mask:
-    """Return for every group whether merging it, or some of it, changes anything (`worth_merging`); O(n log n).
+    """Return for every group whether merging it, or part of it, changes anything (`worth_merging`). O(n log n).
 
-    `group[i]`, ascending, is the one of `chosen[i]`.
+    `group[i]`, ascending, is the group of `chosen[i]`.
     """
     order = key_order(view, chosen, group)
     found = _unsorted(view, chosen[order], group)
@@ -77,9 +77,9 @@ def changes(view: TableView, chosen: Integers, group: Integers) -> Mask:
 
 
 def worth_merging(view: TableView, chosen: Integers, *, most: int = MOST_GROUPS) -> list[Integers]:
-    """Return what to merge of `chosen`, each part by itself: all of it, or, of a sorted run, what makes one block.
+    """Return the parts of `chosen` to merge, each by itself: all of it, or, in a sorted run, what fits into one block.
 
-    A run is packed from its smallest key on: neighbours, at least two, as long as they fit. At most `most` parts.
+    A run is packed from its smallest key on: at least two neighbours, as many as fit. At most `most` parts.
     """
     if not chosen.size:
         return []
@@ -90,9 +90,7 @@ def worth_merging(view: TableView, chosen: Integers, *, most: int = MOST_GROUPS)
     begins = np.flatnonzero(_fit_together(view, run))
     rows = np.concatenate(([0], np.cumsum(view.row_count[run])))
     sizes = np.concatenate(([0], np.cumsum(_planned_bytes(view, run))))
-    most_bytes = math.ceil(
-        ROOM * view.table_options.block_bytes
-    )  # a float would make all sizes floats, every time
+    most_bytes = math.ceil(ROOM * view.table_options.block_bytes)  # a float would turn all sizes into floats
     parts: list[Integers] = []
     place = 0
     while place < begins.size and len(parts) < most:
@@ -110,7 +108,7 @@ def key_order(view: TableView, chosen: Integers, group: Integers) -> Integers:
     unknown = view.unknown[chosen]
     low = np.where(unknown, np.iinfo(np.int64).max, view.low[chosen])
     high = view.high[chosen]
-    # What `split_inkey_order` gave is in order: a million blocks are checked in 2 ms, and sorted anew in 65.
+    # Blocks from `split_in_key_order` are in order already. Checking a million takes 2 ms, sorting them again 65 ms.
     rises = high[1:] >= high[:-1]
     for key in (low, group):
         rises = (key[1:] > key[:-1]) | (key[1:] == key[:-1]) & rises
@@ -119,9 +117,9 @@ def key_order(view: TableView, chosen: Integers, group: Integers) -> Integers:
 
 
 def _unsorted(view: TableView, in_order: Integers, group: Integers) -> Mask:
-    """Return for every group, its blocks in key order, whether they are no sorted run.
+    """Return for every group whether its blocks, given in key order, are not a sorted run.
 
-    So it is if two share more than one point, or one lies within another, or a bound is unknown, or one is unclustered.
+    They are not if two share more than one point, one lies within another, a bound is unknown, or one is unclustered.
     """
     count = int(group[-1]) + 1 if group.size else 0
     before, after = in_order[:-1], in_order[1:]
@@ -133,7 +131,7 @@ def _unsorted(view: TableView, in_order: Integers, group: Integers) -> Mask:
 
 
 def _fit_together(view: TableView, in_order: Integers) -> Mask:
-    """Return for every block but the last whether it and the next one are planned as one block."""
+    """Return for every block but the last whether it and the next one fit into one planned block."""
     rows, sizes = view.row_count[in_order], _planned_bytes(view, in_order)
     found: Mask = (rows[1:] + rows[:-1] <= view.table_options.block_rows) & (
         sizes[1:] + sizes[:-1] < ROOM * view.table_options.block_bytes
@@ -142,6 +140,6 @@ def _fit_together(view: TableView, in_order: Integers) -> Mask:
 
 
 def _planned_bytes(view: TableView, chosen: Integers) -> Integers:
-    """Return what blocks are planned to take of `block_bytes`: at least a byte a row (`cut.most_rows`)."""
+    """Return the bytes that blocks are planned to take of `block_bytes`: at least one a row (`cut.most_rows`)."""
     sizes: Integers = np.maximum(view.decoded_bytes[chosen], view.row_count[chosen])
     return sizes

@@ -1,10 +1,10 @@
-"""Options as dataclass fields: from one declaration follow the checks, the reading of mappings, and a command's flags.
+"""Options as dataclass fields: one declaration gives the checks, the reading of mappings, and a command's flags.
 
     @dataclass(frozen=True, kw_only=True)
     class MyOptions:
         target: float = option(default=2.0, unit="depth", help="Merge until the average depth is this.", least=1)
 
-Reading a mapping, and the command's flags, need nothing but the fields, their types and their metadata:
+Mappings are read, and flags made, from the fields, their types and their metadata alone:
 
 - `unit`: one word. Values in `bytes` may be text with a unit (`2GiB`).
 - `help`: one sentence for people.
@@ -44,7 +44,7 @@ class Option:
 
     Attributes:
         kind: int, float, bool or str.
-        is_optional: None is a value too.
+        is_optional: None is allowed.
         default, unit, help, least, most: see `option`.
     """
 

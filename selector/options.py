@@ -1,4 +1,4 @@
-"""All that may be asked of a plan, under one roof: the policy's options, the budget, and the memory of the merge."""
+"""All options of a plan in one value: the policy's options, the budget, and the memory of the merge."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ DEFAULT_MEMORY_BYTES = 2**30
 
 
 def _like(kind: type, name: str) -> Any:
-    """Return the field of that name again, with None for "as the policy has it"."""
+    """Return a copy of the field of that name, with None for the policy's own default."""
     item = next(item for item in fields(kind) if item.name == name)
     return field(default=None, metadata=item.metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions:
-    """What to select, and how much at most; `parts` says which of it concerns whom.
+    """What to select, and how much at most. `parts` divides it among policy, planner and merge.
 
     Attributes:
-        threshold: a level is well clustered while its average selection depth is at most this; at least 1, which no
-            table can be below. None: by `ratio`, or clamp(0.001 x blocks of the table, 1, 64).
-        ratio: the threshold as a share of the table's blocks, between 0 and 1; it counts as 1 where it comes to less.
+        threshold: a level is well clustered while its average selection depth is at most this. At least 1, since no
+            depth is below 1. None: by `ratio`, or clamp(0.001 x blocks of the table, 1, 64).
+        ratio: the threshold as a share of the table's blocks, between 0 and 1. A resulting threshold below 1 counts
+            as 1.
         max_group_bytes: most decoded bytes that are merged together. None: the policy's own limit, 8 GiB for `levels`,
             none for `full`.
-        memory_bytes: most memory of one merge task; it takes 16 MiB at least. No policy needs it: a plan carries it to
-            the merge.
+        memory_bytes: most memory of one merge task, which takes at least 16 MiB. Policies ignore it; a plan carries it
+            to the merge.
         max_bytes: most bytes of files that a plan rewrites. None: no limit.
         max_blocks: most blocks that a plan rewrites. None: no limit.
         max_groups: most groups of a plan. None: no limit but `draft.MOST_GROUPS`.
-        include_unclustered: select blocks that are not sorted by the current key too. None: the policy decides: `full`
-            does, `levels` does not (`--final` asks for it).
+        include_unclustered: also select blocks that are not sorted by the current key. None: the policy decides: `full`
+            selects them, `levels` does not (unless `--final` is given).
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
@@ -77,18 +78,18 @@ class SelectOptions:
         return asdict(self)
 
     def threshold_for(self, block_count: int) -> float:
-        """Return the threshold of `levels` for a table of so many blocks; at least 1."""
+        """Return the threshold of `levels` for a table of `block_count` blocks; at least 1."""
         return LevelsOptions(threshold=self.threshold, ratio=self.ratio).threshold_for(block_count)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What was asked, by whom it concerns.
+    """Options, divided among those who use them.
 
     Attributes:
-        policy: one of the policy's own `options`.
-        budget: the planner's.
-        memory_bytes: the merge's; most memory of one task.
+        policy: an instance of the policy's `options`.
+        budget: for the planner.
+        memory_bytes: for the merge: most memory of one task.
     """
 
     policy: Any
@@ -97,10 +98,10 @@ class Parts:
 
 
 def parts(policy: Policy, asked: Mapping[str, Any] | SelectOptions | None, *, final: bool = False) -> Parts:
-    """Return what each part is asked by options or by a mapping of names to values.
+    """Return the options of each part, from a value or from a mapping of names to values.
 
-    Names are those of the policy's own options and of `SelectOptions`; what of the latter the policy does not have, it
-    ignores. None stands for the default. `final` selects unclustered blocks too, unless that is asked otherwise.
+    Names are those of the policy's own options and of `SelectOptions`. A policy ignores fields of `SelectOptions` that
+    it does not have. None stands for the default. `final` selects unclustered blocks too, unless `asked` forbids it.
 
     Raises:
         InvalidOptionError: lists every unknown name and every wrong value.

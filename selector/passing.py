@@ -1,11 +1,11 @@
 """Which blocks of a sort pass through unwritten, and what is merged between them.
 
-A block stays where it is if nothing would become of it but the same block: it is sorted by the key, it is as large as
-those that a merge makes, and its range meets that of no other block of the sort, not even at one key. What is left
-between such blocks is sorted run by run: together that is one sorted run as well, as deep as if everything were sorted.
+A block stays if a merge would only write it again: it is sorted by the key, it is as large as a merge would make it,
+and its range meets no other block of the sort, not even at one key. The stretches between such blocks are sorted one by
+one. The result is one sorted run, with the same depth as if everything were sorted.
 
-Bytes written are traded for blocks of less even size: a run alone may be a sliver. So one that would not fill half a
-block takes a neighbour along, and no block of what they become is less than half full.
+This writes fewer bytes, but blocks are less even in size: a stretch alone may be a sliver. So a stretch that would not
+fill half a block takes a neighbour along. Then every output block is at least half full.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tblctl.selector.table_view import TableView
 from tblctl.tableformat.model.block import FULL_SHARE
 
 _LEAST_SHARE = 0.5
-"""A run of less than so much of a block is a sliver."""
+"""A stretch that fills less than this share of a block is a sliver."""
 
 
 def worth_sorting(view: TableView, in_order: Integers, *, most: int) -> list[Integers]:
-    """Return what to merge so that `in_order` becomes one sorted run, each part by itself; at most `most` parts.
+    """Return the parts to merge, each by itself, so that `in_order` becomes one sorted run; at most `most` parts.
 
     `in_order` is in the order of `split_in_key_order`. O(n log n) for n blocks.
     """
@@ -45,10 +45,10 @@ def worth_sorting(view: TableView, in_order: Integers, *, most: int) -> list[Int
 
 
 def runs(view: TableView, in_order: Integers) -> tuple[Integers, Integers]:
-    """Return those of `in_order` that do not stay, and of which run each is: runs ascend, with gaps."""
+    """Return the blocks of `in_order` that do not stay, and the ascending number of each one's stretch, with gaps."""
     share = _shares_of_a_block(view, in_order)
     stays = _meets_nothing(view, in_order) & _is_as_merged(view, in_order, share)
-    run = np.cumsum(stays, dtype=np.int64)  # n where n blocks that stay lie before
+    run = np.cumsum(stays, dtype=np.int64)  # how many blocks before it stay
     filled = np.bincount(run[~stays], share[~stays], minlength=int(stays.sum()) + 1)
     slivers = np.flatnonzero((filled > 0) & (filled < _LEAST_SHARE))
     staying = np.flatnonzero(stays)
@@ -60,17 +60,17 @@ def runs(view: TableView, in_order: Integers) -> tuple[Integers, Integers]:
 
 
 def _meets_nothing(view: TableView, in_order: Integers) -> Mask:
-    """Return which blocks share no key with another; none if the range of one is unknown."""
+    """Return which blocks share no key with another; none of them if any range is unknown."""
     if view.unknown[in_order].any():
         return np.zeros(in_order.size, np.bool_)
     low, high = view.low[in_order], view.high[in_order]
-    apart = np.maximum.accumulate(high)[:-1] < low[1:]  # the blocks up to here from those behind
+    apart = np.maximum.accumulate(high)[:-1] < low[1:]  # no block up to this one meets a later one
     found: Mask = np.concatenate(([True], apart)) & np.concatenate((apart, [True]))
     return found
 
 
 def _is_as_merged(view: TableView, chosen: Integers, share: np.ndarray) -> Mask:
-    """Return which blocks are sorted by the key, and as large as those that a merge makes."""
+    """Return which blocks are sorted by the key, and as large as a merge makes them."""
     allowed = (view.row_count[chosen] <= view.table_options.block_rows) & (
         view.decoded_bytes[chosen] <= view.table_options.block_bytes
     )
@@ -79,6 +79,6 @@ def _is_as_merged(view: TableView, chosen: Integers, share: np.ndarray) -> Mask:
 
 
 def _shares_of_a_block(view: TableView, chosen: Integers) -> np.ndarray:
-    """Return what part of the most rows of a block each has, for rows as wide as its own."""
+    """Return how full each block is: its rows as a share of the most rows of its width that a block holds."""
     rows = view.row_count[chosen]
     return rows / most_rows(rows, view.decoded_bytes[chosen], view.table_options)

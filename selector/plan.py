@@ -16,18 +16,18 @@ PLAN_VERSION = 2
 LIMITS = ("max_group_bytes", "max_bytes", "max_blocks")
 """Rules of rejections, and options, that a caller can raise."""
 
-_MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
+_MOST_LEVEL = 1_000  # far above any policy's levels, and within what segments can hold
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Figures of the table, as `info` reports them (closed intervals): before the plan, and expected of it.
+    """Figures of the table, as `info` reports them (closed intervals): now, and predicted for after the plan.
 
-    Averages are None where there are blocks, but none in the order of the key; those after only without groups, since
-    blocks that are merged get into that order.
+    Averages are None if there are blocks but none is in the order of the key. Those after the plan are None only in a
+    plan without groups, since a merge puts blocks into that order.
 
     Raises:
-        ValueError: at construction: an expected figure is below 0.
+        ValueError: at construction: a predicted figure is below 0.
     """
 
     average_depth_before: float | None
@@ -49,18 +49,19 @@ class Group:
 
     Attributes:
         number: its place in the plan, from 0.
-        blocks: their paths, in order of key where that is known.
-        sort_id: the sort of its output: the table's current one, or another that is live in the table.
+        blocks: their paths, in key order where that is known.
+        sort_id: the sort of its output: the table's current one, or another live one.
         output_level: the level of its output (constant full blocks become -1 all the same).
-        why: for people.
+        why: the reason, for people.
         rows, size_bytes, decoded_bytes: of all its blocks.
-        same_key_rows: no key has more of the rows; None if that is not known.
-        depth_before: average depth of its blocks in the table; None if that of one of them is not known.
-        depth_after: the same that is expected of what it becomes.
-        partition: which one its blocks are in, as the table format names it: a JSON value; None for a table without.
+        same_key_rows: most rows that any key has; None if unknown.
+        depth_before: average depth of its blocks in the table; None if the depth of one is unknown.
+        depth_after: predicted average depth of its output blocks.
+        partition: the partition of its blocks, as the table format names it: a JSON value. None in a table without
+            partitions.
 
     Raises:
-        ValueError: at construction: a number that no group has.
+        ValueError: at construction: a number is out of range.
     """
 
     number: int
@@ -98,10 +99,10 @@ class Rejection:
     Attributes:
         rule: the reason as one word for programs: constant, unclustered, where, failed, max_level, too_few_blocks,
             well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups.
-        level: theirs; None if they are of several, or of none.
-        blocks, size_bytes: how many they are, and of how many bytes.
-        why: for people.
-        average_selection_depth, threshold: of a level that is well clustered, and what it was compared with; else None.
+        level: their level; None if they have several, or none.
+        blocks, size_bytes: how many blocks, and their bytes.
+        why: the reason, for people.
+        average_selection_depth, threshold: of a well clustered level, with the threshold it met; else None.
     """
 
     rule: str
@@ -115,11 +116,11 @@ class Rejection:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Another selection, which finds something to do where a plan found nothing.
+    """Another selection, which finds work where a plan found none.
 
     Attributes:
-        policy, threshold: what to select by; None for the policy's own threshold.
-        average_depth_after: of the table after one round of it, as `info` counts it: the best guess.
+        policy, threshold: to select by; None for the policy's own threshold.
+        average_depth_after: predicted average depth of the table after one round, as `info` counts it.
     """
 
     policy: str
@@ -128,7 +129,7 @@ class Advice:
 
     @property
     def arguments(self) -> str:
-        """The arguments of `tblctl recluster LOC` that ask for it."""
+        """The arguments of `tblctl recluster LOC` that make this selection."""
         return f"--policy {self.policy}" if self.threshold is None else f"--threshold {self.threshold:g}"
 
 
@@ -142,7 +143,7 @@ class PlanOptions:
         memory_bytes: most memory of one merge task.
 
     Raises:
-        ValueError: at construction: there is no memory.
+        ValueError: at construction: `memory_bytes` is below 1.
     """
 
     policy: Mapping[str, Any]
@@ -156,14 +157,14 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a policy decided for one snapshot. Nothing to do if it has no groups; `note` then says why.
+    """What a policy decided for one snapshot. If it has no groups, there is nothing to do, and `note` says why.
 
-    `advice` is for a plan without groups of a table whose blocks overlap: selections that would part them. `sorts` are
-    those that groups name and the table has not yet; they become live with the first group of theirs.
+    `advice` belongs to a plan without groups of a table whose blocks overlap: selections that would separate them.
+    `sorts` are named by groups and new to the table. A sort becomes live with its first committed group.
 
     Raises:
-        ValueError: at construction: groups are not numbered from 0, one is empty, two share a block, or two
-            sorts an id.
+        ValueError: at construction: groups are not numbered from 0, a group is empty, two groups share a block, or two
+            sorts share an id.
     """
 
     table_id: str
@@ -190,7 +191,7 @@ class Plan:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is nothing to do because limits leave no room for what there would be."""
+        """Whether there are no groups because limits leave no room for any."""
         return not self.groups and any(item.rule in LIMITS for item in self.rejected)
 
     def to_json(self) -> dict[str, Any]:
@@ -203,10 +204,10 @@ class Plan:
         """Return the plan that `to_json` gave.
 
         Raises:
-            InvalidDataError: it is no such plan, or of another version.
+            InvalidDataError: the value is not such a plan, or of another version.
         """
         if not isinstance(value, Mapping) or "version" not in value:
-            raise InvalidDataError("this is no plan of tblctl: expected a JSON object with a version")
+            raise InvalidDataError("this is not a plan of tblctl: expected a JSON object with a version")
         if value["version"] != PLAN_VERSION:
             raise InvalidDataError(
                 f"the plan has version {value['version']!r}, this tblctl reads version {PLAN_VERSION}; plan again"
@@ -216,7 +217,7 @@ class Plan:
 
 
 def _as_json(value: Any) -> Any:
-    """Return the value with lists for tuples, as JSON has them."""
+    """Return the value with tuples replaced by lists, as JSON needs."""
     if isinstance(value, dict):
         return {name: _as_json(item) for name, item in value.items()}
     return [_as_json(item) for item in value] if isinstance(value, list | tuple) else value
@@ -226,7 +227,7 @@ Value = TypeVar("Value")
 
 
 def _read(kind: type[Value], value: Any, place: str) -> Value:
-    """Return a dataclass from JSON values, strictly: every field there, no other, each of its type."""
+    """Return a dataclass from JSON values. Strict: every field is there, no other is, and each has its type."""
     if not isinstance(value, Mapping):
         raise InvalidDataError(f"{place}: expected an object, got {value!r}")
     names = [item.name for item in fields(kind)]  # type: ignore[arg-type]

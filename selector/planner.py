@@ -1,4 +1,4 @@
-"""From a policy's decision to a plan: what the budget holds of it, what to expect of it, and why nothing else."""
+"""Turn a policy's decision into a plan: what fits the budget, the predicted figures, and why the rest is left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A plan, and what its policy wants to be handed at the next one."""
+    """A plan, and the state that its policy gets at the next plan."""
 
     plan: Plan
     state: State
@@ -42,21 +42,21 @@ def plan(
     now: float,
     rng: Rng,
 ) -> Planned:
-    """Return the plan of what `policy` decides, cut to the budget. Pure; O(n log n) for n blocks beside the policy.
+    """Return the plan of a policy's decision, cut to the budget. Pure; O(n log n) for n blocks, besides the policy.
 
-    Where `levels` has nothing to do in a table whose blocks overlap, two more plans are made, for advice.
+    If `levels` has nothing to do in a table whose blocks overlap, two more plans are made, for advice.
 
     Args:
         view: the table.
         policy: decides what to merge.
-        options: one of the policy's own `options`.
-        budget: what the plan may rewrite.
+        options: an instance of the policy's `options`.
+        budget: how much the plan may rewrite.
         memory_bytes: most memory of one merge task; the plan carries it to the merge.
-        workload: what was asked of the table lately; see `Policy.decide`.
-        state: that of the plan before.
-        rates: what reading and rewriting cost.
+        workload: recent queries; see `Policy.decide`.
+        state: from the plan before.
+        rates: costs of reading and rewriting.
         now: seconds since 1970-01-01 UTC.
-        rng: the policy's source of chance.
+        rng: the policy's source of randomness.
 
     Raises:
         ValueError: the policy broke the rules of a `Decision`.
@@ -112,23 +112,23 @@ def _planned(
 
 
 def _new_sorts(view: TableView, drafts: Sequence[Draft]) -> tuple[Sort, ...]:
-    """Return the sorts of drafts that the table has not, in the order of their ids."""
+    """Return the sorts of drafts that are new to the table, in the order of their ids."""
     named = {draft.sort.id: draft.sort for draft in drafts if draft.sort}
     return tuple(named[number] for number in sorted(named) if number not in view.sorts)
 
 
 def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
-    """Do nothing if the drafts are what a `Decision` may hold.
+    """Do nothing if the drafts are allowed in a `Decision`.
 
     Raises:
-        ValueError: one is empty, has a block that may not be selected or crosses partitions, or two share a block.
+        ValueError: a draft is empty, crosses partitions or has a block that may not be selected; or two share a block.
     """
     chosen = joined(draft.blocks for draft in drafts)
     problem = ""
     if not all(draft.blocks.size for draft in drafts):
         problem = "a group has no blocks"
     elif not view.selectable[chosen].all():
-        problem = "a block is selected that may not be"
+        problem = "a group has a block that may not be selected"
     elif chosen.size and np.bincount(chosen).max() > 1:
         problem = "a block is selected twice"
     elif any(draft.sort and view.sorts.get(draft.sort.id, draft.sort) != draft.sort for draft in drafts):
@@ -172,12 +172,12 @@ def _partition(view: TableView, chosen: Integers) -> Any:
 
 
 def _how_far(view: TableView, rejected: Sequence[Rejection], options: PlanOptions) -> str:
-    """Return which limits to raise, and, where that says enough, to what: two blocks of average size."""
+    """Return which limits to raise, and, where one figure is enough, to what: two blocks of average size."""
     limits = {**options.policy, **asdict(options.budget)}
     typical = {
         "max_group_bytes": (view.decoded_bytes, "two blocks of average size take {} bytes of memory"),
         "max_bytes": (view.size_bytes, "two blocks of average size are {} bytes of files"),
-        "max_blocks": (np.ones(1), "a group is {} blocks at least"),
+        "max_blocks": (np.ones(1), "a group has at least {} blocks"),
     }
     found = []
     for rule in LIMITS:
@@ -192,7 +192,7 @@ def _how_far(view: TableView, rejected: Sequence[Rejection], options: PlanOption
 def _note(
     view: TableView, drafts: Sequence[Draft], rejected: Sequence[Rejection], options: PlanOptions
 ) -> str:
-    """Return one sentence: what is to be done, or why nothing is."""
+    """Return one sentence: what is to be done, or why there is nothing to do."""
     if drafts:
         chosen = joined(draft.blocks for draft in drafts)
         groups = f"{len(drafts)} group" + ("s" if len(drafts) > 1 else "")

@@ -1,4 +1,4 @@
-"""What a policy is: it decides which blocks to merge. The planner does the rest (`planner.py`).
+"""The interface of a policy: it decides which blocks to merge. The planner does the rest (`planner.py`).
 
     class Oldest:
         name = "oldest"
@@ -10,7 +10,7 @@
 
     register(Oldest())
 
-A policy is pure: what it decides depends on its arguments alone, and it changes none of them.
+A policy is pure: its decision depends on its arguments alone, and it changes none of them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tblctl.selector.plan import Rejection
 from tblctl.selector.table_view import TableView
 
 Workload: TypeAlias = Any
-"""What was asked of the table lately; None where that is not known."""
+"""Recent queries of the table; None if unknown."""
 
 State: TypeAlias = Any
-"""What a policy remembers from one plan to the next; None at first. The caller keeps it."""
+"""A policy's state from one plan to the next; None at first. The caller keeps it."""
 
 Rates: TypeAlias = Any
-"""What reading and rewriting cost; None where that is not known."""
+"""Costs of reading and rewriting; None if unknown."""
 
 Rng: TypeAlias = Callable[[], float]
-"""Returns a number from [0, 1), another one each time."""
+"""Returns a new random number from [0, 1) at each call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Decision:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
             blocks are `TableView.selectable`.
         rejections: what was not selected, and why.
-        state: to hand in at the next plan.
+        state: for the next plan.
     """
 
     drafts: tuple[Draft, ...] = ()
@@ -57,7 +57,7 @@ class Policy(Protocol):
     """A way to choose what to merge.
 
     Attributes:
-        name: what plans and commands call it.
+        name: its name in plans and commands.
         options: a frozen dataclass of its own options; each has a default. Its flags and their help follow from that.
         summary: what it does, after "NAME, which .."; may be missing.
     """
@@ -84,11 +84,11 @@ class Policy(Protocol):
 
         Args:
             view: the table.
-            budget: what the plan may rewrite. The planner cuts what exceeds it; a policy may heed it to choose better.
-            options: one of `self.options`.
-            workload: what was asked of the table lately.
-            state: that of the decision before.
-            rates: what reading and rewriting cost.
+            budget: how much the plan may rewrite. The planner cuts the excess; a policy may use it to choose better.
+            options: an instance of `self.options`.
+            workload: recent queries of the table.
+            state: from the decision before.
+            rates: costs of reading and rewriting.
             now: seconds since 1970-01-01 UTC.
-            rng: the only source of chance.
+            rng: the only source of randomness.
         """

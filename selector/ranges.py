@@ -1,7 +1,7 @@
-"""The deepest ranges of one level: which blocks lie there, and which to leave out where they are too many.
+"""The deepest ranges of one level: which blocks lie there, and which to leave out if not all fit.
 
-A *hot range* is a longest row of neighbouring points that are all deeper than the threshold. It is what one gets from
-its first deepest point by taking the deeper neighbour, again and again, while that is deeper than the threshold.
+A *hot range* is a maximal sequence of neighbouring points that are all deeper than the threshold. One gets it from its
+first deepest point by adding the deeper neighbour repeatedly, while that is deeper than the threshold.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hot_ranges(curve: DepthCurve, threshold: float) -> HotRanges:
 
 
 def members(low: Integers, high: Integers, curve: DepthCurve, ranges: HotRanges) -> tuple[Integers, Integers]:
-    """Return the blocks in any of the ranges, by range, and the range of each: the first that it touches.
+    """Return the blocks in any of the ranges, in order of range, and the first range that each touches.
 
     O(n log n) for n blocks given by their bounds.
     """
@@ -58,10 +58,11 @@ def members(low: Integers, high: Integers, curve: DepthCurve, ranges: HotRanges)
 def around_deepest(
     view: TableView, chosen: Integers, curve: DepthCurve, hot: tuple[int, int], room: Room
 ) -> tuple[Integers, Integers, str]:
-    """Return what fits of `chosen`, which lie in one hot range, what does not, and the rule that this breaks.
+    """Return the blocks of `chosen` that fit, those that do not, and the rule that these break.
 
-    First those at the first deepest point, the widest ones first since they make most of the depth; then what begins
-    or ends at the deeper neighbour of what was taken, the left one of equals, until the next block does not fit.
+    All blocks lie in one hot range. Blocks at its first deepest point come first, the widest ones before others since
+    they add most depth. Then the range grows to its deeper neighbour, the left one of equals, and the blocks that begin
+    or end there follow, until one does not fit.
 
     Args:
         view: the table; none of `chosen` has an unknown range.
@@ -87,7 +88,7 @@ def around_deepest(
 
 
 def _last_turn(view: TableView, chosen: Integers, turns: Integers, room: Room) -> int:
-    """Return a turn by whose end some rule is broken; what comes after it does not fit."""
+    """Return a turn by whose end a rule is broken. Later blocks do not fit."""
     last = int(turns.max())
     for sizes, most in (
         (view.decoded_bytes, room.group_bytes),
@@ -100,10 +101,10 @@ def _last_turn(view: TableView, chosen: Integers, turns: Integers, room: Room) -
 
 
 def _turns(curve: DepthCurve, hot: tuple[int, int], deepest: int) -> Integers:
-    """Return when each point of a hot range is reached from its deepest; that one has turn 0.
+    """Return the turn in which each point of a hot range is reached from its deepest point, which has turn 0.
 
-    A side is taken up to its next point that is shallower than the head of the other side. So the turns are those of
-    merging the two sides by their running minima, the left one first where these are equal.
+    A side is followed until its next point is shallower than the next point of the other side. So the turns are the
+    order of merging the two sides by their running minima; the left side goes first if these are equal.
     """
     left = np.minimum.accumulate(curve.depths[hot[0] : deepest][::-1])
     right = np.minimum.accumulate(curve.depths[deepest + 1 : hot[1] + 1])

@@ -26,14 +26,14 @@ def register(policy: Policy) -> None:
 
 
 def unregister(name: str) -> None:
-    """Take a policy away that a program added."""
+    """Remove a policy that a program added."""
     if name in (Levels.name, Full.name):
-        raise InvalidOptionError(f"{name!r} is a policy of tblctl itself, which stays")
+        raise InvalidOptionError(f"{name!r} is one of tblctl's own policies, which cannot be removed")
     _POLICIES.pop(name, None)
 
 
 def registered() -> tuple[Policy, ...]:
-    """Return the policies, those of tblctl itself first."""
+    """Return the policies, tblctl's own first."""
     return tuple(_POLICIES.values())
 
 
@@ -41,7 +41,7 @@ def policy_named(name: str) -> Policy:
     """Return the policy of a name.
 
     Raises:
-        InvalidOptionError: there is none; the nearest name is named.
+        InvalidOptionError: there is none; the error suggests the nearest name.
     """
     found = _POLICIES.get(name)
     if found is None:

@@ -36,9 +36,9 @@ def rejection(
 
 
 def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
-    """Return what a policy does not look at, by reason; each block under its first one.
+    """Return the blocks that a policy does not look at, by reason; each block under its first reason.
 
-    What is left is `view.selectable`, less the unclustered blocks where these are not included.
+    The others are `view.selectable`, less the unclustered blocks if these are not included.
     """
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
@@ -53,7 +53,7 @@ def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
             "not sorted by the current key: select them with --include-unclustered or --final",
         ),
         ("constant", view.finished, "one key only, and full: clustering again cannot help"),
-        ("max_level", view.too_high, f"merged {MOST_LEVEL} times already: left alone"),
+        ("max_level", view.too_high, f"already merged {MOST_LEVEL} times: left alone"),
     )
     found, rest = [], everywhere.copy()
     for rule, mask, why in reasons:
@@ -64,7 +64,7 @@ def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
 
 
 def summed_up(rejections: Iterable[Rejection]) -> list[Rejection]:
-    """Return the rejections of several partitions with one for each rule and level: that of the deepest partition."""
+    """Return one rejection for each rule and level of several partitions: that of the deepest partition."""
     groups: dict[tuple[str, int | None], list[Rejection]] = {}
     for item in rejections:
         groups.setdefault((item.rule, item.level), []).append(item)

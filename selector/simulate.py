@@ -33,11 +33,11 @@ from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_r
 from tblctl.tableformat.model.options import TableOptions
 
 ROW_BYTES = 8
-"""Decoded bytes of a row, where all are of one width."""
+"""Decoded bytes of a row if all rows are of one width."""
 
 
 def one_width(_key: int) -> int:
-    """Return the decoded bytes of the row of a key: the same for all."""
+    """Return the decoded bytes of a row: the same for all keys."""
     return ROW_BYTES
 
 
@@ -47,9 +47,9 @@ class SimulatedBlock:
 
     Attributes:
         path: its name.
-        keys: one a row, ascending.
+        keys: one for each row, ascending.
         level: how often its rows were merged; -1 for constant and full.
-        unclustered: a plan takes it for not sorted by the current key.
+        unclustered: a plan treats it as not sorted by the current key.
         unknown: a plan does not see its bounds.
         partition: the number of its partition.
     """
@@ -74,9 +74,9 @@ class SimulatedTable:
     Attributes:
         block_rows: most rows of a block.
         block_bytes: most decoded bytes of a block.
-        width: the decoded bytes of the row of a key.
+        width: returns the decoded bytes of a key's row.
         keys_are_counted: blocks know how many rows their most frequent key has.
-        blocks: those of the current version, in the order in which they were written.
+        blocks: the blocks of the current version, in the order in which they were written.
         written: how many blocks were ever written.
     """
 
@@ -95,14 +95,14 @@ class SimulatedTable:
         unknown: bool = False,
         partition: int = 0,
     ) -> SimulatedTable:
-        """Add blocks of some keys each, and return the table."""
+        """Add one block for each sequence of keys, and return the table."""
         for keys in blocks:
             block = self._made(sorted(keys), level, partition, unclustered=unclustered)
             self.blocks.append(replace(block, unclustered=unclustered, unknown=unknown))
         return self
 
     def copy(self) -> SimulatedTable:
-        """Return a table of the same blocks, which changes by itself."""
+        """Return an independent table of the same blocks."""
         return replace(self, blocks=list(self.blocks))
 
     @property
@@ -159,14 +159,14 @@ class SimulatedTable:
         """Return the plan of a policy, and the state for the next one.
 
         Args:
-            policy: it, or its name.
+            policy: the policy, or its name.
             restricted: only these blocks may be selected; None for all.
             options: those of `SelectOptions` and of the policy itself.
-            workload: see `Policy.decide`; so `state` and `rates`.
-            state: of the plan before.
-            rates: what reading and rewriting cost.
+            workload: see `Policy.decide`, also for `state` and `rates`.
+            state: from the plan before.
+            rates: costs of reading and rewriting.
             now: seconds since 1970-01-01 UTC.
-            rng: the policy's source of chance.
+            rng: the policy's source of randomness.
         """
         chosen = policy_named(policy) if isinstance(policy, str) else policy
         asked = parts(chosen, options)
@@ -202,18 +202,18 @@ class SimulatedTable:
 
     @property
     def work_left(self) -> int:
-        """The sum over all rows of how often each may still be merged; every group lowers it by at least its rows."""
+        """The number of merges left to each row, added up over all rows. Every group lowers it by at least its rows."""
         return sum(_merges_left(block) * len(block.keys) for block in self.blocks)
 
     @property
     def overlaps(self) -> float:
-        """The average overlaps of the blocks, within partitions, as `info` has them."""
+        """The average overlaps of the blocks, within partitions, as `info` reports them."""
         overlap, _ = self._figures()
         return rounded_mean(int(overlap.sum()), overlap.size)
 
     @property
     def depth(self) -> float:
-        """The average depth of the blocks, within partitions, as `info` has it."""
+        """The average depth of the blocks, within partitions, as `info` reports it."""
         _, depth = self._figures()
         return rounded_mean(int(depth.sum()), depth.size)
 
@@ -230,7 +230,7 @@ class SimulatedTable:
         return (block.keys for block in self.blocks)
 
     def _ranks(self) -> tuple[Integers, Integers]:
-        """Return the ranks of the blocks' bounds, those of each partition apart, as a stored table has them."""
+        """Return the ranks of the blocks' bounds, apart for each partition, as in a stored table."""
         ends = [keys[end] for end in (0, -1) for keys in self._keys()]
         ranks = _integers(np.unique(ends, return_inverse=True)[1])
         low, high = np.split(ranks, 2)
@@ -239,7 +239,7 @@ class SimulatedTable:
     def _made(
         self, keys: Sequence[int], level: int, partition: int, *, unclustered: bool = False
     ) -> SimulatedBlock:
-        """Return a new block of ascending keys; one of a single key that is full has no level."""
+        """Return a new block of ascending keys. A full block of a single key has level -1."""
         self.written += 1
         full = is_full(
             len(keys),
@@ -265,7 +265,7 @@ class SimulatedTable:
             yield from self._filled(piece)
 
     def _filled(self, keys: Iterable[int]) -> Iterator[list[int]]:
-        """Yield keys by block: a block ends where one row more would be too much for `block_bytes`."""
+        """Yield the keys of each block: a block ends before the row that would exceed `block_bytes`."""
         part: list[int] = []
         size = 0
         for key in keys:
@@ -287,7 +287,7 @@ def _cut_where_keys_end(keys: Sequence[int], sizes: Sequence[int], most: int) ->
 
 
 def _merges_left(block: SimulatedBlock) -> int:
-    """Return how often the rows of a block may be merged yet."""
+    """Return how often the rows of a block may still be merged."""
     if block.unclustered:
         return MOST_LEVEL + 1
     return 0 if block.level == CONSTANT_LEVEL else max(MOST_LEVEL - block.level, 0)

@@ -1,4 +1,4 @@
-"""What a policy sees of a table: arrays of numbers, one entry a block, and which blocks it may select."""
+"""What a policy sees of a table: arrays of numbers, one entry for each block, and which blocks it may select."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class TableView(RankedBlocks):
     """All blocks of one version of a table.
 
     Attributes (the others are those of `RankedBlocks`):
-        table_id, snapshot: what the view is of; the number or id of the version.
-        sort_id: of the current sort.
-        sorts: the live sorts by id, the current one among them; empty where no policy asks.
-        next_sort_id: what a new sort is to be called.
+        table_id, snapshot: the table and its version, by number or id.
+        sort_id: the current sort's id.
+        sorts: the live sorts by id, including the current one; empty if no policy asks for them.
+        next_sort_id: the id of a new sort.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
         row_count: at least 1 each.
         decoded_bytes: of the rows as Arrow arrays.
-        same_key_rows: no key has more rows of the block; -1 where that is not known, or where ranks cannot tell all its
-            keys apart.
-        partition: a number for each partition; 0 everywhere for a table without. No group crosses partitions, and
-            depth and overlap are those among the blocks of one.
-        partition_values: the partition of each number, a JSON value; None where the numbers say enough.
+        same_key_rows: most rows that any key of the block has; -1 if unknown, or if ranks do not distinguish all its
+            keys.
+        partition: a number for each partition; always 0 in a table without partitions. No group crosses partitions,
+            and depth and overlap count the blocks of one partition.
+        partition_values: the partition of each number, a JSON value; None if the numbers suffice.
         restricted: only these may be selected (`where`); None for all.
-        failed: these could not be merged a moment ago, and may not be selected; None for none.
+        failed: these failed to merge in an earlier round and may not be selected; None for none.
 
     Raises:
         ValueError: the arrays differ in length, a known block has its low above its high, or a block has no rows.
@@ -84,7 +84,7 @@ class TableView(RankedBlocks):
 
     @cached_property
     def finished(self) -> Mask:
-        """The clustered blocks of one key that are full, and those so marked."""
+        """The clustered blocks that are constant and full, or marked so."""
         options = self.table_options
         full = (self.row_count >= math.floor(FULL_SHARE * options.block_rows)) | (
             self.decoded_bytes >= FULL_SHARE * options.block_bytes
@@ -99,7 +99,7 @@ class TableView(RankedBlocks):
 
     @cached_property
     def selectable(self) -> Mask:
-        """The blocks that a policy may select, unclustered ones among them."""
+        """The blocks that a policy may select, including unclustered ones."""
         chosen = ~(self.finished | self.too_high)
         if self.restricted is not None:
             chosen &= self.restricted
@@ -113,7 +113,7 @@ class TableView(RankedBlocks):
         return len(self) > 0 and bool((self.partition != self.partition[0]).any())
 
     def by_partition(self, chosen: Integers) -> Iterator[Integers]:
-        """Yield `chosen` partition by partition, in order of their numbers; all at once where there is only one."""
+        """Yield `chosen` partition by partition, in order of their numbers; all at once if there is only one."""
         if not (self.is_partitioned and chosen.size):
             yield chosen
             return

@@ -1,4 +1,4 @@
-"""Doing several slow things at once inside one call; no thread outlives it."""
+"""Run several slow operations at once inside one call. No thread outlives the call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 IO_THREADS = 16
-"""Requests under way at once; object stores answer each in tens of milliseconds, so they are worth overlapping."""
+"""Concurrent requests. Object stores answer each in tens of milliseconds, so overlapping them pays off."""
 
 
 def cpu_threads() -> int:
@@ -21,7 +21,7 @@ def cpu_threads() -> int:
 
 
 def in_parallel(work: Callable[[_T], _R], items: Iterable[_T], *, threads: int) -> list[_R]:
-    """Return `work` of every item, in their order; the first failure stops what has not begun and is raised."""
+    """Return the result of `work` for each item, in order. The first failure stops further items and is raised."""
     waiting: Sequence[_T] = list(items)
     if len(waiting) <= 1 or threads <= 1:
         return [work(item) for item in waiting]
@@ -34,7 +34,7 @@ def in_parallel(work: Callable[[_T], _R], items: Iterable[_T], *, threads: int) 
 
 
 def ahead(work: Callable[[_T], _R], items: Iterable[_T], *, threads: int) -> Generator[_R, None, None]:
-    """Yield `work` of every item, in their order, while as many threads are at the next ones; close it to stop them."""
+    """Yield the result of `work` for each item, in order, while threads work on the next ones. `close` stops them."""
     begun: deque[Future[_R]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="tblctl") as pool:
         try:

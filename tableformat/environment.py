@@ -1,6 +1,6 @@
-"""The only owner of clocks, randomness, fresh names and waiting; everything else is handed an `Environment`.
+"""The only owner of clocks, randomness, new names and waiting. All other code gets an `Environment` as an argument.
 
-Tests hand in their own, so that time, names and races repeat exactly.
+Tests pass their own, so that time, names and races repeat exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _new_id() -> str:
 
 
 _STATM = Path("/proc/self/statm")
-"""Linux's figures of this process in pages, the second of what is in memory; 0.01 ms to read."""
+"""Linux's figures of this process, in pages. The second is the resident memory. Reading takes 0.01 ms."""
 
 
 def _resident_bytes() -> int:
@@ -35,16 +35,16 @@ def _chance() -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What a call may know of the world outside its arguments.
+    """Everything that a call may use of the world outside its arguments.
 
     Attributes:
         now: seconds since 1970-01-01 UTC.
         elapsed: seconds on a clock that never goes back; for durations.
         cpu: processor seconds of the calling thread; for durations.
-        new_id: 32 lower-case hexadecimal digits that nobody else will draw.
+        new_id: returns a unique id of 32 lower-case hexadecimal digits.
         random: a float in [0, 1), for jitter.
-        sleep: waits so many seconds.
-        resident_bytes: memory of this process; 0 where the system does not tell, as others than Linux.
+        sleep: waits for a number of seconds.
+        resident_bytes: memory of this process; 0 if the system does not report it, as on systems other than Linux.
     """
 
     now: Callable[[], float] = time.time

@@ -1,9 +1,9 @@
 """Every error that tblctl raises, grouped by what the caller does next.
 
     TblctlError
-    ├── InputError                 fix the input (exit 2 where it is the command's wording, else 1)
-    ├── StorageError               retry, or mend the storage: nothing was changed
-    ├── EngineError                mend Spark, or merge with the local engine: nothing was changed
+    ├── InputError                 fix the input (exit 2 if the command line is wrong, else 1)
+    ├── StorageError               retry, or repair the storage: nothing was changed
+    ├── EngineError                repair Spark, or merge with the local engine: nothing was changed
     ├── ConflictError              plan again from the newest snapshot
     ├── CommitOutcomeUnknownError  look before trying again: the commit may or may not have happened
     ├── CorruptTableError          the data is damaged: nothing was deleted
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class TblctlError(Exception):
-    """Base of all errors. `details` holds what a program may want to read (never secrets)."""
+    """Base of all errors. `details` holds values for programs (never secrets)."""
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -66,11 +66,11 @@ class InvalidKeyError(InputError):
 
 
 class InvalidPredicateError(InputError):
-    """A condition cannot be understood; `details["position"]` is its 0-based offset in the text, where known."""
+    """A condition cannot be understood; `details["position"]` is the 0-based offset in the text, if known."""
 
 
 class InvalidStatementError(InputError):
-    """A statement cannot be understood; `details["position"]` is its 0-based offset in the text."""
+    """A statement cannot be understood; `details["position"]` is the 0-based offset in the text."""
 
 
 class InvalidDataError(InputError):
@@ -122,7 +122,7 @@ class ConflictError(TblctlError):
 
 
 class CommitOutcomeUnknownError(TblctlError):
-    """The reply to a commit was lost and reading back failed; `details["commit_id"]` tells what to look for."""
+    """The reply to a commit was lost and reading back failed; `details["commit_id"]` identifies the commit."""
 
 
 class CorruptTableError(TblctlError):

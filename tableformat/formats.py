@@ -23,7 +23,7 @@ def open_port(
 
     Args:
         location: a path or an fsspec URL.
-        options: what the fsspec filesystem takes.
+        options: options of the fsspec filesystem.
         env: clocks and names.
     """
     from tblctl.tableformat.native.port import NativePort

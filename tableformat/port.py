@@ -3,8 +3,8 @@
 A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and writes blocks inside merge tasks, and
 `TablePort.replace` commits. Implementations: `native/`; an in-memory twin in the tests.
 
-A version is known by its id, a text that only its table format understands; its parent is the version that it was
-committed on top of. `public_id` is the same for people and programs: a whole number in the native format.
+A version has an id, a text that only its table format understands. Its parent is the version that it was committed on
+top of. `public_id` is the id for people and programs: a whole number in the native format.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class BlocksReplacedError(ConflictError):
-    """Blocks that a commit removes or relabels have left the table since, or lost rows; `details["paths"]` has all."""
+    """Blocks that a commit removes or relabels have left the table, or lost rows; `details["paths"]` lists them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """What of a block may change without rewriting it."""
+    """The properties of a block that may change without rewriting it."""
 
     level: int
     run_id: str | None
@@ -45,20 +45,20 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Listing:
-    """The blocks of a version as columns, one entry a block.
+    """The blocks of a version as columns, one entry for each block.
 
     Attributes:
         paths: a string array.
-        low, high: bounds of the keys by the sort asked for: columns "0", "1", .. one a term. A null may be a null key,
-            see `known`.
+        low, high: bounds of the keys by the requested sort: columns "0", "1", .. one for each term. A null may be a
+            null key, see `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
         sort_id: int64: the live sort in whose order the block is; -1 for none.
-        known: the bounds hold; where false nothing is known of the keys.
-        exact: the bounds are keys of rows, neither shortened nor those of columns apart.
+        known: the bounds hold. If false, nothing is known of the keys.
+        exact: the bounds are keys of rows: not truncated, and not combined from separate column bounds.
         level, stored_rows, size_bytes, decoded_bytes: int64; see `Block`.
-        same_key_rows: int64: no key by the sort has more rows of the block; -1 where that is not known, or where bounds
-            cannot tell all its keys apart.
-        matched: the block may hold rows that satisfy the condition; None without one.
+        same_key_rows: int64: most rows of the block that any key has; -1 if unknown, or if bounds do not distinguish
+            all its keys.
+        matched: the block may hold rows that satisfy the condition; None without a condition.
         partition: int64: the place of each block's partition in `partitions`.
         partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
     """
@@ -93,11 +93,11 @@ class Version(Protocol):
 
     @property
     def table_id(self) -> str:
-        """Tells tables apart that had the same location one after the other."""
+        """The table's id. It differs from that of an earlier table at the same location."""
 
     @property
     def id(self) -> str:
-        """Tells the versions of the table apart."""
+        """The version's id, unique in the table."""
 
     @property
     def parent(self) -> str | None:
@@ -105,11 +105,11 @@ class Version(Protocol):
 
     @property
     def public_id(self) -> int | str:
-        """The id as people, results and JSON have it."""
+        """The id for people, results and JSON."""
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """The ids of versions by the tags that they had when this version was committed."""
+        """The ids of versions by tag, as of this version's commit."""
 
     @property
     def schema(self) -> Schema:
@@ -121,7 +121,7 @@ class Version(Protocol):
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
-        """The live sorts by id: the cluster key, and those that replacements added since it was given."""
+        """The live sorts by id: the cluster key, and those that replacements added since the key was set."""
 
     @property
     def next_sort_id(self) -> int:
@@ -135,20 +135,20 @@ class Version(Protocol):
         """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
-        """Return what is known of columns in each block, the blocks in the order of `listing`."""
+        """Return statistics of columns in each block, in the order of `listing`."""
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
-        """Return those of the blocks that are in this version, by path."""
+        """Return the blocks at `paths` that are in this version, by path."""
 
     def is_ordered(self, block: Block, sort: Sort) -> bool:
-        """Tell whether the block's rows are in the order of `sort`."""
+        """Return whether the block's rows are in the order of `sort`."""
 
 
 class BlockReader(Protocol):
-    """An open block, as the version's schema has it; a context manager. Row groups are numbered from 0.
+    """An open block, read as the version's schema; a context manager. Row groups are numbered from 0.
 
-    Rows that are deleted are not there, nor are row groups all of whose rows are deleted. Rows come in read types.
-    Calls for one reader must not overlap.
+    Deleted rows are left out, and row groups in which all rows are deleted. Rows come in read types. Calls of one
+    reader must not overlap.
     """
 
     @property
@@ -157,11 +157,11 @@ class BlockReader(Protocol):
 
     @property
     def group_bytes(self) -> tuple[int, ...]:
-        """About what each row group's rows take in memory."""
+        """Approximate memory of each row group's rows."""
 
     @property
     def stored_bytes(self) -> tuple[int, ...]:
-        """Bytes of each row group in the file; what reading it piece by piece holds beside the piece."""
+        """Bytes of each row group in the file. Reading it piece by piece holds these besides the piece."""
 
     @property
     def copyable(self) -> frozenset[int]:
@@ -169,7 +169,7 @@ class BlockReader(Protocol):
 
     @property
     def codable(self) -> frozenset[int]:
-        """Columns of text, by id, of which the block has few values; none where a table format cannot tell."""
+        """Text columns, by id, with few distinct values in the block; none if the table format does not know."""
 
     def __enter__(self) -> Self: ...
 
@@ -179,9 +179,9 @@ class BlockReader(Protocol):
         """Return the keys of the rows of some row groups: columns "0", "1", .. one a term. Reads no other column."""
 
     def will_need(self, groups: Sequence[int]) -> int:
-        """Begin to fetch what `rows` or `batches` will need of some row groups, and return at once.
+        """Begin to fetch the bytes that `rows` or `batches` will need of some row groups, and return at once.
 
-        Returns the bytes that are held until all of them have been read; 0 where reading does not wait for a network.
+        Returns the bytes that are held until all of them have been read; 0 if reading does not wait for a network.
         """
 
     def rows(self, groups: Sequence[int]) -> pa.Table:
@@ -192,28 +192,28 @@ class BlockReader(Protocol):
 
 
 class BlockBuilder(Protocol):
-    """Rows on their way into a block, or into several where one would be larger than `block_bytes`."""
+    """Builds a block from rows, or several blocks if one would exceed `block_bytes`."""
 
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
-        """Do what can be done for rows before those in front of them are added; return what appends them.
+        """Prepare rows ahead of their turn; return a function that appends them.
 
         Args:
             rows: in read types, the schema's columns, in key order.
-            groups: the rows of each row group that they become.
+            groups: the number of rows of each row group to write.
         """
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
-        """Append row groups of a block as they are stored: copyable ones, whose rows are in key order behind the last.
+        """Append copyable row groups of a block as they are stored. Their keys must follow the last row's.
 
         Raises:
             CorruptTableError: the block is missing or damaged; `details["name"]` is its path.
         """
 
     def finish(self) -> tuple[BlockRecord, ...]:
-        """Store what was added; return what was stored."""
+        """Store the added rows; return the stored blocks."""
 
     def discard(self) -> None:
-        """Delete what was stored, as far as possible; never raises."""
+        """Delete the stored blocks, as far as possible; never raises."""
 
 
 class BlockIO(Protocol):
@@ -225,7 +225,7 @@ class BlockIO(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """The columns of what is read and written."""
+        """The columns that are read and written."""
 
     @property
     def options(self) -> TableOptions:
@@ -233,53 +233,53 @@ class BlockIO(Protocol):
 
     @property
     def opens(self) -> int:
-        """How many blocks are worth opening at once: more than one where each waits for a network."""
+        """How many blocks to open at once: more than one if opening waits for a network."""
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
-        """Return blocks with the rows that are left of them. Reads their deletes, in a table format that has any.
+        """Return blocks without their deleted rows. Reads their deletes, if the table format has any.
 
         Raises:
             CorruptTableError: deletes are missing or damaged.
         """
 
     def can_copy(self, block: Block) -> bool:
-        """Tell whether row groups of a block may be copied undecoded: not with deleted rows, nor of a foreign file."""
+        """Return whether row groups of a block may be copied undecoded: not with deletes, or from a foreign file."""
 
     def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
-        """Open a block, one that `live` returned.
+        """Open a block that `live` returned.
 
         Args:
-            block: which one.
-            coded: columns, by id; those of them that are in `BlockReader.codable` come as Arrow dictionaries.
+            block: the block.
+            coded: ids of columns to return as Arrow dictionaries, if they are in `BlockReader.codable`.
 
         Raises:
-            CorruptTableError: it is missing or damaged; `details["name"]` is its path.
+            CorruptTableError: the block is missing or damaged; `details["name"]` is its path.
         """
 
     def build(
         self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
     ) -> BlockBuilder:
-        """Begin a block of a partition, whose rows come in the order of `sort`.
+        """Begin a block of a partition. Its rows come in the order of `sort`.
 
-        It gets level -1 instead if it is constant and full.
+        A block that is constant and full gets level -1 instead.
         """
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete blocks that were written and surely never committed, as far as possible; never raises."""
+        """Delete written blocks that are certainly not committed, as far as possible; never raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionEntry:
-    """A version as the history has it, readable or not.
+    """A version in the history, readable or not.
 
     Attributes:
         id, parent, public_id: as in `Version`.
         timestamp_ms: when it was committed: milliseconds since 1970-01-01 UTC.
         summary: what the commit did.
         is_readable: false once its metadata expired.
-        tags: those that it has now.
-        cluster_by: the terms of its cluster key; None where only the summary is left.
-        options: how its blocks are written; None where only the summary is left.
+        tags: the tags that it has now.
+        cluster_by: the terms of its cluster key; None if only the summary is left.
+        options: how its blocks are written; None if only the summary is left.
     """
 
     id: str
@@ -295,7 +295,7 @@ class VersionEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Garbage:
-    """What a garbage collection deleted, or a dry run would delete: versions and objects, oldest first."""
+    """The versions and objects that a garbage collection deleted, or a dry run would delete; oldest first."""
 
     versions: tuple[int | str, ...]
     objects: tuple[str, ...]
@@ -304,7 +304,7 @@ class Garbage:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What a check looked at, and its problems; each names its object."""
+    """The counts and problems of a check. Each problem names its object."""
 
     snapshots: int
     segments: int
@@ -318,12 +318,12 @@ class Replacement:
     """A change of a table's blocks by a recluster: the rows stay the same.
 
     Attributes:
-        removed: paths of blocks that leave.
-        added: blocks that join.
-        relabelled: blocks that stay with another label, by path.
-        sorts: that added blocks are in the order of, and that become live with the commit if they are not yet.
+        removed: paths of the removed blocks.
+        added: the new blocks.
+        relabelled: new labels of blocks that stay, by path.
+        sorts: the sorts of added blocks. They become live with the commit if they are not yet.
         detail: JSON for the snapshot's summary: short, since every reader of the table reads it.
-        record: JSON of any length that is kept beside the snapshot, and for a while longer; None for none.
+        record: JSON of any length, kept beside the snapshot and for a while longer; None for none.
     """
 
     removed: frozenset[str]
@@ -338,9 +338,9 @@ VersionT = TypeVar("VersionT", bound=Version)
 
 
 class TablePort(Protocol[VersionT]):
-    """A table, whose versions are of one type. Pickles, secrets included.
+    """A table. All its versions are of one type. Pickles, secrets included.
 
-    Methods that take `newest`, a version that `newest()` returned a moment ago, do not look for it again.
+    Methods take `newest` from callers that have just called `newest()`, to avoid a second look-up.
     """
 
     env: Environment
@@ -356,7 +356,7 @@ class TablePort(Protocol[VersionT]):
         """Return the version of an id.
 
         Raises:
-            SnapshotNotFoundError: it never was, or can no longer be read.
+            SnapshotNotFoundError: the version never existed, or can no longer be read.
         """
 
     def version_at(self, timestamp_ms: int, *, newest: VersionT | None = None) -> VersionT:
@@ -367,35 +367,35 @@ class TablePort(Protocol[VersionT]):
         """
 
     def parse_id(self, text: str) -> str | None:
-        """Return the id of the version whose `public_id` is written as `text`; None if none is written so."""
+        """Return the id of the version whose `public_id` has the text `text`; None if the text cannot be one."""
 
     def entry(self, version: VersionT, *, newest: VersionT | None = None) -> VersionEntry:
-        """Return a version as the history has it."""
+        """Return a version's entry in the history."""
 
     def history(self, limit: int | None = None, *, start: VersionT | None = None) -> Iterator[VersionEntry]:
         """Yield at most `limit` versions, newest first, from `start` on; None for the newest."""
 
     def block_io(self, version: VersionT) -> BlockIO:
-        """Return what merge tasks for this version read and write with."""
+        """Return the `BlockIO` of merge tasks for this version."""
 
     def replace(self, base: VersionT, replacement: Replacement) -> VersionT:
-        """Commit on top of whatever the newest version is; rows that others added since `base` stay.
+        """Commit on top of the newest version. Rows that others added since `base` stay.
 
         Raises:
-            CommitOutcomeUnknownError: nobody can tell now whether it was committed.
+            CommitOutcomeUnknownError: it is unknown whether the commit happened.
             BlocksReplacedError: a block to be removed or relabelled has left the table.
-            ConflictError: what others did since, such as a rollback to another schema, stands against it.
-            TblctlError: anything else. As with all but the first, nothing was committed.
+            ConflictError: a change by others, such as a rollback to another schema, excludes it.
+            TblctlError: any other error. Except for the first, nothing was committed.
         """
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
-        """Expire versions but the newest `keep` and tagged ones, and delete what nothing names any more.
+        """Expire all versions except the newest `keep` and tagged ones, and delete objects that nothing names any more.
 
         Args:
             keep: at least 1.
-            older_than_seconds: nothing younger is touched.
+            older_than_seconds: younger objects stay.
             dry_run: change nothing.
         """
 
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:
-        """Verify the table's metadata, with `deep` its data too. Changes nothing."""
+        """Verify the table's metadata, and with `deep` its data. Changes nothing."""

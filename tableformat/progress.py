@@ -1,4 +1,4 @@
-"""How far a long operation is, told while it runs."""
+"""Progress events of a long operation."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Progress: TypeAlias = Callable[[int, "int | None", str], None]
-"""Is called with what is done, what there is in all (None if that is not known), and the unit: bytes, rows, groups."""
+"""Called with the amount done, the total (None if unknown), and the unit: bytes, rows, groups."""

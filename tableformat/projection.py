@@ -1,8 +1,8 @@
-"""Between a table's schema and the columns at hand: incoming data on one side, a file's columns on the other.
+"""Convert between a table's schema and other columns: incoming data, or the columns of a file.
 
-`Conformer` (and `conform`) bring incoming data, matched by name, to what is written. `Projection` reads the columns
-of a file, matched by column id, as the table's present schema: renamed, widened, added and dropped columns need no
-rewriting. Neither does any I/O.
+`Conformer` (and `conform`) convert incoming data, matched by name, to the columns that are written. `Projection` reads
+the columns of a file, matched by column id, as the table's present schema: renamed, widened, added and dropped columns
+need no rewriting. Neither does any I/O.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_CHUNK_BYTES = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Conformer:
-    """Brings data of one schema to a table's read types, column order and ids; `plan` one, use it for every batch."""
+    """Converts data of one schema to a table's read types, column order and ids. `plan` one for all batches."""
 
     target: pa.Schema
     sources: tuple[int, ...]
@@ -43,7 +43,7 @@ class Conformer:
 
     @classmethod
     def plan(cls, data: pa.Schema, schema: Schema) -> Conformer:
-        """Decide how data of a schema is brought to the table's.
+        """Decide how data of a schema is converted to the table's.
 
         Raises:
             SchemaMismatchError: lists every difference, also in `details["differences"]`.
@@ -65,7 +65,7 @@ class Conformer:
         """Return the data as the table's columns, with column ids in the fields' metadata. No copy where types agree.
 
         Raises:
-            InvalidDataError: a value does not fit its column, or a null stands where none may; names the column.
+            InvalidDataError: a value does not fit its column, or a null is not allowed; names the column.
         """
         columns = []
         for source, shape, column in zip(self.sources, self.shapes, self.target, strict=True):
@@ -81,11 +81,11 @@ class Conformer:
 
 
 def conform(data: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
-    """Return incoming data as `Conformer` gives it; plans anew on every call.
+    """Return incoming data converted by a `Conformer`, which is planned again on every call.
 
     Raises:
         SchemaMismatchError: the schemas do not fit; lists every difference.
-        InvalidDataError: a value does not fit its column, or a null stands where none may.
+        InvalidDataError: a value does not fit its column, or a null is not allowed.
     """
     return Conformer.plan(data.schema, schema).apply(data)
 
@@ -95,7 +95,7 @@ _Places = Mapping[int | None, tuple[int, pa.Field]]
 
 @dataclass(frozen=True, kw_only=True)
 class _Output:
-    """One column of a projection's result: `ids` lead to it through structs, `field` is plain and of read type."""
+    """One column of a projection's result. `ids` lead to it through structs. `field` is plain and of read type."""
 
     ids: tuple[int, ...]
     field: pa.Field
@@ -106,8 +106,8 @@ class _Output:
 class Projection:
     """Reads a file's columns as a table's schema; `plan` one for each schema that files have.
 
-    `file_columns` are the names to give to `ParquetFile.read_row_groups(columns=...)`. `schema` is that of `apply`'s
-    result. Immutable but for a cache; may be shared between threads.
+    `file_columns` are the names for `ParquetFile.read_row_groups(columns=...)`. `schema` is the schema of `apply`'s
+    result. Immutable except for a cache; may be shared between threads.
     """
 
     file_columns: list[str]
@@ -123,14 +123,14 @@ class Projection:
         """Decide how a file is read.
 
         Args:
-            file_schema: the file's, with ids, as `ParquetFile.schema_arrow` gives it.
-            schema: the table's present one.
-            columns: top-level names or dotted names through structs (`a.b`, then the result's column is called that),
-                in the order wanted; None for all top-level columns.
+            file_schema: the file's schema, with ids, as `ParquetFile.schema_arrow` gives it.
+            schema: the table's present schema.
+            columns: top-level names, or dotted names through structs (`a.b`, which also names the result's column), in
+                the order of the result; None for all top-level columns.
 
         Raises:
             UnknownColumnError: the table has no such column.
-            ValueError: the file's type for a column is none that the column can have had.
+            ValueError: the file's type for a column is not one that the column ever had.
         """
         names = schema.names if columns is None else columns
         paths = {name: (name,) for name in schema.names}  # the common case, at no cost
@@ -154,17 +154,17 @@ class Projection:
         )
 
     def coded(self, ids: Collection[int]) -> Projection:
-        """Return a projection whose columns of these ids, if they are text, stay the dictionaries that are read."""
+        """Return a projection that keeps text columns of these ids as dictionaries, as they are read."""
         outputs = tuple(_coded(output) if output.ids[0] in ids else output for output in self._outputs)
         schema = pa.schema([output.field for output in outputs])
         return replace(self, schema=schema, _outputs=outputs, _planned=[])
 
     def apply(self, table: pa.Table, *, row_count: int | None = None) -> pa.Table:
-        """Return what was read from the file, in the result's schema. No copy where nothing differs.
+        """Return the columns of the file in the result's schema. Equal columns are not copied.
 
         Args:
             table: the file's columns.
-            row_count: how many rows there are, for where `table` has no column to tell.
+            row_count: the number of rows, needed if `table` has no columns.
 
         Raises:
             InvalidDataError: a value does not fit its column's wider type.
@@ -172,7 +172,7 @@ class Projection:
         """
         rows = table.num_rows if row_count is None else row_count
         columns = [step.column(table, rows) for step in self._steps(table.schema)]
-        if not columns:  # only so does a table of no columns know its number of rows
+        if not columns:  # this way a table without columns has a number of rows
             return pa.table({"": pa.nulls(rows)}).select([])
         return pa.Table.from_arrays(columns, schema=self.schema)
 
@@ -272,8 +272,8 @@ def _needed_paths(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the file's paths that hold the wanted part of a column.
 
-    A struct is asked for field by field where the file has more than is wanted; if it has nothing that is wanted,
-    one of its fields is read all the same, to know where the struct itself is null.
+    If the file's struct has more fields than needed, only the needed ones are read. If it has none of them, one of its
+    fields is read anyway, to know where the struct itself is null.
     """
     if not (pt.is_struct(source) and pt.is_struct(target)):
         yield path
@@ -315,7 +315,7 @@ def _by_id(target: pa.Field, fields: Sequence[pa.Field]) -> int | None:
 
 
 def _check_readable(source: pa.DataType, target: pa.DataType, path: str) -> None:
-    """Raise ValueError when a file's type is none that the column can have had, as Parquet gives it back."""
+    """Raise ValueError if the column never had the file's type, as Parquet returns it."""
     source = strip_extension(source)
     if not _readable(source, target):
         raise ValueError(f"column {path!r} is {type_to_text(target)}, but the file has {source}")
@@ -336,8 +336,8 @@ def _readable(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if pt.is_dictionary(target):
         return _readable(source, target.value_type)
-    # Parquet has no seconds, date64, large types or fixed-size lists: without Arrow's own schema in the file they
-    # come back as milliseconds, date32, plain types and lists.
+    # Parquet has no seconds, date64, large types or fixed-size lists. Without Arrow's own schema in the file they are
+    # read as milliseconds, date32, plain types and lists.
     return bool(
         (pt.is_timestamp(source) and pt.is_timestamp(target) and bool(source.tz) == bool(target.tz))
         or (pt.is_time(source) and pt.is_time(target))
@@ -364,7 +364,7 @@ def _cut(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_text(array: pa.Array, path: str) -> None:
-    """Refuse text that is not UTF-8: files of other writers may have it, and every reader would stumble over it.
+    """Refuse text that is not UTF-8. Files of other writers may have it, and every reader would fail on it.
 
     45 ms for 1.2 million lineitem rows, whose text takes 100 MB.
     """
@@ -416,7 +416,7 @@ def _fill_hidden(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _has_stored_type(data_type: pa.DataType) -> bool:
-    """Tell whether any nested type is stored as another."""
+    """Return whether any nested type is stored as another."""
     return any(
         _stored_type(child.type) is not None or _has_stored_type(child.type)
         for child in child_fields(data_type)
@@ -438,7 +438,7 @@ def _check_nulls(column: pa.ChunkedArray, target: pa.Field) -> None:
 
 
 def _count_nulls(array: pa.Array, target: pa.Field, path: str, counts: dict[str, int]) -> None:
-    """Add up the nulls of fields that may not be null, where what is around them is not null."""
+    """Add up the nulls of fields that may not be null, where their parent is not null."""
     if not target.nullable and array.null_count:
         counts[path] = counts.get(path, 0) + array.null_count
     if not has_required(target.type):

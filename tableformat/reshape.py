@@ -1,8 +1,8 @@
 """Turn arrays of one type into another that holds the same values: reorder, fill, cast, at any depth.
 
 Used in both directions: incoming data to a table's columns (matched by name) and a file's columns to a table's
-present schema (matched by id). A `Shape` is decided once per pair of types; `reshape` then follows it for every
-array. What does not differ is passed on without a copy.
+present schema (matched by id). A `Shape` is decided once for each pair of types; `reshape` applies it to every array.
+Equal parts are passed on without a copy.
 
 Casts are always checked: a value that does not fit is an error, never another value.
 """
@@ -19,7 +19,7 @@ from tblctl.tableformat.errors import InvalidDataError
 from tblctl.tableformat.model.schema.types import child_fields
 
 Matcher = Callable[[pa.Field, Sequence[pa.Field]], int | None]
-"""Finds the position of a target field among source fields, or None when it is not there."""
+"""Returns the position of a target field among source fields, or None if it is not there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Shape:
     """How one array becomes another; `path` names the column in errors.
 
     `action` is keep, missing (all null), storage (unwrap an extension, then `children[0]`), cast (no nesting), or
-    rebuild (of `target`'s children; `sources` tells where each comes from, -1 for nowhere).
+    rebuild (of `target`'s children; `sources` has the source position of each, -1 for none).
     """
 
     action: str
@@ -97,15 +97,15 @@ def reshape_column(column: pa.ChunkedArray, shape: Shape) -> pa.ChunkedArray:
 
 
 def has_required(data_type: pa.DataType) -> bool:
-    """Tell whether any field nested in a type may not be null (a map's key is one)."""
+    """Return whether any field nested in a type may not be null (a map's key is one)."""
     return any(not child.nullable or has_required(child.type) for child in child_fields(data_type))
 
 
 def fill_hidden(array: pa.Array) -> pa.Array:
     """Return an array of a read type without physical nulls in nested fields that may not be null.
 
-    Such nulls can only stand where something around them is null (visible ones were refused before), so they mean
-    nothing; but the Parquet writer refuses them. Returns the array itself when there are none.
+    Such nulls only occur inside a null parent (visible ones were refused before), so they mean nothing. But the Parquet
+    writer refuses them. Returns the array itself if there are none.
     """
     data_type = array.type
     if not has_required(data_type):
@@ -148,7 +148,7 @@ def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _placeholder(data_type: pa.DataType, count: int = 1) -> pa.Array:
-    """Return an array of some value that is not null: 0, empty, or the same inside."""
+    """Return an array of a value that is not null: 0 or empty, also in nested fields."""
     if pt.is_struct(data_type):
         fields = list(data_type)
         return pa.StructArray.from_arrays(
@@ -201,7 +201,7 @@ def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 def _as_dictionary(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not pt.is_dictionary(array.type):
         return array.cast(target.value_type, safe=True).dictionary_encode()
-    if array.dictionary.null_count:  # a null may hide among the values, where no null count shows it
+    if array.dictionary.null_count:  # a null may be among the values, which the null count does not show
         return array.dictionary_decode().cast(target.value_type, safe=True).dictionary_encode()
     if array.type == target:
         return array
@@ -211,7 +211,7 @@ def _as_dictionary(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _rebuild_struct(array: pa.Array, shape: Shape) -> pa.Array:
     mask = array.is_null() if array.null_count else None
-    # What a field holds where its struct is null means nothing and may fit no type: flatten() makes it null.
+    # Values of a field inside a null struct mean nothing and may not fit the type: flatten() makes them null.
     fields = array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
     children = [
         pa.nulls(len(array), child.target) if source < 0 else reshape(fields[source], child)
@@ -259,9 +259,9 @@ def _rebuild_list(array: pa.Array, shape: Shape) -> pa.Array:
 
 
 def _elements_of_fixed_size(array: pa.Array, shape: Shape) -> pa.Array:
-    """Return the elements of fixed-size lists, or of lists of that size, as Parquet gives them back.
+    """Return the elements of fixed-size lists, or of lists of that size, as Parquet returns them.
 
-    Not by casting the lists: pyarrow 26 makes an invalid array of a list of maps whose values are of type null.
+    The lists are not cast: pyarrow 26 makes an invalid array from a list of maps whose values are of type null.
     """
     import numpy as np
     import pyarrow.compute as pc
@@ -286,22 +286,22 @@ def _elements_of_fixed_size(array: pa.Array, shape: Shape) -> pa.Array:
 def _offsets_and_children(array: pa.Array, children: tuple[pa.Array, ...]) -> tuple[pa.Array, list[pa.Array]]:
     """Return offsets from 0 of a list or map, and its children cut to what the array covers.
 
-    A slice shares the children of the whole: without the cut, each batch of a large table would reshape all of it.
+    A slice shares the children of the whole. Without the cut, each batch of a large table would reshape all of them.
     """
     import pyarrow.compute as pc
 
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    # A fresh array even from 0: with a null mask, from_arrays refuses offsets that are a slice
+    # A new array even if offsets begin at 0: with a null mask, from_arrays refuses offsets that are a slice
     offsets = pc.subtract(offsets, pa.scalar(first, offsets.type)) if first or array.offset else offsets
     return offsets, [child.slice(first, last - first) for child in children]
 
 
 def _offsets_of_sizes(array: pa.Array, sizes: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return int64 offsets and values of lists or list views without what null lists hide; views lie in any order.
+    """Return int64 offsets and values of lists or list views, without values inside null lists.
 
-    Views not by casting: pyarrow 26 drops the last list's values there when they are null ([["x"], [null]] gives
-    [["x"], []]).
+    The values of views lie in any order. Views are not cast: pyarrow 26 drops the last list's values if they are null
+    ([["x"], [null]] gives [["x"], []]).
     """
     import pyarrow.compute as pc
 
@@ -310,14 +310,14 @@ def _offsets_of_sizes(array: pa.Array, sizes: pa.Array) -> tuple[pa.Array, pa.Ar
 
 
 def _hides_values(array: pa.Array) -> bool:
-    """Tell whether null lists of an array cover values: these mean nothing, and may fit no type."""
+    """Return whether null lists of an array have values. Such values mean nothing, and may not fit the type."""
     return bool(len(array.flatten()) != array.offsets[-1].as_py() - array.offsets[0].as_py())
 
 
 def _without_hidden_entries(
     array: pa.Array, offsets: pa.Array, keys: pa.Array, values: pa.Array
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return offsets, keys and values of maps without what null maps hide."""
+    """Return offsets, keys and values of maps, without entries inside null maps."""
     import pyarrow.compute as pc
 
     sizes = pc.if_else(array.is_valid(), pc.subtract(offsets.slice(1), offsets.slice(0, len(array))), 0)
@@ -330,7 +330,7 @@ def _without_hidden_entries(
 
 
 def _without_hidden(values: pa.Array, lists: pa.Array, size: int) -> pa.Array:
-    """Return the elements of fixed-size lists, null where their list is: what stands there may be uninitialised.
+    """Return the elements of fixed-size lists, null where their list is null: memory there may be uninitialised.
 
     Views stay as they are: they cannot be taken, and their casts cannot fail.
     """

@@ -2,10 +2,10 @@
 
     python tests/damage.py <table> <first seed> <count>
 
-Prints a line `seed` before each case, so that whoever reads it knows the case that ended the process, and a line
-`wrong ...` for each that did what it must not. A seed alone makes a case again. Tables: "sorted" and "plain", of many
-types, several blocks and segments, two schemas, tombstones, and (sorted) the record of a recluster; "released", the
-one of tests/data/format_v1, without checksums.
+Prints a line `seed` before each case, so that the output shows which case ended the process, and a line `wrong ...` for
+each failed case. A seed alone repeats a case. Tables: "sorted" and "plain", with many types, several blocks and
+segments, two schemas, tombstones, and (sorted) a recluster's record; "released", the table of tests/data/format_v1,
+without checksums.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = {
     "metadata/latest": 2,
     "metadata/records/": 1,
 }
-"""What objects' names begin with, and how often one of them is damaged."""
+"""The prefixes of objects' names, and how often one of them is damaged."""
 
 
 def schema() -> pa.Schema:
@@ -58,7 +58,7 @@ def schema() -> pa.Schema:
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Return rows of which most columns have nulls, and the floats NaN."""
+    """Return rows. Most columns have nulls, and floats have NaN."""
     ids = range(first, first + count)
     moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     columns = {
@@ -87,7 +87,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def built(name: str) -> str:
-    """Return where the table of a name is, new in memory."""
+    """Return the location of a new copy in memory of the named table."""
     url = f"memory://damage/{name}"
     if name == "released":
         for path in RELEASED.rglob("*"):
@@ -131,7 +131,7 @@ class Case:
         return tblctl.open(self.url)
 
     def run(self, seed: int) -> str | None:
-        """Return what went wrong in the case of a seed; None for nothing."""
+        """Return the failure of the case of a seed, or None."""
         rng = random.Random(seed)
         for item in list(self.storage.list()):
             if item.name not in self.objects:
@@ -219,9 +219,9 @@ OPERATIONS = {
 def damage(
     rng: random.Random, objects: dict[str, bytes], *, flip_snapshots: bool
 ) -> tuple[dict[str, bytes], str]:
-    """Return what some objects are now, and what was done to them.
+    """Damage some objects. Return their new contents, and a description.
 
-    A flip in a snapshot without a checksum may make another table of it, which nobody can tell.
+    A flip in a snapshot without a checksum may give another valid table, which cannot be detected.
     """
     kinds = {kind: weight for kind, weight in KINDS.items() if any(name.startswith(kind) for name in objects)}
     kind = rng.choices(list(kinds), list(kinds.values()))[0]

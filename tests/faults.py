@@ -37,7 +37,7 @@ Run two writers step by step in every order (`steps` says which calls count; all
     for schedule in interleavings(a=3, b=3):            # "aaabbb", "aababb", ...: 20 of them
         outcomes = run_interleaved(schedule, {"a": lambda: t1.append(x), "b": lambda: t2.append(y)},
                                    steps=lambda call: call.name.startswith("metadata/snapshots/"))
-        # outcomes["a"].error is None, or what it raised; outcomes["a"].result
+        # outcomes["a"].error is None or the error raised; outcomes["a"].result
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Rule:
     seen: int = 0
 
     def is_due(self, call: Call) -> bool:
-        """Count the call if it matches, and say whether it is one of those meant."""
+        """Count the call if it matches, and return whether the rule applies to it."""
         if self.operation not in (None, call.operation) or not any(
             map(self.name.search, call.names or ("",))
         ):

@@ -1,7 +1,7 @@
 """Options for the many JVMs that tests start: each takes about a quarter of the processor time (4 s instead of 18 s).
 
-They read Spark's classes from an archive, which one JVM writes for all when it is first asked for, compile without
-optimising, and collect garbage in one thread. What Spark does is the same.
+They read Spark's classes from an archive, which one JVM writes at first use, compile without optimising, and collect
+garbage in one thread. Spark's behaviour is the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 BUILD = Path(__file__).resolve().parent.parent / "build" / "tests"
 PLAIN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 
-# What most tests load: a source and a sink in Python, functions of workers, a shuffle, Parquet and Arrow.
+# Loads what most tests need: a source and a sink in Python, functions of workers, a shuffle, Parquet and Arrow.
 TYPICAL = """
 import sys, tempfile, tblctl
 from pyspark import SparkContext
@@ -45,7 +45,7 @@ gateway.proc.wait()
 
 @functools.cache
 def quick_java() -> dict[str, str]:
-    """Return the variable by which every `java` that is started gets the options; none without Java or pyspark."""
+    """Return the environment variable that gives every `java` the options; none without Java or pyspark."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     if java is None or importlib.util.find_spec("pyspark") is None:

@@ -12,7 +12,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") 
 THOROUGH = PROFILE == "thorough"
 
 _TIMES = 25
-"""5,000 cases of a test that says nothing are 25 times those of CI."""
+"""5,000 cases for a test without its own count: 25 times those of CI."""
 
 
 def cases(count: int) -> int:

@@ -31,7 +31,7 @@ STOP_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Where a test may put a table. `kind` is local, memory, moto or minio."""
+    """A place for a test's tables. `kind` is local, memory, moto or minio."""
 
     kind: str
     url: str
@@ -113,7 +113,7 @@ def missing_server(reason: str) -> Any:
 class SharedServers:
     """MinIO for every process of a test session: the first that needs it starts it, the session's own process stops it.
 
-    The environment, which xdist's workers inherit, holds the folder where the one server writes itself down.
+    The environment, which xdist's workers inherit, has the folder where the server records itself.
     """
 
     _VARIABLE = "TBLCTL_TESTS_SERVERS"
@@ -123,7 +123,7 @@ class SharedServers:
         os.environ[self._VARIABLE] = tempfile.mkdtemp(prefix="tblctl-minio-")
 
     def minio(self) -> S3Server:
-        """Return the session's MinIO, started by whoever asks first."""
+        """Return the session's MinIO. The first caller starts it."""
         folder = Path(os.environ[self._VARIABLE])
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -183,7 +183,7 @@ def _start_minio(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
 
 
 def _stop(server: S3Server, process_id: int) -> None:
-    """End a server's process, which may be another one's child: it is gone when nobody listens."""
+    """End a server's process, possibly another process's child. It has ended when nothing listens any more."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process_id, kind)

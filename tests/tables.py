@@ -152,7 +152,7 @@ class Places:
         return copy_table(url, self.fresh())
 
     def renew(self, url: str) -> str:
-        """Copy a table and forget the copy before, so that those of a long loop do not pile up."""
+        """Copy a table, and delete the copy before, so that a long loop does not accumulate copies."""
         if self._renewed is not None:
             Storage(self._renewed).delete_all()
         self._renewed = self.copy(url)

@@ -1,4 +1,4 @@
-"""What the command writes to a terminal of some width."""
+"""The command's output on a terminal of a given width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault tools themselves: what they promise in their docstring holds."""
+"""The fault tools themselves keep the promises of their docstring."""
 
 from __future__ import annotations
 

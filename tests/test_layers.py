@@ -118,7 +118,7 @@ BANS = (
         names=("tblctl.tableformat.native",),
         owners=(
             "tableformat/",
-            # what only tables of the native format can do
+            # operations of the native format only
             *("api/table.py", "api/tables.py", "api/scan.py", "api/warehouse.py", "api/spark/"),
         ),
         instead="tblctl.tableformat.formats.open_port: tables of every format are behind the port",
@@ -152,7 +152,7 @@ def layer_files() -> list[Path]:
 def read_uses(source: str, *, package: str) -> list[Use]:
     """Return every imported module or name, and every attribute of one, by its full dotted name.
 
-    A string that is the name of a module counts as an import: whoever holds it depends on that module too.
+    A string that is the name of a module counts as an import: its file depends on that module too.
     `package` is the package that the file lies in, for relative imports.
     """
     tree = ast.parse(source)
@@ -196,7 +196,7 @@ def named_modules(source: str) -> list[Use]:
 
 
 def is_module(name: str) -> bool:
-    """Tell whether a dotted name is that of a module, or of a name in one."""
+    """Return whether a dotted name is a module, or a name in one."""
     first, *rest = name.split(".")[1:]
     top = ROOT / first if first in LAYERS else ROOT / "api" / first
     return (top.is_dir() and (not rest or any(top.glob(f"{rest[0]}*")))) or top.with_suffix(".py").is_file()

@@ -31,7 +31,7 @@ def split_predicates(text: str) -> tuple[PredicateText, ...]:
     """Return the conditions of `text`. Each ends with a `;`; if the text has none, each line is a condition.
 
     SQL comments (`--`, `/* */`) are left out, and so is WHERE at the beginning of a condition. An unclosed quote or
-    comment reaches to the end of the text. Linear time but for `padded`, which grows with the place in the file.
+    comment reaches to the end of the text. Linear time, except for `padded`, which grows with the place in the file.
     """
     pieces = list(_PIECES.finditer(text))
     blank = _PIECES.sub(lambda piece: _blanks(piece[0]) if piece["comment"] else piece[0], text)

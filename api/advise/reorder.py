@@ -1,13 +1,13 @@
 """Estimate the statistics that blocks would have if a table were sorted by other columns. Reads no row.
 
 *Old blocks* are the table's own, or a sample of them. *New blocks* are those of the sorted table: as many as the table
-has, of equal rows. Only the first is half as large. Values count as equally frequent, so without this every value would
-begin with a new block, which does not happen in a real table.
+has, of equal rows. Only the first is half as large. Values count as equally frequent. So without the half block, every
+value would begin a new block, which does not happen in a real table.
 
 The first column's values count as spread evenly over the range of their old block (see `tblctl.metrics.cuts`). That
 says which new blocks an old block may give rows to. Any other column of a new block is bounded by everything that these
 old blocks hold. So columns that rise and fall with the first one stay narrow, others become wide. The code that prunes
-scans then tells what a condition would read.
+scans then counts the blocks that a condition would read.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _whole(values: Any) -> pa.Array:
 class Reordered:
     """The new blocks of a table sorted by one or two columns, as statistics that `match` takes.
 
-    Nulls come last. The second column cuts only those new blocks further that hold a single value of the first.
+    Nulls come last. The second column orders only new blocks that hold the same single value of the first.
     """
 
     def __init__(
@@ -179,12 +179,12 @@ class Reordered:
         self._columns = {leaves[0].id: _first_statistics(first, cut)}
         for leaf in leaves[1:]:
             second = sampled.column(leaf)
-            self._columns[leaf.id] = _refined(_hull(second, self._moves), second, cut)
+            self._columns[leaf.id] = _refined(_covering(second, self._moves), second, cut)
 
     def column(self, leaf: Leaf) -> ColumnStatistics:
         """Return the statistics that one column would have."""
         if leaf.id not in self._columns:
-            self._columns[leaf.id] = _hull(self._sampled.column(leaf), self._moves)
+            self._columns[leaf.id] = _covering(self._sampled.column(leaf), self._moves)
         return self._columns[leaf.id]
 
 
@@ -309,7 +309,7 @@ def _first_statistics(first: Column, cut: _Cut) -> ColumnStatistics:
     )
 
 
-def _hull(column: Column, moves: _Moves) -> ColumnStatistics:
+def _covering(column: Column, moves: _Moves) -> ColumnStatistics:
     """Return statistics of one column that hold whatever rows each new block gets of its givers.
 
     A new block has no bounds if no giver has any, or if a giver has values but no bounds.
@@ -336,16 +336,16 @@ def _none_or_unknown(may_be: Flags) -> Integers:
     return np.where(may_be, _UNKNOWN, 0)
 
 
-def _refined(hull: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatistics:
-    """Return the hull of the second column, narrower where several new blocks hold the same single first value.
+def _refined(wide: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatistics:
+    """Return the second column's statistics `wide`, narrower where new blocks hold the same single first value.
 
     These blocks are in the order of the second column: each gets an equal share of the rows that hold this value.
     """
     if not second.known.any():
-        return hull
+        return wide
     line = second.line()
     value_count = second.value_count[second.known].astype(np.float64)
-    least, greatest = list(hull.min), list(hull.max)
+    least, greatest = list(wide.min), list(wide.max)
     for point, new_blocks in _single_valued(cut):
         givers = ((cut.low <= point) & (cut.high >= point))[second.known]
         if len(new_blocks) == 1 or not givers.any():
@@ -358,8 +358,8 @@ def _refined(hull: ColumnStatistics, second: Column, cut: _Cut) -> ColumnStatist
     return ColumnStatistics(
         min=pa.array(least, line.kind),
         max=pa.array(greatest, line.kind),
-        null_count=hull.null_count,
-        nan_count=hull.nan_count,
+        null_count=wide.null_count,
+        nan_count=wide.nan_count,
     )
 
 

@@ -248,7 +248,7 @@ class _Look:
                 return "all its rows are null"
             return "no block has bounds of it"
         if count == 1:
-            return "all blocks hold one and the same value of it"
+            return "all blocks hold the same single value of it"
         return None
 
     def candidate(self, leaves: tuple[Leaf, ...]) -> Candidate:
@@ -306,7 +306,7 @@ class _Look:
         if few and (is_any_string(first.type) or is_any_binary(first.type)):
             yield (
                 f"{self.block_count:,} blocks begin and end with only {found.distinct_bounds:,} values of it: how many "
-                "rows share one cannot be told from statistics"
+                "rows share one is not known from statistics"
             )
         if found.null_share:
             yield f"{found.null_share:.0%} of its rows are null, and would lie together"

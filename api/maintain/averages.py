@@ -1,8 +1,8 @@
-"""The average figures of a table that is reclustered round after round, worked out from what a round changes.
+"""Average figures of a table over several recluster rounds, computed from the changes of each round.
 
-What a commit removes and adds goes into an interval index. That needs a number for every key, in key order, and a merge
-brings new keys between the old ones. So numbers lie as far apart as 62 bits allow: a new key is looked up among the
-known ones and numbered between its neighbours. Once a gap is used up, everything is measured and numbered anew.
+Blocks that a commit removes and adds are edits of an interval index. The index needs a number for every key, in key
+order, and a merge brings new keys between the old ones. So numbers lie as far apart as 62 bits allow. A new key gets a
+number between its neighbours'. Once a gap is used up, everything is measured and numbered again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Indexing:
 
 
 class RollingAverages:
-    """A table in a round, and in the next.
+    """The average figures of a table from one round to the next.
 
     Args:
         several: many commits may come. Making the index costs as much as measuring three times, an edit a twentieth.
@@ -58,9 +58,9 @@ class RollingAverages:
         self._alone = True  # nobody else committed since the round began
 
     def begin(self, version: str, view: View) -> Averages:
-        """Return the figures of the version, given by its id, with which a round begins.
+        """Return the figures of a round's first version, given by its id.
 
-        They are known if the round before committed it, and nobody else committed meanwhile.
+        They are known already if the round before committed this version and nobody else committed meanwhile.
         """
         if version != self._version or not self._alone or self._asked is not None:
             self._blocks, self._figures = None, view.averages
@@ -69,9 +69,9 @@ class RollingAverages:
         return self._figures
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Averages:
-        """Return the figures once `added` takes the place of `removed`, after all that was `keep`t.
+        """Return the figures if `added` replaces `removed`, on top of all changes kept with `keep`.
 
-        Asked again before that, what was asked did not happen.
+        A second call without `keep` in between discards the change of the first.
         """
         assert self._view is not None, "a round has begun"
         change = _Change(removed=removed, added=tuple(added))
@@ -91,7 +91,7 @@ class RollingAverages:
         return self._figures
 
     def keep(self, version: str, parent: str | None) -> None:
-        """Note that what was asked last was committed, as a version on top of its parent."""
+        """Keep the change of the last `replaced`: it was committed as a version on top of `parent`."""
         assert self._asked is not None, "something was asked"
         bounds = tuple(replace(record, columns={}) for record in self._asked.added)
         self._kept, self._asked = replace(self._asked, added=bounds), None
@@ -110,19 +110,19 @@ class _Change:
         return len(self.removed) + len(self.added)
 
     def then(self, later: _Change) -> _Change:
-        """Return both as one; the later one removes nothing that this one added."""
+        """Return both changes as one. `later` must not remove blocks that this one added."""
         return _Change(removed=self.removed | later.removed, added=self.added + later.added)
 
 
 class NumberedBlocks:
-    """The measured blocks of a view in an index: each key has a number, and the numbers have gaps for keys to come.
+    """The measured blocks of a view in an index. Each key has a number, with gaps between numbers for later keys.
 
-    All partitions number keys alike; each has a stretch of the index of its own.
+    All partitions number keys alike; each has its own section of the index.
     """
 
     def __init__(self, view: View, indexing: Indexing) -> None:
         self._sort, self._like = view.sort, view.listing
-        self._stretch = indexing.last_number // len(view.listing.partitions)
+        self._section = indexing.last_number // len(view.listing.partitions)
         measured = np.flatnonzero(view.is_measured)
         self._paths = view.listing.paths.take(pa.array(measured))
         self._added: dict[str, int] = {}  # numbers of blocks that came later, by path
@@ -132,7 +132,7 @@ class NumberedBlocks:
         )
         ends = [bounds.take(measured) for bounds in (view.listing.low, view.listing.high)]
         self._keys = pa.concat_tables(ends).combine_chunks().take(first)
-        self._numbers = np.arange(1, distinct.size + 1) * (self._stretch // (distinct.size + 1))
+        self._numbers = np.arange(1, distinct.size + 1) * (self._section // (distinct.size + 1))
         ranks = self._numbers[places] + self._begins(view.listing.partition[measured])
         self._index = IntervalIndex(ranks[: low.size], ranks[low.size :], bulk_share=indexing.bulk_share)
 
@@ -145,9 +145,9 @@ class NumberedBlocks:
         )
 
     def replace(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> bool:
-        """Put `added`, which are in the order of the key, in the place of `removed`.
+        """Replace `removed` by `added`, which are in the order of the key.
 
-        Returns false, and changes nothing, if between two neighbouring keys there are no numbers left.
+        Returns false, and changes nothing, if no number is left between two neighbouring keys.
         """
         fresh = listed(added, self._like)
         ranks = np.concatenate(key_ranks(fresh.low, fresh.high, self._sort))
@@ -167,14 +167,14 @@ class NumberedBlocks:
         return True
 
     def _begins(self, partition: Integers) -> Integers:
-        """Return where the stretches begin of the least and of the greatest keys of blocks."""
-        begins: Integers = np.tile(partition * self._stretch, 2)
+        """Return where each partition's section begins, once for the low bounds and once for the high ones."""
+        begins: Integers = np.tile(partition * self._section, 2)
         return begins
 
     def _number(self, keys: pa.Table) -> Integers | None:
-        """Return the numbers of distinct keys in key order, new ones where they have none; None without room."""
+        """Return the numbers of distinct keys in key order; new keys get new numbers. None if no number is left."""
         places, known = key_places(keys, self._keys, self._sort)
-        number: Integers = np.append(self._numbers, self._stretch)[places]
+        number: Integers = np.append(self._numbers, self._section)[places]
         before = np.append(0, self._numbers)[places[~known]]
         _, begins, gap, count = np.unique(
             places[~known], return_index=True, return_inverse=True, return_counts=True

@@ -1,4 +1,4 @@
-"""Which engine merges a plan: in this process, or Spark where that is asked for or worth its start."""
+"""Which engine merges a plan: this process, or Spark if the caller asks for it or its start pays off."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tblctl.tableformat.errors import (
 )
 
 LOCAL_BYTES = 64 * 2**30
-"""`auto` merges up to so many decoded bytes in this process (about six minutes on two processors), above it with Spark
-where that can be started."""
+"""`auto` merges up to this many decoded bytes in this process (about six minutes on two processors), and more on Spark
+if it can be started."""
 
 
 @contextmanager
@@ -33,8 +33,8 @@ def engines(
         local_bytes: `auto` takes Spark for plans of more decoded bytes.
 
     Raises:
-        InvalidOptionError: an unknown name, a session for the engine that needs none, what would open one without
-            having been entered, or a table that Spark cannot see.
+        InvalidOptionError: the name is unknown, the engine needs no session, `session` is a context manager that was
+            not entered, or Spark cannot reach the table.
         EngineError: Spark was asked for, and cannot be started here.
     """
     if name not in ("auto", "local", "spark"):
@@ -45,7 +45,7 @@ def engines(
         raise InvalidOptionError(msg)
     if isinstance(session, AbstractContextManager) and not hasattr(session, "createDataFrame"):
         msg = (
-            f"spark is a {type(session).__name__} that gives a session when it is entered, not a session: write "
+            f"spark is a {type(session).__name__}, a context manager and not a session: write "
             "`with tblctl.spark_session(...) as spark:` and pass that, or pass a function that returns it, "
             "`spark=lambda: tblctl.spark_session(...)`"
         )

@@ -1,4 +1,4 @@
-"""How well a table is clustered: from a version's metadata to figures."""
+"""How well a table is clustered: figures from a version's metadata."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 ConditionFor: TypeAlias = "Callable[[Schema], BooleanExpression | None]"
-"""Returns a condition for a version's columns, None for all blocks: one that is made for a version fits no other."""
+"""Returns the condition for one version's columns; None for all blocks. It fits no other version."""
 
 _ANY_ID = 1
-"""Of a sort that is made up for measuring: by column statistics alone, whose keys no block has."""
+"""The id of a sort that exists for measuring only. No block has its keys; column statistics bound them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def table_info(
         version: what to measure.
         columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
         condition: None for all blocks.
-        worst: how many of the deepest ranges to tell at most.
+        worst: return at most this many of the deepest ranges.
 
     Raises:
         InvalidKeyError: no `columns`, and the table has no cluster key.
@@ -65,7 +65,7 @@ def table_info(
 def measure_versions(
     versions: Sequence[Version], columns: str | Sequence[str] | None, condition: ConditionFor
 ) -> tuple[MeasuredVersion, ...]:
-    """Return the figures of versions of one table, all by the key of the last one; the rest as in `table_info`.
+    """Return the figures of versions of one table, all by the key of the last one. Otherwise as `table_info`.
 
     Raises:
         InvalidKeyError: as `shared_sort`.
@@ -81,7 +81,7 @@ def measure_versions(
 
 
 def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None) -> Sort:
-    """Return what versions of one table are all measured by: the sort of the last one, or for `columns` theirs.
+    """Return the sort to measure all versions of one table by: the last one's, or the one that `columns` define.
 
     Raises:
         InvalidKeyError: as `sort_to_measure`; or a version lacks a column of it.
@@ -102,7 +102,7 @@ def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None
 
 
 def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> Sort:
-    """Return the sort that `columns` make up, or for None the version's own.
+    """Return the sort that `columns` define, or for None the version's own.
 
     Raises:
         InvalidKeyError: no `columns`, and the table has no cluster key.

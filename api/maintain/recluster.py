@@ -1,13 +1,13 @@
 """The recluster loop: plan, merge and commit, one step at a time.
 
-A step never sleeps: it returns what is to be waited for, so that a service can own time. `recluster` steps until there
-is nothing to do.
+A step never sleeps: it returns what to wait for, so that a service can own time. `recluster` steps until there is
+nothing to do.
 
-It ends. Every group that is committed lowers a whole number that cannot fall below 0 (`selector/draft.py`), so only
-rounds that commit nothing could go on for ever, and `Waits.most_fruitless` bounds these.
+The loop ends. Every committed group lowers a whole number that cannot fall below 0 (`selector/draft.py`). Only rounds
+that commit nothing could go on for ever, and `Waits.most_fruitless` bounds these.
 
-Blocks of groups that failed are left alone by the rounds that follow: one damaged block does not keep the rest of the
-table from being merged. A single round that committed nothing for that reason is followed by another one.
+Later rounds leave blocks of failed groups alone, so that one damaged block does not stop the rest of the table from
+being merged. If a single round commits nothing because groups failed, another round follows.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Waits:
     """How long to wait between steps, and how often.
 
     Attributes:
-        first_retry_seconds, longest_retry_seconds: before a round after one that lost all groups to other writers; the
-            wait doubles from the first to the longest, and is shortened by up to a half at random.
-        first_idle_seconds, longest_idle_seconds: the same with nothing to do.
-        most_fruitless: rounds in a row that may commit nothing before the loop gives up.
+        first_retry_seconds, longest_retry_seconds: the wait after a round that lost all groups to other writers. It
+            doubles from the first to the longest, and is shortened by up to a half at random.
+        first_idle_seconds, longest_idle_seconds: the same when there is nothing to do.
+        most_fruitless: the loop gives up after this many consecutive rounds without a commit.
     """
 
     first_retry_seconds: float = 0.1
@@ -58,10 +58,10 @@ class Job:
 
     Attributes:
         port: the table.
-        request: what to select; of a given plan only how to merge.
-        engine: returns what carries out a plan.
-        plan: made before; it is all that is carried out. None: plan each round.
-        endless: with nothing to do, be `Idle` instead of `Done`.
+        request: what to select and how to merge; with a given plan, only how to merge.
+        engine: returns the engine that carries out a plan.
+        plan: an earlier plan; only this is carried out. None: plan each round.
+        endless: return `Idle` instead of `Done` if there is nothing to do.
         waits: how long to wait.
     """
 
@@ -76,7 +76,7 @@ class Job:
         """Return the state before the first step.
 
         Raises:
-            InvalidOptionError: `plan` is none.
+            InvalidOptionError: `plan` is not a plan.
         """
         given: Any = self.plan
         if given is not None and not isinstance(given, Plan):
@@ -88,20 +88,20 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
-    """What is known between two steps.
+    """The state between two steps.
 
     Attributes:
         averages: a cache, which steps change in place.
         rounds: their outcomes.
-        failed: paths of the blocks of groups that failed.
-        fruitless: rounds in a row that committed nothing, up to now.
-        idle: steps in a row that found nothing to do, up to now.
+        failed: paths of the blocks of failed groups.
+        fruitless: number of latest consecutive rounds without a commit.
+        idle: number of latest consecutive steps with nothing to do.
         before, after: the table's figures before the first round and after the last; None before the first step.
-        newest: what was committed last; None as long as nothing was.
-        engine: the name of the one that carried out the last plan; None without one.
-        policy: what the policy remembers from one plan to the next.
+        newest: the version committed last; None before the first commit.
+        engine: the name of the engine that carried out the last plan; None without one.
+        policy: the policy's own state.
         nothing: the plan of the last step, if it had no groups.
-        note: for people.
+        note: a sentence for people.
     """
 
     averages: RollingAverages
@@ -120,7 +120,7 @@ class LoopState:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A round was carried out, and something of it committed; `more`: the next step may find more to do."""
+    """A round was carried out, and at least a part of it committed. `more`: the next step may find more to do."""
 
     state: LoopState
     more: bool
@@ -128,7 +128,7 @@ class Committed:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """There is nothing to do, or nothing more that was asked for."""
+    """There is nothing to do, or nothing more was asked for."""
 
     state: LoopState
 
@@ -167,7 +167,7 @@ def step(job: Job, state: LoopState) -> Step:
     except BaseException as error:
         if watch.newest is not None:
             error.add_note(
-                f"what was reclustered up to snapshot {watch.newest.public_id} is committed and stays"
+                f"groups reclustered up to snapshot {watch.newest.public_id} are committed and stay"
             )
         raise
 
@@ -251,12 +251,12 @@ def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) 
 
 
 def _wait_seconds(env: Environment, number: int, first: float, longest: float) -> float:
-    """Return a wait that doubles with its number, and differs from one process to another."""
+    """Return a wait that doubles with its number, with a random part that differs between processes."""
     return min(longest, first * 2.0**number) * (0.5 + env.random() / 2)
 
 
 class _Watch:
-    """Follows the commits of a round: what was committed last, and the table's figures then."""
+    """Follows the commits of a round: the version committed last, and the table's figures then."""
 
     def __init__(self, state: LoopState) -> None:
         self.after = state.after
@@ -270,7 +270,7 @@ class _Watch:
         return _depths(self.after or self._next, self._next)
 
     def committed(self, version: Version) -> None:
-        """Take note that the commit happened."""
+        """Record that the commit happened."""
         self._averages.keep(version.id, version.parent)
         self.after, self.newest = self._next, version
 
@@ -282,12 +282,12 @@ def recluster(
 
     Args:
         port: the table.
-        request: what to select; of a given plan only how to merge.
-        engine: returns what carries out a plan.
-        plan: made before.
+        request: what to select and how to merge; with a given plan, only how to merge.
+        engine: returns the engine that carries out a plan.
+        plan: an earlier plan.
 
     Raises:
-        InvalidOptionError: `plan` is none, or of another table.
+        InvalidOptionError: `plan` is not a plan, or is of another table.
         ConflictError: in a round with `on_conflict="fail"`.
 
     Whatever is raised, what was committed before stays; the error has a note that says so.
@@ -336,15 +336,15 @@ def outcome_of(job: Job, state: LoopState, seconds: float) -> Outcome:
 
 
 def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome | None:
-    """Carry out one round after a write. An error is only logged, for the rows are written; an interrupt is noted."""
+    """Carry out one round after a write. Errors are only logged, since the rows are written. Interrupts get a note."""
     try:
         return recluster()
     except CommitOutcomeUnknownError as error:
-        LOG.warning("%s; whether it was reclustered too is not known: %s", written, error)
+        LOG.warning("%s; it is not known whether it was also reclustered: %s", written, error)
     except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
         LOG.warning("%s, but not reclustered: %s", written, error)
     except BaseException as error:
-        error.add_note(f"{written}; what was interrupted is the round of reclustering after it")
+        error.add_note(f"{written}; only the recluster round after it was interrupted")
         raise
     return None
 

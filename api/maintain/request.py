@@ -1,4 +1,4 @@
-"""What a caller asks of a recluster, and the plan that follows from it for one version of a table."""
+"""What a caller asks of a recluster, and its plan for one version of a table."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Condition = Callable[[Schema], "BooleanExpression | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a caller asks for, before any table was looked at.
+    """What a caller asks for, independent of any table.
 
     Attributes:
         policy: its name.
-        condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
+        condition: returns the condition for a schema. Only blocks that may hold rows satisfying it are selected.
         options: for the policy, the planner and the merge.
-        final: round after round, until there is nothing to do.
-        on_conflict: what a conflict does.
+        final: run rounds until there is nothing to do.
+        on_conflict: what to do in a conflict.
         commit_every: when a round commits before its end.
     """
 
@@ -68,7 +68,7 @@ class Request:
         """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
 
         Raises:
-            InvalidOptionError: a name or value that is none.
+            InvalidOptionError: a name or value is not valid.
         """
         chosen = policy_named(DEFAULT_POLICY if policy is None else policy)
         given: Any = options
@@ -79,7 +79,7 @@ class Request:
             raise InvalidOptionError(msg)
         given = progress
         if given is not None and not callable(given):
-            msg = f"progress is {progress!r:.80}, expected something to call with (done, total, unit)"
+            msg = f"progress is {progress!r:.80}, expected a function of (done, total, unit)"
             raise InvalidOptionError(msg)
         return cls(
             policy=chosen.name,
@@ -93,22 +93,22 @@ class Request:
 
 
 def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) -> Plan:
-    """Return what the policy decides for a version; `env` is its clock and source of chance.
+    """Return the plan of the policy for a version. `env` is its clock and source of randomness.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
-        InvalidPredicateError, UnknownColumnError: of the condition.
+        InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     view = view_of(version, request.condition)
     return planned_view(version, view, request, env=env).plan
 
 
 def view_of(version: Version, condition: Condition) -> View:
-    """Return the version's blocks by its cluster key, those that `condition` leaves marked.
+    """Return the version's blocks by its cluster key. Blocks that may satisfy `condition` are marked.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
-        InvalidPredicateError, UnknownColumnError: of the condition.
+        InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     if version.sort is None:
         msg = (
@@ -130,17 +130,17 @@ def planned_view(
     rates: Rates = None,
     env: Environment = SYSTEM,
 ) -> Planned:
-    """Return what the policy decides, and the state that it wants at the next plan.
+    """Return the policy's plan, and its state for the next plan.
 
     Args:
         version: of the table.
         view: its blocks by its cluster key.
-        request: what was asked for.
+        request: what the caller asked for.
         failed: paths of blocks that may not be selected.
-        workload: what was asked of the table lately; see `Policy.decide`.
-        state: that of the plan before.
-        rates: what reading and rewriting cost.
-        env: the policy's clock and source of chance.
+        workload: recent queries of the table; see `Policy.decide`.
+        state: from the plan before.
+        rates: costs of reading and rewriting.
+        env: the policy's clock and source of randomness.
     """
     return planner.plan(
         table_view(version, view, failed),
@@ -157,7 +157,7 @@ def planned_view(
 
 
 def table_view(version: Version, view: View, failed: Collection[str] = ()) -> TableView:
-    """Return the blocks of a version as policies see them; those that `failed`, given by paths, are marked."""
+    """Return the blocks of a version as policies see them. `failed` are paths of blocks to mark as failed."""
     listing, blocks = view.listing, view.blocks
     return TableView(
         table_id=version.table_id,

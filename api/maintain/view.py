@@ -1,4 +1,4 @@
-"""A version of a table as what metrics and policies take: arrays of numbers, one entry a block."""
+"""A version of a table as input of metrics and policies: arrays of numbers, one entry for each block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averages:
-    """Average depth and overlaps of all blocks of a table, as `ClusteringInfo` has them: None where unknown."""
+    """Average depth and overlaps of all blocks of a table, as in `ClusteringInfo`; None if unknown."""
 
     depth: float | None
     overlaps: float | None
@@ -41,10 +41,10 @@ class View:
     """Blocks with their bounds by `sort`.
 
     Attributes:
-        schema: that `sort` is of.
-        sort: one of the table's, or made up.
+        schema: the schema that `sort` refers to.
+        sort: one of the table's, or one defined for measuring only.
         listing: the blocks.
-        clustered: whether blocks that are not in the order of `sort` count as unclustered; otherwise none does.
+        clustered: whether blocks that are not in the order of `sort` count as unclustered; if false, none does.
     """
 
     schema: Schema
@@ -61,13 +61,13 @@ class View:
         *,
         clustered: bool = True,
     ) -> View:
-        """Return all blocks of a version; those that `condition` leaves are `listing.matched`."""
+        """Return all blocks of a version. Those that may satisfy `condition` are `listing.matched`."""
         listing = version.listing(sort, condition, clustered=clustered)
         return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
 
     @cached_property
     def key_ranks(self) -> tuple[Integers, Integers]:
-        """The places of the bounds in key order, whatever partition they are in."""
+        """The places of the bounds in key order, over all partitions."""
         return key_ranks(self.listing.low, self.listing.high, self.sort)
 
     @cached_property
@@ -76,7 +76,7 @@ class View:
         listing = self.listing
         low, high = ranks_by_partition(*self.key_ranks, listing.partition)
         unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
-        # Where bounds were shortened, the level of a constant block still tells.
+        # If bounds were truncated, the level still shows that a block is constant.
         marked = (listing.level == CONSTANT_LEVEL) & self.clustered
         return RankedBlocks(
             low=low,
@@ -90,14 +90,14 @@ class View:
         )
 
     def info(self, worst: int = 0) -> ClusteringInfo:
-        """Return the figures of the blocks that the condition leaves, with at most `worst` of their deepest ranges."""
+        """Return the figures of the blocks that may match the condition, with at most `worst` deepest ranges."""
         terms = list(key_maker(self.sort).texts(self.schema))
         matched = self.listing.matched
         found = clustering_info(terms, self.blocks if matched is None else self.blocks.pick(matched))
         return replace(found, worst=self._worst(worst)) if worst else found
 
     def _worst(self, limit: int) -> tuple[DeepRange, ...]:
-        """Return the deepest ranges of the blocks that the condition leaves."""
+        """Return the deepest ranges of the blocks that may match the condition."""
         blocks, matched = self.blocks, self.listing.matched
         measured = ~(blocks.unclustered | blocks.unknown)
         numbers = np.flatnonzero(measured if matched is None else measured & matched)
@@ -116,7 +116,7 @@ class View:
         )
 
     def _partition(self, numbers: Integers) -> str | None:
-        """Return the partition of some blocks, which are all of one; None in a table without partitions."""
+        """Return the partition of blocks that all share one; None in a table without partitions."""
         listing = self.listing
         return listing.partitions[int(listing.partition[numbers[0]])] if any(listing.partitions) else None
 
@@ -129,12 +129,12 @@ class View:
 
     @cached_property
     def is_measured(self) -> np.ndarray:
-        """Which blocks have known bounds and are in order: averages are over those."""
+        """Which blocks have known bounds and are in order: averages count these."""
         return ~(self.blocks.unclustered | self.blocks.unknown)
 
     @cached_property
     def averages(self) -> Averages:
-        """The average figures of all blocks, whatever the condition leaves."""
+        """The average figures of all blocks, regardless of the condition."""
         low, high = self.blocks.low[self.is_measured], self.blocks.high[self.is_measured]
         overlap, depth = overlaps_and_depths(low, high)
         return Averages(
@@ -150,7 +150,7 @@ class View:
         return found
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> View:
-        """Return all blocks as they are once `added`, which are in the order of `sort`, take the place of `removed`."""
+        """Return all blocks with `removed` replaced by `added`, which are in the order of `sort`."""
         listing = self.listing
         kept = np.flatnonzero(~self.named(removed))
         fresh = listed(added, listing)
@@ -172,7 +172,7 @@ class View:
 
 
 def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
-    """Return blocks that were just written into partitions of `like`, in its types."""
+    """Return a listing of new blocks in partitions of `like`, with its types."""
     every = np.ones(len(records), dtype=bool)
     codes = {name: code for code, name in enumerate(like.partitions)}
 

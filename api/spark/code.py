@@ -1,4 +1,4 @@
-"""What of tblctl a Spark session gets: one choice for merges and the data source alike, so one zip a session."""
+"""The parts of tblctl that a Spark session gets: the same for merges and the data source, so one zip for a session."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ CODE = Code(
     packages=("tblctl.merger", "tblctl.selector", "tblctl.spark", "tblctl.tableformat"),
     modules=("__init__.py", "as_of.py", "storage_text.py"),
 )
-"""What tasks on workers and the processes beside Spark's driver import."""
+"""Modules that tasks on workers and the processes beside Spark's driver import."""

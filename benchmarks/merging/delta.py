@@ -1,4 +1,4 @@
-"""Delta Lake's `OPTIMIZE`, of a table converted from the very same files."""
+"""Delta Lake's `OPTIMIZE`, of a table converted from the same files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _session(folder: Path):
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.databricks.delta.snapshotPartitions": str(
                 PROCESSES
-            ),  # of its log, which is small; 50 if not said
+            ),  # of its log, which is small; the default is 50
         },
         package=_PACKAGE,
     )

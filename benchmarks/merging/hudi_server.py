@@ -78,10 +78,10 @@ class Server:
             "hoodie.parquet.max.file.size": size,
             "hoodie.parquet.compression.codec": "zstd",
         }
-        said = ",".join(f"{name}={value}" for name, value in options.items())
+        settings = ",".join(f"{name}={value}" for name, value in options.items())
         self._spark.sql(
             f"CALL run_clustering(path => '{self._place}', op => 'scheduleAndExecute', "
-            f"order => '{self._job['key']}', options => '{said}')"
+            f"order => '{self._job['key']}', options => '{settings}')"
         ).collect()
 
     def output(self) -> list[str]:
@@ -102,7 +102,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Spark and Hudi print is no answer
+    os.dup2(2, 1)  # output of Spark and Hudi must not mix with answers
     server = None
     for line in sys.stdin:
         request = json.loads(line)

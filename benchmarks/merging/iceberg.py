@@ -1,4 +1,4 @@
-"""Apache Iceberg's `rewrite_data_files`, of a table that the very same files were added to."""
+"""Apache Iceberg's `rewrite_data_files`, of a table with the same files."""
 
 from __future__ import annotations
 

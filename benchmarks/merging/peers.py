@@ -57,7 +57,7 @@ class Polars:
 
 
 class DeltaRs:
-    """`optimize.z_order` by one column, of a Delta table of the very same files."""
+    """`optimize.z_order` by one column, of a Delta table of the same files."""
 
     def __init__(self, job: Job, folder: Path) -> None:
         import deltalake
@@ -82,7 +82,7 @@ class DeltaRs:
 
 
 class Databend:
-    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file, in Parquet and zstd as ours.
+    """`RECLUSTER FINAL` in the embedded engine, of a table with one insert a file, in Parquet and zstd like ours.
 
     Every run begins at the snapshot before the first one. Compaction after inserts is off, since it would merge the
     blocks beforehand. One round made 9 blocks of average depth 2 of the 61 (`clustering_information`), whatever the

@@ -1,1 +1,1 @@
-"""What commands are asked: options and flags that several share, and the functions that parse them."""
+"""Options and flags that several commands share, and the functions that parse them."""

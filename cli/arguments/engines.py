@@ -92,7 +92,7 @@ class EngineChoice:
         choice = cls(**{name: words.pop(name) for name in NAMES})
         if choice.master is not None and choice.remote is not None:
             params.refuse(
-                "--master and --remote exclude each other: one starts Spark, the other uses a server's"
+                "--master and --remote exclude each other: the first starts Spark, the second connects to a server"
             )
         asked = [
             option
@@ -104,7 +104,7 @@ class EngineChoice:
             if value
         ]
         if choice.engine == "local" and asked:
-            params.refuse(f"--engine local runs without Spark, which {asked[0]} is for")
+            params.refuse(f"--engine local runs without Spark, but {asked[0]} is for Spark")
         if asked == ["--spark-conf"] and choice.engine == "auto":
             params.refuse("--spark-conf needs a session to set: add --engine spark, --master or --remote")
         return choice

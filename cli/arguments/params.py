@@ -145,7 +145,7 @@ def read_size(_ctx: click.Context, _param: click.Parameter, text: str | None) ->
     except tblctl.errors.InvalidOptionError as error:
         raise click.BadParameter(str(error)) from error
     if size_bytes == 0:
-        raise click.BadParameter(f"{text!r} is nothing; write bytes such as 1048576, 500MB or 2GiB")
+        raise click.BadParameter(f"{text!r} is not above 0; write a size such as 500MB or 2GiB")
     return size_bytes
 
 

@@ -1,6 +1,6 @@
 """The flags of `recluster` that follow from the registered policies and from the budget.
 
-The policies are asked when the command is called: they load numpy, which a start of `tblctl` need not wait for.
+The policies are loaded when the command is called, because they load numpy. Other commands start without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tblctl.policies import Flag, Option
 
 _OTHERS = ("memory_bytes",)
-"""Options of a plan that are no policy's and no budget's."""
+"""Options of a plan that belong neither to a policy nor to the budget."""
 
 
 def parameters() -> tuple[click.Parameter, ...]:
@@ -28,7 +28,7 @@ def parameters() -> tuple[click.Parameter, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """Return what may be asked of a plan, as the library names it."""
+    """Return the options of a plan, by the library's names."""
     return (*(str(param.name) for param in parameters() if param.name != "policy"), *_OTHERS)
 
 

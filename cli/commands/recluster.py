@@ -21,7 +21,7 @@ class ReclusterCommand(Command):
     """`recluster`, with the flags of the policies that are registered when it is called."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters; click asks whenever it needs them."""
+        """Return the parameters; click calls this whenever it needs them."""
         fixed = super().get_params(ctx)
         place = [param.name for param in fixed].index("memory_bytes")
         return [*fixed[:place], *policy_flags.parameters(), *fixed[place:]]
@@ -46,11 +46,11 @@ class ReclusterCommand(Command):
 @click.option(
     "--final",
     is_flag=True,
-    help="Round after round, until there is nothing left to merge; so it may never end beside a writer that never "
-    "pauses. --max-bytes, --max-blocks and --max-groups limit every round by itself.",
+    help="Run rounds until there is nothing left to merge. Beside a writer that never pauses it may never end. "
+    "--max-bytes, --max-blocks and --max-groups limit each round.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Only tell what a round would do; --json gives a plan for --plan."
+    "--dry-run", is_flag=True, help="Only show what a round would do; --json gives a plan for --plan."
 )
 @params.WHERE_BLOCKS
 @click.option("--if-exists", is_flag=True, help="No table at LOC is no error.")
@@ -74,7 +74,7 @@ def recluster(
 ) -> None:
     """Merge overlapping blocks, so that a key is in few of them.
 
-    One round: plan, merge, commit. Other writers are never held up; what they replace meanwhile is left to them.
+    One round: plan, merge, commit. Other writers are never blocked. Groups whose blocks they replace are dropped.
     """
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
@@ -90,7 +90,7 @@ def recluster(
         print_missing(location, as_json=as_json)
         return
     if dry_run:
-        if final:  # as the first of its rounds has it
+        if final:  # as in its first round
             limits.setdefault("include_unclustered", True)
         named = {} if policy is None else {"policy": policy}
         plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
@@ -116,7 +116,7 @@ def check_words(
     for name, value in given.items():
         if value is not None:
             option = options.get(name, f"--{name.replace('_', '-')}")
-            params.refuse(f"--plan and {option} exclude each other: the plan says what one round does")
+            params.refuse(f"--plan and {option} exclude each other: the plan fixes what one round does")
 
 
 def read_plan(file: IO[str]) -> tblctl.Plan:

@@ -93,7 +93,7 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
     if not found.candidates:
         empty = "the table has no blocks: nothing to rank"
         page.put(
-            "\n" + (empty if not found.total_block_count else "no column can be a key; --rejected tells why")
+            "\n" + (empty if not found.total_block_count else "no column can be a key; --rejected shows why")
         )
         return
     if found.predicates:

@@ -21,7 +21,7 @@ def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:
     if plan.rejected:
         print_rejected(plan)
     print_prediction(plan)
-    rounds = "This is the first round; the next ones are planned on what it makes. " if final else ""
+    rounds = "This is the first round; later ones are planned on its result. " if final else ""
     click.echo(f"\n{rounds}Nothing was changed.")
 
 
@@ -47,7 +47,7 @@ def print_groups(plan: tblctl.Plan) -> None:
         f"{render.count(sum(group.rows for group in plan.groups), 'row')}, "
         f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)\n"
     )
-    for group in plan.groups:  # whole sentences, which no column of a terminal holds
+    for group in plan.groups:  # whole sentences, too long for a column
         click.echo(f"group {group.number}: {render.printable(group.why)}")
 
 
@@ -68,7 +68,7 @@ def print_rejected(plan: tblctl.Plan) -> None:
 
 
 def print_prediction(plan: tblctl.Plan) -> None:
-    """Print the figures of the table now, and what is expected of the round."""
+    """Print the figures of the table now, and as predicted after the round."""
     found = plan.predicted
     rows = [
         (name, render.average(before), render.average(after))

@@ -66,7 +66,7 @@ def count_text(done: int, total: float | None, unit: str) -> str:
 
 @contextmanager
 def progress(title: str) -> Iterator[Report | None]:
-    """Yield a callable to report to, or None if stderr is no terminal. The library then counts nothing."""
+    """Yield a callable to report to, or None if stderr is not a terminal. The library then counts nothing."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -10,7 +10,7 @@ from tblctl.cli.show import page, render
 from tblctl.cli.show.outcomes import recluster_clause
 
 RUNS_SHOWN = 3
-RUNS_WITHIN = 50  # snapshots in which the last runs are looked for. Each costs reading an object
+RUNS_WITHIN = 50  # snapshots that are searched for the last runs. Each costs reading an object
 
 
 def last_runs(table: tblctl.Table) -> list[tblctl.SnapshotInfo]:

@@ -70,7 +70,7 @@ def floats(array: pa.Array) -> list[Any]:
 
 
 def number_name(value: float) -> str:
-    """Return the name of a float that is no JSON number."""
+    """Return the name of a float that is not a JSON number."""
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

@@ -1,4 +1,4 @@
-"""What a round asks of an engine: run tasks, report each as it ends."""
+"""The interface of engines: run tasks, and report each when it ends."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Engine(Protocol):
         title: str,
         advance: Advance | None = None,
     ) -> None:
-        """Run all tasks, in the order given; call `done` once for each, from the calling thread, as it ends.
+        """Run all tasks, in the given order. Call `done` once for each when it ends, in the calling thread.
 
-        Making a task may take a while, so the engine takes the next ones from `tasks` only when it has room for them;
-        it does so in the calling thread.
+        Making a task may take a while, so the engine takes the next tasks only when it has room for them, in the
+        calling thread.
 
         An engine that can see into tasks calls `advance`, in the calling thread, with numbers of rows merged. They add
         up to all rows of the tasks that succeed.
@@ -49,13 +49,13 @@ class Engine(Protocol):
 
 
 def failure(task: MergeTask, error: Exception) -> TaskFailure:
-    """Return what an engine reports of a task that raised `error`."""
+    """Return an engine's report of a task that raised `error`."""
     own = as_own(error, task.title)
     return TaskFailure(group=task.group, number=task.number, error=own)
 
 
 def as_own(error: Exception, what: str) -> TblctlError:
-    """Return an error as one of this package; one of another library then names `what` failed."""
+    """Return an error as a tblctl error. An error of another library gets a message that `what` failed."""
     if isinstance(error, TblctlError):
         return error
     text = f"{type(error).__name__}: {error}"[:500]

@@ -40,7 +40,7 @@ class _TaskEnded:
 
 @dataclass(frozen=True, eq=False)
 class _Interrupted:
-    """What ended a task's thread concerns the whole run."""
+    """A task's thread ended with an error that concerns the whole run."""
 
     error: BaseException
 
@@ -52,8 +52,8 @@ class LocalEngine:
     """Runs tasks in threads of this process; `tblctl.merger.engines.engine.Engine`.
 
     Args:
-        thresholds: by which groups are cut into tasks, and rows presorted.
-        processors: how many there are to keep busy.
+        thresholds: for cutting groups into tasks, and for presorting.
+        processors: how many to keep busy.
     """
 
     name = "local"
@@ -66,7 +66,7 @@ class LocalEngine:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks keep all processors busy; one keeps as many as it has threads."""
+        """How many tasks keep all processors busy; each task uses as many as it has threads."""
         return max(1, self._processors() // THREADS)
 
     def run(
@@ -78,7 +78,7 @@ class LocalEngine:
         title: str,  # noqa: ARG002
         advance: Advance | None = None,
     ) -> None:
-        """See `Engine.run`. In memory are `parallelism` tasks and one more, which fills in where others wait."""
+        """See `Engine.run`. `parallelism` tasks are in memory, and one more that runs while others wait."""
         run = _Run(io, self.thresholds)
         at_once = self.parallelism + 1
         running = 0
@@ -96,7 +96,7 @@ class LocalEngine:
                             advance(rows)
                         case _TaskEnded(outcome):
                             running -= 1
-                            run.written.pop(id(outcome), None)  # from here on the caller's, whatever happens
+                            run.written.pop(id(outcome), None)  # from here on it belongs to the caller
                             done(outcome)
                         case _Interrupted(error):
                             raise error  # noqa: TRY301
@@ -109,12 +109,12 @@ class LocalEngine:
 
 @dataclass
 class _Run:
-    """What the task attempts of one run share.
+    """State shared by the task attempts of one run.
 
     Attributes:
         io: of the table.
         thresholds: of the engine.
-        events: what attempts report.
+        events: reports of attempts.
         written: results that the caller does not have yet, by identity.
         stop: set when the run is over.
     """
@@ -132,7 +132,7 @@ class _Run:
         )
 
     def attempt(self, run_one: RunTask, task: MergeTask) -> None:
-        """Run a task in this thread, and report what became of it."""
+        """Run a task in this thread, and report its outcome."""
         try:
             result = run_one(task)
             self.written[id(result)] = result
@@ -145,7 +145,7 @@ class _Run:
             self.events.put(_Interrupted(error))
 
     def attempts(self, tasks: Iterable[MergeTask], opened: ExitStack) -> Iterator[tuple[RunTask, MergeTask]]:
-        """Yield each task with what runs it; what units share is closed with `opened`."""
+        """Yield each task with the function that runs it. State shared by units is closed with `opened`."""
         group_rows = self.io.options.row_group_rows
         for unit in units(tasks, group_rows=group_rows, thresholds=self.thresholds):
             run_one: RunTask = self._run_task

@@ -1,4 +1,4 @@
-"""A unit of merge tasks in one process: their rows are sorted once, by those that run at the time."""
+"""A unit of merge tasks in one process: their rows are sorted once, by the tasks that run at the time."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ RunPresorted = Callable[[MergeTask, list[Portion]], TaskResult]
 
 
 class PresortedUnit:
-    """Merge tasks of a group that sort together what they take.
+    """Merge tasks of a group that sort their rows together.
 
     The first task that runs begins to sort, and every task that runs meanwhile takes part. A context manager: the spill
-    folder is gone when the last task has ended, or at the exit.
+    folder is deleted when the last task ends, or at the exit.
 
     Args:
         io: of the table.
         tasks: of the unit.
         run: runs one of them.
         memory: the process's.
-        thresholds: what sizes are compared with.
-        cancelled: asked before each sort task whether to stop.
+        thresholds: to compare sizes with.
+        cancelled: called before each sort task; whether to stop.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PresortedUnit:
         self._folder.__exit__(*exc)
 
     def run(self, task: MergeTask) -> TaskResult:
-        """Run one of the tasks. Time that it spends sorting is its own; if sorting fails, all tasks fail."""
+        """Run one of the tasks. The time it spends sorting counts as its own. If sorting fails, all tasks fail."""
         portions: list[Portion] = []
         clock = Clock(self._io)
         try:
@@ -124,7 +124,7 @@ class PresortedUnit:
 
 
 class _SharedWork(Generic[_T, _R]):
-    """Some work on many items. Whoever needs the results takes part in it, and all wait for the last one."""
+    """Work on many items. Every thread that needs the results takes part, and all wait for the last one."""
 
     def __init__(self, work: Callable[[_T], _R], items: Sequence[_T]) -> None:
         self._work = work
@@ -141,7 +141,7 @@ class _SharedWork(Generic[_T, _R]):
         """Work in `threads` threads while items are left, and wait for the others; `clock` counts the time.
 
         Raises:
-            BaseException: whatever the first piece of work failed with, in any thread.
+            BaseException: the first failure in any thread.
         """
         in_parallel(lambda _: clock.counted(self._take_some, None), range(threads), threads=threads)
         self._ended.wait()
@@ -149,7 +149,7 @@ class _SharedWork(Generic[_T, _R]):
             raise self._error
 
     def handed_over(self) -> list[_R]:
-        """Return all results, in the order of the items, and keep none."""
+        """Return all results in the order of the items, and keep no reference to them."""
         results, self._results = self._results, {}
         return [results[number] for number in sorted(results)]
 

@@ -5,10 +5,10 @@ Pure. Rows of a block in key order are best merged as they are read. Three kinds
 - blocks in another order;
 - blocks in key order that tasks cannot stream well: very many small ones, or more at one place of the key order than
   memory or file handles allow;
-- blocks in key order that many tasks take rows of: each task would decode the row groups at its ends once more.
+- blocks in key order that many tasks take rows of: each task would decode the row groups at its ends again.
 
-A presorted row is decoded once, sorted, and handed to the merge task that takes it (`portions.py`). Tasks do that each
-for itself where they decode little more than once so, and together where they would decode the same rows again.
+A presorted row is decoded once, sorted, and passed to its merge task (`portions.py`). Each task presorts for itself if
+rows are then decoded little more than once. Otherwise tasks presort together, so that rows are not decoded again.
 
 Nothing here changes what is written: rows with equal keys keep the order of the group.
 """
@@ -27,40 +27,40 @@ from tblctl.merger.task.spec import InputSplit, MergeTask
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """What the sizes of blocks and of a task's memory are compared with. A `_divisor` d means memory_bytes // d.
+    """Limits for the sizes of blocks and of a task's memory. A `_divisor` d means memory_bytes // d.
 
     Attributes:
-        keys_divisor: of a task's memory, what its keys and their order may take; more tasks are made until they fit.
+        keys_divisor: of a task's memory, for its keys and their order; more tasks are made until they fit.
         sampled_keys, sampled_key_bytes: keys of a group that are sampled to find its cuts, at most. A cut then lies
             within rows / 65,536 rows of a sample, and the samples take 32 MiB.
-        key_piece_rows: keys that wait in the spill folder are read back this many at a time.
-        many_blocks, small_block_bytes: in a group of more blocks, those of at most so many decoded bytes are presorted.
-            Sorting one takes 1 ms. Streaming one takes 5 ms, in each task, and for keys and rows apart.
+        key_piece_rows: keys in the spill folder are read back this many at a time.
+        many_blocks, small_block_bytes: in a group of more blocks than the first, blocks of at most the second, decoded,
+            are presorted. Sorting one takes 1 ms. Streaming one takes 5 ms in each task, for keys and for rows.
         repeated_decodings: a block that tasks would decode this many times is presorted. Presorting costs about as much
             as decoding it four times, and eight times where Spark carries the rows.
         useful_piece_bytes: blocks in key order are presorted only if pieces are at least as large: smaller ones take
             too long to read.
-        read_divisor: of a task's memory, what rows that were read and wait may take; pages may take half as much.
+        read_divisor: of a task's memory, for rows that were read and wait; pages may take half as much.
         open_blocks: blocks that a task may have open at once; each takes a file handle.
         decodings_alone: rows that tasks would decode at most this many times on average are sorted by each task for
-            itself. To sort together, the first task waits for the last of what is sorted.
-        decodings_by_worker: the same for Spark's workers that each sort what their tasks take. Sorting once for all
-            costs a shuffle and a stage more. Of 6 M rows of lineitem, not sorted, on local[2] that takes 19 to 23 s of
-            processor time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. Where each task reads all blocks and sorts
-            for itself, 2 take 11 s, 4 take 15 s, and 8 take 20 to 21 s.
-        share_memories: what one worker sorts for its tasks takes at most this many times a task's memory, decoded: it
-            lies in the worker's spill folder, and is lost with it.
-        sort_divisor: of a task's memory, what one thread sorts at once. Sorting takes up to three times as much (rows
-            as read, as sorted, a column, pages), and two threads of a task may sort.
-        most_sort_bytes: the most that is sorted at once: Spark carries portions of at most 2 GiB.
-        sorts_per_task, least_sort_divisor: less is sorted at once, down to that part of the memory, until there are
-            this many sort tasks for each merge task. With fewer, processors wait for the last ones.
-        piece_divisor: of a task's memory, what one piece of every portion that it reads may take together.
+            itself. When tasks sort together, the first one waits until everything is sorted.
+        decodings_by_worker: the same for Spark's workers that each sort the rows of their tasks. Sorting once for all
+            costs a shuffle and one more stage. For 6 M unsorted rows of lineitem on local[2] that takes 19 to 23 s of
+            processor time for 2, 4 or 8 tasks, 5 to 8 s of them the JVM's. If each task reads all blocks and sorts for
+            itself, 2 tasks take 11 s, 4 take 15 s, and 8 take 20 to 21 s.
+        share_memories: rows that one worker sorts for its tasks take at most this many times a task's memory, decoded:
+            they are in the worker's spill folder, and are lost with it.
+        sort_divisor: of a task's memory, for rows that one thread sorts at once. Sorting takes up to three times as
+            much (rows as read, as sorted, a column, pages), and two threads of a task may sort.
+        most_sort_bytes: most bytes that are sorted at once: Spark carries portions of at most 2 GiB.
+        sorts_per_task, least_sort_divisor: fewer bytes are sorted at once, down to that part of the memory, until there
+            are this many sort tasks for each merge task. With fewer, processors wait for the last ones.
+        piece_divisor: of a task's memory, for one piece of every portion that it reads, together.
         least_piece_bytes: no piece is smaller.
-        held_divisor: of a task's memory, what portions may take that stay in memory; more go to the spill folder.
-        dictionary_divisor: text stays in the dictionaries that it is stored in while these together take at most that
-            part of a piece: each piece has them whole.
-        reader_bytes: memory for each block that is opened at once where opening waits for a network.
+        held_divisor: of a task's memory, for portions that stay in memory; more go to the spill folder.
+        dictionary_divisor: text keeps its stored dictionaries while these together take at most that part of a piece:
+            each piece has them whole.
+        reader_bytes: memory for each block that is opened at once, if opening waits for a network.
     """
 
     keys_divisor: int = 4
@@ -115,7 +115,7 @@ def presort_many_small(splits: Sequence[InputSplit], thresholds: Thresholds) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spans:
-    """Where in a group's key order each block has rows, counted in samples of all blocks' keys.
+    """Where each block has rows in a group's key order, counted in samples of all blocks' keys.
 
     Attributes:
         first, last: the number of each block's first sample and of its last one.
@@ -148,7 +148,7 @@ def presort_unstreamable(
     memory_bytes: int,
     thresholds: Thresholds,
 ) -> Sequence[InputSplit]:
-    """Return the splits; blocks in key order are presorted that tasks cannot stream well.
+    """Return the splits. Blocks in key order that tasks cannot stream well are marked as presorted.
 
     Args:
         splits: all rows of each block.
@@ -191,15 +191,15 @@ def _held_bytes(split: InputSplit, group_rows: int) -> float:
 
 
 def crowded(spans: Spans, held_bytes: np.ndarray, *, most_bytes: int, most_open: int) -> np.ndarray:
-    """Return which blocks not to stream, so that at every place of the key order the others fit.
+    """Return which blocks not to stream, so that the others fit at every place of the key order.
 
-    At a place, the blocks whose span it lies in are open. They fit if they hold at most `most_bytes` and are at most
-    `most_open`. The sparsest blocks go first: they overlap most others for the fewest rows. Blocks at least half as
-    sparse as the last one that has to go, go too. O(samples x log blocks).
+    At a place, the blocks whose span contains it are open. They fit if there are at most `most_open`, and they hold at
+    most `most_bytes`. The sparsest blocks are left out first: they overlap most others for the fewest rows. Blocks at
+    least half as sparse as the last necessary one are left out too. O(samples x log blocks).
 
     Args:
         spans: of all blocks.
-        held_bytes: what each takes while it is open; 0 for one that is not streamed anyway.
+        held_bytes: memory of each while it is open; 0 for a block that is not streamed anyway.
         most_bytes: see above.
         most_open: see above.
     """
@@ -232,7 +232,7 @@ def crowded(spans: Spans, held_bytes: np.ndarray, *, most_bytes: int, most_open:
 def units(
     tasks: Iterable[MergeTask], *, group_rows: int, thresholds: Thresholds
 ) -> Iterator[tuple[MergeTask, ...]]:
-    """Yield the units that tasks run as: one task, or the tasks of a group that sort together what they take.
+    """Yield the units of tasks: one task, or the tasks of a group that sort their rows together.
 
     Args:
         tasks: of groups, all tasks of one after the other.
@@ -264,7 +264,7 @@ def deal(tasks: Sequence[MergeTask], workers: int, thresholds: Thresholds) -> li
 
 
 def decodings(shares: Iterable[Sequence[MergeTask]], group_rows: int) -> float:
-    """Return how many times a presorted row is decoded, on average, if each share sorts what its tasks take."""
+    """Return how many times a presorted row is decoded, on average, if each share sorts the rows of its tasks."""
     once: dict[int, int] = {}
     decoded = 0
     for tasks in shares:
@@ -276,10 +276,10 @@ def decodings(shares: Iterable[Sequence[MergeTask]], group_rows: int) -> float:
 
 
 def read_together(tasks: Iterable[MergeTask]) -> dict[int, InputSplit]:
-    """Return what must be read of each block, by its place, for the rows that neighbouring tasks take of it.
+    """Return the split of each block, by its place, that must be read for neighbouring tasks.
 
-    Of a block in key order that is from the first task's first row to the last task's last one. Any other block is read
-    whole.
+    For a block in key order it reaches from the first task's first row to the last task's last one. Any other block is
+    read whole.
     """
     read: dict[int, InputSplit] = {}
     for task in tasks:

@@ -1,7 +1,7 @@
 """Presorted rows: blocks are read, sorted, and cut into portions, one for each merge task that takes rows of them.
 
-A merge task reads a portion as it reads a block in key order. Fingerprints follow the rows: those that were decoded are
-compared with the portions here, and the portions with what is merged in `task/verify.py`.
+A merge task reads a portion like a block in key order. Fingerprints are compared at each step: decoded rows with
+portions here, and portions with merged rows in `task/verify.py`.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import BlockIO, BlockReader
 
 _READS = 8
-"""What is sorted at once is read in this many parts at least: the next part may be in memory too."""
+"""Rows that are sorted at once are read in at least this many parts: the next part may be in memory too."""
 
 GiveBack = Callable[[], None]
-"""Is called where much memory was freed (`ProcessMemory.give_back`)."""
+"""Called after much memory was freed (`ProcessMemory.give_back`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Portion:
-    """The rows that one merge task takes of what was sorted together, in key order.
+    """The rows that one merge task takes from rows sorted together, in key order.
 
     Attributes:
         place: of the sort task.
-        number: of the run of rows that the sort task sorted at once, counted as they were read.
+        number: of the run of rows that the sort task sorted at once, in reading order.
         rows: how many.
-        row_bytes: about what one takes in memory, decoded.
-        bytes_read: of files, for them.
-        decoded: their fingerprint, as they were decoded.
-        codable: columns of text, by id, whose values are Arrow dictionaries.
-        content: the rows; or as pieces, the first of which has the keys.
+        row_bytes: approximate memory of a decoded row.
+        bytes_read: bytes of files read for them.
+        decoded: the fingerprint of the decoded rows.
+        codable: text columns, by id, whose values are Arrow dictionaries.
+        content: the rows, or pieces of them; the first piece has the keys.
     """
 
     place: int
@@ -96,7 +96,7 @@ def sorted_portions(
 
     Raises:
         CorruptTableError: a block is missing or damaged; named.
-        VerificationError: the portions are not what was read.
+        VerificationError: the portions differ from the rows read.
     """
     opens = max(1, min(io.opens, task.sort_bytes * thresholds.sort_divisor // thresholds.reader_bytes))
     fits = task.sorting_bytes <= task.sort_bytes
@@ -147,7 +147,7 @@ def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_Run]:
 
 
 def _text_columns(schema: Schema, sort: Sort) -> frozenset[int]:
-    """Return the columns, by id, that may be read as Arrow dictionaries: top ones that are not of the key."""
+    """Return the columns, by id, that may be read as Arrow dictionaries: top-level ones outside of the key."""
     keys = frozenset(key_maker(sort).column_ids)
     return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
@@ -197,7 +197,7 @@ class _Waiting:
         self.size_bytes += size_bytes
 
     def handed_over(self) -> Columns:
-        """Return all rows, and keep none."""
+        """Return all rows, and keep no reference to them."""
         tables, self._tables, self.size_bytes = self._tables, [], 0.0
         return Columns(pa.concat_tables(tables))
 
@@ -255,10 +255,10 @@ def _portions_of(
 def _in_order(
     rows: Columns, order: pa.Array, schema: Schema, most_dictionary_bytes: int, give_back: GiveBack
 ) -> tuple[pa.Table, Fingerprint | None]:
-    """Return rows in an order, and if that has all of them their fingerprint as they were decoded.
+    """Return rows in an order, and the fingerprint of the decoded rows if the order has all of them.
 
-    Columns are taken one after the other, and each is freed before the next. A dictionary is decoded if all those kept
-    would together take more than `most_dictionary_bytes`.
+    Columns are taken one after the other, and each is freed before the next. A dictionary is decoded if all kept
+    dictionaries together would take more than `most_dictionary_bytes`.
     """
     is_whole = len(order) == rows.num_rows
     coded = _coded(rows.schema, schema)
@@ -282,7 +282,7 @@ def _in_order(
 
 
 def _taken(column: pa.Array, order: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """Return values in an order; nested ones in parts, since Arrow makes indices of all values in them meanwhile."""
+    """Return values in an order. Nested values are taken in parts, since Arrow makes indices of all their values."""
     if not pa.types.is_nested(column.type):
         return pc.take(column, order, boundscheck=False)
     rows = max(1, -(-len(order) // _READS))
@@ -293,7 +293,7 @@ def _taken(column: pa.Array, order: pa.Array) -> pa.Array | pa.ChunkedArray:
 
 
 def _alike(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables as one; text that is not coded in each of them is decoded."""
+    """Combine tables into one. Text that is not coded in all of them is decoded."""
     kinds = [set(types) for types in zip(*(table.schema.types for table in tables), strict=True)]
     names = [name for name, found in zip(tables[0].column_names, kinds, strict=True) if len(found) > 1]
     return pa.concat_tables([_with_plain(table, names) for table in tables])
@@ -311,7 +311,7 @@ def _with_plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _coded(rows: pa.Schema, schema: Schema) -> Mapping[str, int]:
-    """Return the columns of text, with their ids, whose values are Arrow dictionaries although the schema's are not."""
+    """Return the text columns, with their ids, whose values are Arrow dictionaries although the schema's are plain."""
     return {
         leaf.name: leaf.id
         for leaf in schema.leaves

@@ -1,4 +1,4 @@
-"""Sort tasks in one process: those that neighbouring merge tasks need, and where their portions are kept."""
+"""Run the sort tasks of neighbouring merge tasks in one process, and keep their portions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tblctl.merger.task.spec import MergeTask
 from tblctl.tableformat.port import BlockIO
 
 Portions = list[tuple[int, Portion]]
-"""Of a sort task, each with the number of the merge task that takes it."""
+"""The portions of a sort task, each with the number of the merge task that takes it."""
 
 MapAll = Callable[[Callable[[SortTask], Portions], Iterable[SortTask]], Iterable[Portions]]
 """Calls a function with every sort task, several at once, and returns the results in order."""
 
 
 class Presorter:
-    """What neighbouring merge tasks of a group need sorted.
+    """Runs the sort tasks of neighbouring merge tasks of a group.
 
-    Portions stay in memory if they are small, or go to the spill folder.
+    Small portions stay in memory, others go to the spill folder.
 
     Attributes:
-        sort_tasks: what is to be sorted, each on its own.
+        sort_tasks: the sort tasks, each independent of the others.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Presorter:
         self._spills = held_bytes > tasks[0].memory_bytes // thresholds.held_divisor
 
     def sort(self, task: SortTask) -> Portions:
-        """Run one of the sort tasks; threads may run several."""
+        """Run one of the sort tasks. Threads may run several."""
         found = []
         for number, portion in sorted_portions(self._io, task, self._give_back, self._thresholds):
             found.append((number, self._kept(task, portion)))
-            del portion  # which has all rows that were sorted with its own
+            del portion  # it refers to all rows of its run
             self._give_back()
         return found
 
@@ -77,6 +77,6 @@ def presort(
     give_back: GiveBack = lambda: None,
     thresholds: Thresholds = THRESHOLDS,
 ) -> dict[int, list[Portion]]:
-    """Sort what the tasks need; return the portions of each, by its number."""
+    """Sort the rows of tasks; return the portions of each task, by its number."""
     presorter = Presorter(io, tasks, folder, give_back, thresholds)
     return presorter.by_task(map_all(presorter.sort, presorter.sort_tasks))

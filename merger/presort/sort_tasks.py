@@ -1,7 +1,7 @@
-"""Cut what is sorted beforehand into sort tasks, and say which rows of each one every merge task takes.
+"""Cut presorted rows into sort tasks, and find which rows of each sort task every merge task takes.
 
-Pure. Merge tasks say which rows of a block they take by where these are in the block's sorted order. So of the rows
-that one sort task sorts, each merge task takes a range: its portion.
+Pure. Merge tasks name rows of a block by their place in the block's sorted order. So each merge task takes a range of
+the rows that one sort task sorts: its portion.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class SortTask:
 
     Attributes:
         group: their number in the plan.
-        place: of the first block in the group, which the others follow.
-        splits: what is read: of one block, or of as many as may be sorted at once.
+        place: of the first block in the group; the others follow it.
+        splits: the rows to read: of one block, or of as many as may be sorted at once.
         ranges: the portions of merge tasks, in key order.
         sort: the order.
-        sort_bytes: how much is sorted at once.
+        sort_bytes: bytes that are sorted at once.
         piece_bytes: the size of the pieces that portions are stored in.
     """
 
@@ -48,17 +48,17 @@ class SortTask:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"group {self.group}, sorting {self.splits[0].block.path}"
 
     @property
     def sorting_bytes(self) -> int:
-        """About what the rows take in memory, with their order."""
+        """Approximate memory of the rows and their order."""
         return sum(item.sorting_bytes for item in self.splits)
 
 
 def sort_tasks(tasks: Sequence[MergeTask], thresholds: Thresholds = THRESHOLDS) -> tuple[SortTask, ...]:
-    """Return what sorts the presorted rows of some neighbouring tasks of a group.
+    """Return the sort tasks for the presorted rows of neighbouring tasks of a group.
 
     Neighbouring blocks are sorted together, as many as fit, so that many small blocks become few portions.
     """
@@ -116,10 +116,10 @@ def _takes(tasks: Iterable[MergeTask]) -> Mapping[int, Sequence[PortionRange]]:
 def _ranges(
     batch: Sequence[InputSplit], takes: Mapping[int, Sequence[PortionRange]]
 ) -> Iterator[PortionRange]:
-    """Yield which rows each task takes of a batch, once this is in key order.
+    """Yield which rows each task takes of a batch in key order.
 
-    Tasks are neighbours, so their ranges follow each other. Before the first one lie the rows that were read only
-    because their block is read whole: tasks before these take them.
+    Tasks are neighbours, so their ranges follow each other. Rows before the first range are read only because their
+    block is read whole: other tasks take them.
     """
     rows: Counter[int] = Counter()
     for item in batch:

@@ -1,4 +1,4 @@
-"""Rows that wait outside the memory of a merge task: in a temporary folder on the local disk, or on the way to it."""
+"""Spill rows of a merge task to a temporary folder on the local disk."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tblctl.tableformat.errors import StorageError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pieces:
-    """Tables, each an Arrow IPC stream, in a file or in memory one after the other; holds no file open.
+    """Tables, each an Arrow IPC stream, one after the other in a file or in memory. Holds no file open.
 
     Attributes:
         content: the file, or the bytes.
-        starts: where in it each piece begins.
+        starts: where each piece begins in it.
     """
 
     content: Path | pa.Buffer
@@ -31,7 +31,7 @@ class Pieces:
 
     @classmethod
     def packed(cls, tables: Iterable[pa.Table], *, compression: str | None) -> Pieces:
-        """Return tables in memory, each as one piece; `compression` is one of Arrow IPC."""
+        """Return tables in memory, each as one piece. `compression` is a codec of Arrow IPC."""
         sink = pa.BufferOutputStream()
         starts = _write(sink, tables, compression)
         return cls(content=sink.getvalue(), starts=starts)
@@ -40,7 +40,7 @@ class Pieces:
         return len(self.starts)
 
     def read(self, piece: int) -> pa.Table:
-        """Return one piece. Of a file only what is looked at comes into memory, and is not copied."""
+        """Return one piece. A file is mapped: only used parts come into memory, without a copy."""
         source = (
             pa.memory_map(str(self.content))
             if isinstance(self.content, Path)
@@ -53,7 +53,7 @@ class Pieces:
 
 
 class SpillFolder:
-    """A temporary folder, made when first written to and gone afterwards; a context manager. Threads may share one."""
+    """A temporary folder, made at the first write and deleted at the end; a context manager. Threads may share one."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -78,7 +78,7 @@ class SpillFolder:
         return Pieces(content=path, starts=starts)
 
     def keep(self, pieces: Pieces) -> Pieces:
-        """Move pieces that are in memory to the folder, as they are.
+        """Move pieces in memory unchanged to the folder.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
@@ -88,7 +88,7 @@ class SpillFolder:
         return replace(pieces, content=path)
 
     def remove(self, some: Iterable[Pieces]) -> None:
-        """Make room: delete what is not needed any more, as far as possible."""
+        """Delete pieces that are not needed any more, as far as possible."""
         for pieces in some:
             if isinstance(pieces.content, Path):
                 with suppress(OSError):

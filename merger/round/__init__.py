@@ -1,1 +1,1 @@
-"""One round of reclustering: cut a plan's groups into tasks, have them run, commit what they wrote."""
+"""One round of reclustering: cut a plan's groups into tasks, have them run, commit their blocks."""

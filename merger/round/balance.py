@@ -1,9 +1,9 @@
-"""How many tasks the groups of a round are cut into, so that those who run them end at about the same time.
+"""How many tasks the groups of a round are cut into, so that all processors end at about the same time.
 
-Two things are traded. More tasks even out better: three equal groups on two processors leave one of them idle for a
-quarter of the time, six halves do not. Fewer tasks cost less: for each cut the group's keys are read first, and row
-groups that lie across it are read twice. So groups get their share of one task a processor, and finer shares only
-where the schedule that this makes is longer than it could be by more than a tenth.
+Two things are traded. More tasks balance better: three equal groups on two processors leave one processor idle for a
+quarter of the time; six halves do not. Fewer tasks cost less: for each cut the group's keys are read first, and row
+groups across it are read twice. So groups get their share of one task for each processor. They get more tasks only if
+the schedule would otherwise be more than a tenth longer than possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGER = 1.1
 """A schedule is good enough if it takes at most this many times as long as an even one."""
 
 _FINEST = 4
-"""Tasks a processor, at most. With four, an uneven last task costs a quarter of the time at most, and seldom that."""
+"""Most tasks for each processor. With four, an uneven last task costs at most a quarter of the time, usually less."""
 
 
 def tasks_per_group(sizes: Sequence[int], *, most: Sequence[int], parallelism: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""When a round commits what is merged so far, instead of everything at its end.
+"""When a round commits merged groups before its end.
 
-What is committed stays, whatever becomes of the rest: a driver that dies has lost only what waited. A commit costs
-writers nothing, and the table a snapshot and a rewrite of the segments that it touches.
+Committed groups stay, whatever happens to the rest: a driver that dies loses only groups that waited. A commit costs
+writers nothing; it costs the table a snapshot and a rewrite of the segments that it touches.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tblctl.tableformat.model.options import parse_duration
 
 @dataclass(frozen=True, kw_only=True)
 class CommitEvery:
-    """A commit is due once `groups` merged groups wait, or one waits and the last commit is `seconds` seconds ago."""
+    """A commit is due if `groups` merged groups wait, or one waits and the last commit is `seconds` seconds ago."""
 
     groups: float = math.inf
     seconds: float = math.inf
 
     @classmethod
     def of(cls, value: int | str | datetime.timedelta | None) -> CommitEvery:
-        """Return what a caller asks for: 8 (groups), "8", "60s", a timedelta, or None for one commit a round.
+        """Return the rule for a caller's value: 8 (groups), "8", "60s", a timedelta, or None for one commit a round.
 
         Raises:
             InvalidOptionError: it is none of these, or not above 0.
@@ -38,7 +38,7 @@ class CommitEvery:
         return found
 
     def is_due(self, *, groups: int, seconds: float) -> bool:
-        """Tell whether to commit `groups` that wait, `seconds` after the last commit or the round's start."""
+        """Return whether to commit `groups` that wait, `seconds` after the last commit or the round's start."""
         return groups > 0 and (groups >= self.groups or seconds >= self.seconds)
 
 

@@ -1,7 +1,7 @@
-"""Decide which groups of a round may still be committed once others changed the table.
+"""Decide which groups of a round may still be committed after others changed the table.
 
 Pure. Invariant: a group conflicts only with edits that removed one of its blocks. Appends never conflict, since a merge
-keeps the rows of its inputs and touches no others.
+keeps the rows of its inputs and touches no other rows.
 """
 
 from __future__ import annotations

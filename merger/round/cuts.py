@@ -29,14 +29,14 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.port import BlockIO, Version
 
 _NO_TASK = 0.05
-"""Load beyond whole tasks that is not worth another task, as a part of all load."""
+"""A remainder of the load up to this share does not get a task of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What the blocks that a group becomes are like, and the memory that a task may take.
+    """The properties of a group's output blocks, and the memory of a task.
 
-    `same_key_rows`: no key has more rows of the group; None if that is not known.
+    `same_key_rows`: most rows that any key of the group has; None if unknown.
     """
 
     sort: Sort
@@ -76,13 +76,13 @@ def cut_into_tasks(
         io: of the version that has them.
         group: their number in the plan.
         splits: all rows of each block.
-        output: what they become.
-        tasks: how many are wished for; there are fewer if fewer blocks come out, and more if memory asks for it.
-        thresholds: what sizes are compared with.
+        output: of the merge.
+        tasks: the desired number; there are fewer if there are fewer output blocks, and more if memory requires it.
+        thresholds: to compare sizes with.
 
-    Keys are read only if there is more than one task, or if more row groups may be needed at once than a task can hold;
-    once, but those of large blocks in key order, which need not be kept. In memory are 12 bytes a sample, the keys of
-    one block a thread, and a quarter of a task's memory of others.
+    Keys are read only if there is more than one task, or if more row groups may be needed at once than a task can hold.
+    They are read once, except keys of large blocks in key order, which are not kept. Memory: 12 bytes for each sample,
+    the keys of one block for each thread, and a quarter of a task's memory for other keys.
     """
     splits = presort_many_small(splits, thresholds)
     blocks = _OutputBlocks.of(splits, output, io.options)
@@ -115,11 +115,11 @@ def cut_into_tasks(
 
 @dataclass(frozen=True, kw_only=True)
 class _OutputBlocks:
-    """The blocks that a group becomes, as planned.
+    """The planned output blocks of a group.
 
     Attributes:
-        rows: of each.
-        slack: for each cut between two of them, how many rows it may move back.
+        rows: of each block.
+        slack: for each cut between two blocks, how many rows it may move back.
     """
 
     rows: tuple[int, ...]
@@ -127,7 +127,7 @@ class _OutputBlocks:
 
     @classmethod
     def of(cls, splits: Sequence[InputSplit], output: Output, options: TableOptions) -> _OutputBlocks:
-        """Return the blocks that all rows of some splits become."""
+        """Return the output blocks for all rows of some splits."""
         all_rows = sum(item.rows for item in splits)
         most = most_rows(options, sum(item.block.decoded_bytes for item in splits) / all_rows)
         rows = tuple(cut_rows(all_rows, most, output.same_key_rows))
@@ -135,7 +135,7 @@ class _OutputBlocks:
 
     @property
     def ranks(self) -> list[int]:
-        """How many rows lie before each block, and in the end."""
+        """How many rows lie before each block, and in all."""
         return list(itertools.accumulate(self.rows, initial=0))
 
 
@@ -148,7 +148,7 @@ def _key_bytes(
     tasks: int,
     key_memory_bytes: int,
 ) -> float:
-    """Return about how many bytes a key takes. As much as a whole row, where that already is known to be enough."""
+    """Return about how many bytes a key takes, or a whole row if that upper bound already suffices."""
     rows = sum(item.rows for item in splits)
     decoded_bytes = sum(item.block.decoded_bytes for item in splits)
     is_one_task = tasks == 1 and decoded_bytes + ORDER_BYTES * rows <= key_memory_bytes
@@ -160,7 +160,7 @@ def _key_bytes(
 def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_held: float) -> list[int]:
     """Return the first block of each task.
 
-    A block counts by its part of the bytes, so that `tasks` take equally long, or by its part of the rows that a task
+    A block's load is its share of the bytes, so that `tasks` take equally long, or its share of the rows that a task
     can hold, if that is more.
     """
     count = _whole_waves(sum(blocks.rows) / most_rows_held, tasks)
@@ -205,10 +205,10 @@ def _tasks(
     Args:
         group: its number in the plan.
         splits: all rows of its blocks.
-        output: what they become.
-        blocks: the same, as planned.
+        output: of the merge.
+        blocks: the planned output blocks.
         firsts: the first block of each task.
-        bounds: how many rows of each split (columns) lie before each task, and in the end (rows).
+        bounds: how many rows of each split (columns) lie before each task, and in all (rows).
     """
     parts = [_parts(splits, start, stop) for start, stop in itertools.pairwise(bounds.tolist())]
     presorted_tasks = sum(not all(item.is_streamed for item in part) for part in parts)

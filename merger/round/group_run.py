@@ -1,4 +1,4 @@
-"""A group while a round carries it out: its state, what its tasks reported, and its outcome."""
+"""A group while a round carries it out: its state, its tasks' reports, and its outcome."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOutcome:
-    """What became of a group of the plan.
+    """The outcome of a group of the plan.
 
     Attributes:
-        round: which of a run's, from 1.
+        round: the number of the round, from 1.
         number, why: as in the plan.
-        status: committed, conflicted (a block of it left the table, or the key was altered) or failed.
+        status: committed, conflicted (one of its blocks left the table, or the key was altered) or failed.
         error: why it was not committed; None if it was.
         blocks_in, rows: its blocks and their rows.
-        blocks_out, rows_copied, bytes_read, bytes_written: what its tasks did in all, committed or not; rows that are
-            copied are not decoded.
-        task_seconds, cpu_seconds: wall and processor seconds, summed over its tasks, which run side by side.
+        blocks_out, rows_copied, bytes_read, bytes_written: totals of its tasks, committed or not; copied rows are not
+            decoded.
+        task_seconds, cpu_seconds: wall and processor seconds, summed over its tasks, which run in parallel.
     """
 
     round: int
@@ -50,12 +50,12 @@ class GroupOutcome:
 
 
 class State(StrEnum):
-    """Where a group is on its way into the table."""
+    """The state of a group."""
 
     WAITING = "waiting"
     """It is not cut into tasks yet."""
     MERGING = "merging"
-    """It is cut into tasks, and not all of them were reported."""
+    """It is cut into tasks, and not all of them have ended."""
     MERGED = "merged"
     """All its tasks succeeded: it may be committed."""
     PUBLISHING = "publishing"
@@ -105,7 +105,7 @@ class GroupRun:
 
     @property
     def is_open(self) -> bool:
-        """Whether its tasks are still to be made, or to be reported."""
+        """Whether some of its tasks are not made yet, or have not ended."""
         return self.state in {State.WAITING, State.MERGING}
 
     @property
@@ -121,7 +121,7 @@ class GroupRun:
 
     @property
     def deletable(self) -> list[str]:
-        """Paths of blocks that were written, and that no commit can name."""
+        """Paths of written blocks that no commit can name."""
         in_commit = self.state in {State.PUBLISHING, State.COMMITTED}
         return [] if in_commit else [record.path for record in self.records]
 
@@ -136,17 +136,17 @@ class GroupRun:
         self.state, self.error = state, error
 
     def start(self, tasks: tuple[MergeTask, ...]) -> None:
-        """Begin to merge it, as `tasks`; without tasks it is MERGED: no row of it is left."""
+        """Begin to merge it as `tasks`. Without tasks it is MERGED: it has no rows left."""
         self.move(State.MERGING)
         self._tasks = tasks
         if not tasks:
             self.move(State.MERGED)
 
     def report(self, item: TaskResult | TaskFailure) -> None:
-        """Take what became of a task. With the last one the group is MERGED, or FAILED with the first error.
+        """Add a task's outcome. After the last one the group is MERGED, or FAILED with the first error.
 
         Raises:
-            VerificationError: it has other rows than it had, or they are out of order.
+            VerificationError: its rows have changed, or are out of order.
         """
         if isinstance(item, TaskFailure):
             self._failures += 1
@@ -159,7 +159,7 @@ class GroupRun:
             self.move(State.MERGED)
 
     def require_complete(self) -> None:
-        """Refuse a group without the report of a task, with other rows out than in, or out of order.
+        """Refuse a group if a task has no report, or rows were lost, added or put out of order.
 
         Raises:
             VerificationError: it is not complete.
@@ -169,19 +169,19 @@ class GroupRun:
         rows_out = sum(record.row_count for record in self.records)
         if reported != sorted(task.number for task in self._tasks) or rows_in != rows_out:
             msg = (
-                f"group {self.number}: {rows_in} rows went in and {rows_out} came out of {len(self._tasks)} tasks, of "
-                f"which {reported} reported. It was not committed; this is a bug, please report it"
+                f"group {self.number}: {rows_in} rows went in and {rows_out} came out of {len(self._tasks)} tasks; "
+                f"{reported} tasks reported. It was not committed; this is a bug, please report it"
             )
             raise VerificationError(msg)
         require_order(self.records, self.sort, f"group {self.number}")
 
     def release(self) -> None:
-        """Forget the records of its blocks, which are committed or deleted: of 300 columns, 0.2 MB a block."""
+        """Drop the records of its blocks, which are committed or deleted: with 300 columns, 0.2 MB a block."""
         self._outcome = self.outcome()
         self._results = []
 
     def outcome(self) -> GroupOutcome:
-        """Return what became of it. Once merged it counts as committed: the record is a part of the commit itself."""
+        """Return its outcome. A merged group counts as committed: the record is a part of the commit itself."""
         return self._outcome or GroupOutcome(
             round=self._round_number,
             number=self.number,
@@ -199,7 +199,7 @@ class GroupRun:
         )
 
     def recorded(self) -> dict[str, Any]:
-        """Return what a commit's record says of it: enough to work out later what reading its blocks would cost."""
+        """Return its entry in a commit's record: enough to compute later what reading its blocks would have cost."""
         outcome = self.outcome()
         committed = outcome.status == COMMITTED
         return {
@@ -212,7 +212,7 @@ class GroupRun:
 
 
 def covers(tasks: Sequence[MergeTask], blocks: Sequence[Block]) -> bool:
-    """Tell whether the splits of `tasks` take every row of `blocks` once, and every task writes what it takes."""
+    """Return whether the splits of `tasks` take every row of `blocks` once, and tasks write all rows they take."""
     taken: dict[str, list[tuple[int, int]]] = {block.path: [] for block in blocks}
     for task in tasks:
         if task.rows != sum(item.stop - item.start for item in task.splits):

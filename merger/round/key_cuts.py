@@ -1,7 +1,7 @@
-"""Find where a cut through the key order of some blocks is in each of them, from their keys alone.
+"""Find the place of a cut in each block of a group, from the blocks' keys alone.
 
 All rows of a group have one order: by key, then by the place of their block in the group, then by their place in the
-block. A sample of the keys gives a bracket for every cut and the slack before it, and the keys in it decide.
+block. A sample of the keys gives a bracket for every cut and the slack before it. The keys in the bracket decide.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tblctl.tableformat.model.cut import rows_back
 from tblctl.tableformat.port import BlockIO
 
 _KEY_SAMPLES = 8
-"""Row groups that tell how large keys are."""
+"""Row groups that are read to estimate the size of keys."""
 
 
 def bytes_per_key(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> float:
-    """Return about how many bytes a key takes, going by the first row groups of a few blocks, small and large ones."""
+    """Return about how many bytes a key takes, from the first row groups of a few small and large blocks."""
     blocks = sorted((item.block for item in splits), key=lambda block: -block.row_count)
 
     def first(block: Block) -> pa.Table:
@@ -44,10 +44,10 @@ def bytes_per_key(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> floa
 
 
 class SplitKeys:
-    """The keys of some splits, each split's in key order; each block is read once as far as memory allows.
+    """The keys of some splits, in key order within each split. Each block is read once if memory allows.
 
-    Keys are kept in memory, up to `most_bytes`. Those of blocks in another order then go to the spill folder. Those of
-    blocks in key order do not: a part of them can be read apart.
+    Keys are kept in memory, up to `most_bytes`. Further keys of blocks in another order go to the spill folder. Further
+    keys of blocks in key order are dropped: parts of them can be read again.
 
     Args:
         io: of the table.
@@ -125,12 +125,12 @@ class KeyCuts:
     thresholds: Thresholds
 
     def rows_before(self, rank: int, slack: int) -> np.ndarray:
-        """Return how many rows of each block lie before a cut that is planned behind `rank` rows of all.
+        """Return how many rows of each block lie before a cut that is planned after `rank` rows in all.
 
         The cut moves up to `slack` rows back, to where a key ends.
         """
         low, high = self._brackets.of(rank)
-        if slack:  # the keys before and behind every place where it may be are needed
+        if slack:  # the keys before and after every possible place of the cut are needed
             low, high = self._brackets.of(rank - slack - 1)[0], self._brackets.of(rank + 1)[1]
         before = int(low.sum())
         if rank == before:
@@ -183,9 +183,9 @@ class KeyCuts:
 
 
 def _interpolated(low: np.ndarray, high: np.ndarray, rank: int) -> np.ndarray:
-    """Return about how many rows of each input are before a cut, given bounds of that; `rank` in all.
+    """Return about how many rows of each input are before a cut, given bounds of these numbers; their sum is `rank`.
 
-    The middle of the bounds would not do: in 10,000 blocks with few samples each it is far from the rank near the ends.
+    The middle of the bounds is not used: for 10,000 blocks with few samples it is far from the rank near the ends.
     """
     share = (rank - low.sum()) / max(int((high - low).sum()), 1)
     return np.asarray(low + (high - low) * share)

@@ -9,7 +9,7 @@ class RoundProgress:
     """Counts what is done and reports it.
 
     Args:
-        progress: is called with (done, total, unit), the unit being rows or groups; None for nobody.
+        progress: called with (done, total, unit); the unit is rows or groups. None for no reports.
         groups, rows: the totals.
     """
 
@@ -27,7 +27,7 @@ class RoundProgress:
             self._progress(self._groups, self._total_groups, "groups")
 
     def rows_are_deleted(self, rows: int) -> None:
-        """Count rows that are not merged after all: deletes were read, and they are deleted."""
+        """Take deleted rows off the total: deletes are read only now."""
         self._total_rows -= rows
 
     def task_ended(self, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Commit merged groups on top of whatever is newest, without those that conflict."""
+"""Commit merged groups on top of the newest version, without those that conflict."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
-"""Figures of group outcomes whose sums stand in a commit's summary."""
+"""Figures of group outcomes whose sums are in a commit's summary."""
 
 
 class Observer(Protocol):
     """Follows the commits of a round, and adds figures of its own to their summaries."""
 
     def summary(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Mapping[str, Any]:
-        """Return figures for the summary of a commit that is tried next. A conflict may make it be asked again."""
+        """Return figures for the summary of the next commit. After a conflict it is called again."""
 
     def committed(self, version: Version) -> None:
-        """Take note that what `summary` was asked for last is committed."""
+        """Record that the change of the last `summary` call is committed."""
 
 
 class Publisher(Generic[VersionT]):
@@ -32,12 +32,12 @@ class Publisher(Generic[VersionT]):
     Args:
         port: the table.
         base: the version that the groups were merged on.
-        plan: theirs.
+        plan: their plan.
         io: deletes blocks of groups that conflict.
-        engine: the name of what merged them.
+        engine: the name of the engine that merged them.
         runs: the groups, by number.
-        on_conflict: whether a conflict drops its group, or ends the round.
-        observer: follows the commits; None for nobody.
+        on_conflict: whether a conflict drops its group or ends the round.
+        observer: follows the commits, or None.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Publisher(Generic[VersionT]):
         observer: Observer | None,
     ) -> None:
         self.newest: VersionT | None = None
-        """What was committed last; None as long as nothing was."""
+        """The version committed last; None before the first commit."""
         self.commits = 0
         self._port, self._base, self._plan, self._engine = port, base, plan, engine
         self._runs, self._on_conflict = runs, on_conflict
@@ -71,10 +71,10 @@ class Publisher(Generic[VersionT]):
         return [run for run in self._runs.values() if run.state is State.MERGED]
 
     def publish(self) -> None:
-        """Commit the groups that are merged; where some conflict, again without these.
+        """Commit the merged groups. If some conflict, try again without these.
 
         Raises:
-            CommitOutcomeUnknownError: nobody can tell now whether they are committed. They stay PUBLISHING.
+            CommitOutcomeUnknownError: it is unknown whether they are committed. They stay PUBLISHING.
             ConflictError: a group conflicts, and `on_conflict` says to fail.
             TblctlError: anything else; the groups are MERGED as before.
         """
@@ -99,7 +99,7 @@ class Publisher(Generic[VersionT]):
         """End the round if a group conflicts and `on_conflict` says so.
 
         Raises:
-            ConflictError: it does.
+            ConflictError: a group conflicts.
         """
         lost = [run for run in self._runs.values() if run.state is State.CONFLICTED]
         if not lost or self._on_conflict is not OnConflict.FAIL:
@@ -128,7 +128,7 @@ class Publisher(Generic[VersionT]):
             self._observer.committed(version)
 
     def _drop(self, error: ConflictError, ready: Sequence[GroupRun]) -> None:
-        """Settle which groups conflict: those that lost a block; without a hint all of them."""
+        """Mark the groups that conflict: those that lost a block, or all of them if the error names none."""
         gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
         dropped = conflicts({run.number: run.group.blocks for run in ready}, gone)
         for run in ready:
@@ -168,13 +168,13 @@ class Publisher(Generic[VersionT]):
         )
 
     def _unrecorded(self) -> list[GroupRun]:
-        """Return the groups whose end is known, or settled by the commit at hand, and in no commit's record yet."""
+        """Return the groups that have ended, or end with this commit, and are in no commit's record yet."""
         ended = {State.MERGED, State.PUBLISHING, State.COMMITTED, State.CONFLICTED, State.FAILED}
         return [run for run in self._runs.values() if not run.is_recorded and run.state in ended]
 
 
 def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
-    """Delete what groups wrote and no commit can name."""
+    """Delete written blocks of groups that no commit can name."""
     paths = [path for run in runs for path in run.deletable]
     if paths:
         io.discard(paths)

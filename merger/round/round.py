@@ -1,4 +1,4 @@
-"""One round of reclustering: an engine runs the tasks of a plan; what they wrote is verified and committed.
+"""One round of reclustering: an engine runs the tasks of a plan, and their blocks are verified and committed.
 
 A round makes one commit at its end, or with `commit_every` several as groups are merged. Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table. All other groups are committed.
@@ -35,7 +35,7 @@ from tblctl.tableformat.port import BlockIO, TablePort, Version, VersionT
 from tblctl.tableformat.progress import Progress
 
 LEAST_MEMORY_BYTES = 16 << 20
-"""A task takes so much even if told to take less: windows of a few rows would take hours."""
+"""A task takes at least this much, even if given less: windows of a few rows would take hours."""
 
 GROUPS_AHEAD = 2
 """Groups that are cut into tasks while others are merged; each may hold the keys of some blocks."""
@@ -43,7 +43,7 @@ GROUPS_AHEAD = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """What a round did. `version` is what its last commit gave; None without a commit."""
+    """What a round did. `version` is that of its last commit; None without a commit."""
 
     version: Version | None
     commits: int
@@ -63,26 +63,26 @@ def merge_round(
     number: int = 1,
     groups_ahead: int = GROUPS_AHEAD,
 ) -> RoundOutcome:
-    """Carry out the plan on the newest version of its table. Whatever is raised, what was committed by then stays.
+    """Carry out the plan on the newest version of its table. After any error, earlier commits stay.
 
     Args:
         port: the table.
-        version: its newest version. The plan may be of an older one: groups that are no longer whole conflict.
+        version: its newest version. The plan may be of an older one: groups that lost blocks since conflict.
         plan: what to merge.
-        engine: what runs the tasks.
+        engine: runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
-        progress: is called with (done, total, unit), the unit being rows or groups.
+        progress: called with (done, total, unit); the unit is rows or groups.
         observer: follows the commits, and adds to their summaries.
         number: which round of a recluster it is, from 1.
         groups_ahead: how many groups are cut into tasks while others are merged.
 
     Raises:
-        InvalidOptionError: the plan is of another table; `on_conflict` is none.
-        ConflictError: with `FAIL`, a group conflicts; it and those not yet committed are not.
-        CommitOutcomeUnknownError: nobody can tell now whether the last commit happened; nothing of it was deleted.
-        VerificationError: a task would have changed the rows; no group is trusted that was not yet committed.
-        TblctlError: what concerns all tasks, such as an engine that is gone.
+        InvalidOptionError: the plan is of another table, or `on_conflict` is not valid.
+        ConflictError: with `FAIL`, a group conflicts; no further group is committed.
+        CommitOutcomeUnknownError: it is unknown whether the last commit happened; none of its blocks was deleted.
+        VerificationError: a task would have changed the rows; no further group is committed.
+        TblctlError: an error that concerns all tasks, such as a lost engine.
     """
     require_own_plan(plan, version)
     runs = {group.number: GroupRun(group, round_number=number) for group in plan.groups}
@@ -141,7 +141,7 @@ class _Round:
         )
 
     def merge(self, cut: Cutter) -> None:
-        """Merge all open groups. What is raised concerns all groups that are not committed."""
+        """Merge all open groups. Errors raised concern all groups that are not committed."""
         groups = len(self._open)
         if not groups:
             return
@@ -167,7 +167,7 @@ class _Round:
                 yield from sorted(tasks, key=lambda task: -task.size_bytes)
 
     def _report(self, item: TaskResult | TaskFailure) -> None:
-        """Take what became of a task; commit if a commit is due."""
+        """Add a task's outcome; commit if a commit is due."""
         run = self._runs[item.group]
         run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
@@ -184,12 +184,12 @@ class _Round:
 
 
 def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
-    """Give every group its sort, and its blocks as the version has them; groups that are no longer as planned conflict.
+    """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
 
-    A group is as planned if its sort is live, current or not, or among `added`, those that the plan brings.
+    A group's sort must be live, or among `added`, the sorts that the plan brings.
 
     Raises:
-        InvalidDataError: a group has other rows than its blocks, or blocks of several partitions.
+        InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
     """
     sorts = {**{sort.id: sort for sort in added}, **version.sorts}
     waiting = []
@@ -212,7 +212,7 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
 
 
 def _require_as_planned(run: GroupRun) -> None:
-    """Refuse a group that has other rows than the plan says, or crosses a partition.
+    """Refuse a group whose row count differs from the plan, or that crosses partitions.
 
     Raises:
         InvalidDataError: it does.
@@ -234,7 +234,7 @@ def _require_as_planned(run: GroupRun) -> None:
 
 
 Cutter = Callable[[Sequence[GroupRun]], Generator["tuple[MergeTask, ...] | str", None, None]]
-"""Yields the tasks of groups, in their order; the reason instead, for a group that has none."""
+"""Yields the tasks of each group, in order; for a group without tasks, the reason."""
 
 
 def _cutter(
@@ -246,7 +246,7 @@ def _cutter(
     engine: Engine,
     groups_ahead: int,
 ) -> Cutter:
-    """Return what cuts groups into tasks: the next `groups_ahead` groups while those before them are merged."""
+    """Return the function that cuts groups into tasks: the next `groups_ahead` groups while earlier ones are merged."""
     memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
 
     def cut(runs: Sequence[GroupRun]) -> Generator[tuple[MergeTask, ...] | str, None, None]:
@@ -296,7 +296,7 @@ def _cut_group(
 
 @contextmanager
 def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
-    """If the block raises, delete what was written and can be in no commit."""
+    """If the body raises, delete written blocks that no commit can name."""
     try:
         yield
     except BaseException:
@@ -305,5 +305,5 @@ def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
 
 
 def _most_blocks(group: Group, options: TableOptions) -> int:
-    """Return how many blocks a group becomes, about, each of which a task of its own could write."""
+    """Return about how many output blocks a group has; each could be written by a task of its own."""
     return math.ceil(group.rows / most_rows(options, group.decoded_bytes / group.rows))

@@ -1,4 +1,4 @@
-"""What a task knows of a block in key order before it merges it: the keys, checked, and the row groups concerned."""
+"""Look at a block in key order before it is merged: read and check its keys, and find its row groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import BlockIO, BlockReader
 
 _CHUNK_BYTES = 512
-"""What one column chunk's entry in an open Parquet footer takes."""
+"""Memory of one column chunk's entry in an open Parquet footer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class RowGroupRange:
     Attributes:
         group: the row group.
         start, stop: the rows, counted in it.
-        row_bytes: about what one takes in memory.
-        stored_bytes: of the whole row group in the file.
+        row_bytes: approximate memory of a row.
+        stored_bytes: bytes of the whole row group in the file.
         is_copyable: it is the whole row group, and `BlockBuilder.copy` takes it.
     """
 
@@ -50,14 +50,14 @@ class RowGroupRange:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockInput:
-    """An input split of a block in key order, with what the block's footer says of it.
+    """An input split of a block in key order, with facts from the block's footer.
 
     Attributes:
         split: which rows.
         ranges: the same, by row group.
         copied: row groups whose rows are copied, not decoded.
-        group_bytes, stored_bytes: of the largest row group concerned, see `BlockReader`.
-        footer_bytes: what the block takes while it is open.
+        group_bytes, stored_bytes: of its largest row group, see `BlockReader`.
+        footer_bytes: memory of the open block.
         codable: columns that can be read as dictionaries, see `BlockReader`.
     """
 
@@ -86,31 +86,31 @@ class BlockInput:
 
     @property
     def row_bytes(self) -> float:
-        """About what a row that is decoded takes in memory."""
+        """Approximate memory of a decoded row."""
         return self.decoded_bytes / max(sum(item.rows for item in self.decoded), 1)
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the file that are read for the rows."""
+        """Bytes of the file read for the rows."""
         return sum(item.stored_bytes for item in self.ranges)
 
     @property
     def decoded_bytes(self) -> float:
-        """About what the rows that are decoded take in memory."""
+        """Approximate memory of the decoded rows."""
         return sum(item.rows * item.row_bytes for item in self.decoded)
 
     @property
     def each_row_bytes(self) -> np.ndarray:
-        """About what each row takes in memory, float32."""
+        """Approximate memory of each row, float32."""
         sizes = np.array([item.row_bytes for item in self.ranges], dtype=np.float32)
         return np.repeat(sizes, [item.rows for item in self.ranges])
 
 
 def keys_in_order(reader: BlockReader, split: InputSplit, sort: Sort) -> pa.Table:
-    """Return the keys of a split, in key order, whatever the block's own order.
+    """Return the keys of a split in key order, for a block in any order.
 
     Raises:
-        CorruptTableError: the block is damaged, or not in the order that its metadata promises.
+        CorruptTableError: the block is damaged, or not in the order that its metadata states.
     """
     if split.is_ordered:
         return _ordered_keys(reader, split, sort)[0]
@@ -119,10 +119,10 @@ def keys_in_order(reader: BlockReader, split: InputSplit, sort: Sort) -> pa.Tabl
 
 
 def look_at(io: BlockIO, split: InputSplit, sort: Sort) -> tuple[pa.Table, BlockInput]:
-    """Return the keys of a split of a block in key order, and what its footer says.
+    """Return the keys of a split of a block in key order, and the facts of its footer.
 
     Raises:
-        CorruptTableError: the block is damaged, or not in the order that its metadata promises.
+        CorruptTableError: the block is damaged, or not in the order that its metadata states.
     """
     with io.open(split.block) as reader:
         keys, ranges = _ordered_keys(reader, split, sort)
@@ -162,7 +162,7 @@ def _range(reader: BlockReader, group: int, start: int, stop: int) -> RowGroupRa
 
 
 def _check_ends(split: InputSplit, keys: pa.Table, sort: Sort) -> None:
-    """Compare the first and last key with what the metadata says, where the split has them."""
+    """Compare the first and last key with the metadata, if the split has them."""
     cluster = split.block.cluster
     if cluster is None or cluster.cluster_key_id != sort.id or not cluster.exact:
         return
@@ -173,18 +173,18 @@ def _check_ends(split: InputSplit, keys: pa.Table, sort: Sort) -> None:
         raise _damaged(split.block, f"ends with the key {found.max}, its metadata says {cluster.max}")
 
 
-def _differ(found: Sequence[pa.Scalar], said: Sequence[Any]) -> bool:
-    """Tell whether keys surely differ. Values of a column that was widened since may be of other Python types."""
-    return any(_differs(scalar, value) for scalar, value in zip(found, said, strict=True))
+def _differ(found: Sequence[pa.Scalar], stated: Sequence[Any]) -> bool:
+    """Return whether keys certainly differ. Values of a column that was widened since may have other Python types."""
+    return any(_differs(scalar, value) for scalar, value in zip(found, stated, strict=True))
 
 
-def _differs(scalar: pa.Scalar, said: Any) -> bool:
+def _differs(scalar: pa.Scalar, stated: Any) -> bool:
     value = python_value(scalar)
     counts_units = pa.types.is_temporal(scalar.type) and isinstance(value, int)
     is_nan = isinstance(value, float) and math.isnan(value)
-    return type(value) is type(said) and not counts_units and not is_nan and value != said
+    return type(value) is type(stated) and not counts_units and not is_nan and value != stated
 
 
 def _damaged(block: Block, problem: str) -> CorruptTableError:
-    msg = f"block {block.path} {problem}; `tblctl check --deep` tells what else is wrong"
+    msg = f"block {block.path} {problem}; `tblctl check --deep` finds other damage"
     return CorruptTableError(msg, name=block.path)

@@ -1,4 +1,4 @@
-"""A table that is given away column by column, so that each column is freed as soon as it was used."""
+"""A table that is consumed column by column, so that each column is freed after its use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tblctl.tableformat.errors import InternalError
 class Columns:
     """Rows whose columns can be taken once each. Threads may take different ones at the same time.
 
-    Whoever makes one from a table must not keep the table.
+    The caller must not keep the table from which it is made.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -29,5 +29,5 @@ class Columns:
         """
         column, self._columns[place] = self._columns[place], None
         if column is None:
-            raise InternalError(f"column {self.schema.names[place]!r} was to be taken twice")
+            raise InternalError(f"column {self.schema.names[place]!r} cannot be taken twice")
         return column.combine_chunks()

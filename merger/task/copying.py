@@ -1,9 +1,9 @@
 """Decide which row groups a task copies undecoded.
 
 Pure. A row group can be copied if its rows follow each other in the output, within one block. Copying is about ten
-times faster than decoding and encoding, but leaves row groups as they are; so that repeated merges do not leave ever
-smaller ones, a row group is copied only if it has at least half of `row_group_rows` rows, and if as many rows, or none,
-are encoded before it and after it. Then no merged block has a smaller row group, unless it is smaller itself.
+times faster than decoding and encoding, but keeps the size of row groups. Repeated merges must not make them ever
+smaller. So a row group is copied only if it has at least half of `row_group_rows` rows, and the rows encoded before and
+after it are none or at least as many. Then no merged block has a smaller row group, unless the block itself is smaller.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def plan_copies(
     group_rows: int,
     most_bytes: int,
 ) -> tuple[Copy, ...]:
-    """Return what is copied, in the order of the output. O(rows), 2 bytes a row for a moment.
+    """Return the copies, in the order of the output. O(rows), temporarily 2 bytes a row.
 
     Args:
-        order: the places of all rows, counted through the inputs, in key order.
-        inputs: what is merged.
+        order: the places of all rows, counted over all inputs, in key order.
+        inputs: the inputs of the merge.
         cuts: rows of each block to write.
         group_rows: the most rows of a row group to write.
         most_bytes: the most bytes of a row group that is copied: it is in memory as a whole.
@@ -91,7 +91,7 @@ def _row_groups(
 
 
 def _positions(order: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return where in `order` some places are, given ascending; 0 for one that is missing."""
+    """Return the positions of ascending places in `order`; 0 for a missing one."""
     wanted = np.zeros(len(order), dtype=bool)
     wanted[places] = True
     found = np.flatnonzero(wanted[order])
@@ -101,14 +101,14 @@ def _positions(order: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _counts_on(places: np.ndarray, first: int) -> bool:
-    """Tell whether some places are `first`, `first` + 1, and so on."""
+    """Return whether some places are `first`, `first` + 1, and so on."""
     last = first + len(places) - 1
     is_likely = places[0] == first and places[-1] == last
     return is_likely and bool((places == np.arange(first, last + 1, dtype=places.dtype)).all())
 
 
 def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) -> Iterator[Copy]:
-    """Yield the copies between which, in each block, no rows or at least `least` are left, joined where they can be."""
+    """Yield the copies that leave no rows or at least `least` rows between them in each block; joined if possible."""
     stop = 0
     waiting = list(reversed(copies))
     for count in cuts:
@@ -127,7 +127,7 @@ def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) ->
 
 
 def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
-    """Yield copies of one block, those that follow each other in their input and in the output as one."""
+    """Yield copies of one block. Copies that follow each other in input and output are joined into one."""
     last: Copy | None = None
     for copy in copies:
         if last is None:
@@ -142,7 +142,7 @@ def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
 
 
 def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
-    """Yield what is copied of some places of the output, and the ranges that are not, in order."""
+    """Yield the copies among some places of the output, and the ranges between them, in order."""
     start = places.start
     for copy in copies:
         if copy.start in places:
@@ -157,7 +157,7 @@ def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
 def without_copied(
     inputs: Sequence[BlockInput | Portion], copies: Sequence[Copy]
 ) -> tuple[BlockInput | Portion, ...]:
-    """Return the inputs, with the row groups that are copied marked, so that they are never decoded."""
+    """Return the inputs with copied row groups marked, so that they are not decoded."""
     groups: dict[int, set[int]] = {}
     for copy in copies:
         groups.setdefault(copy.input, set()).update(copy.groups)

@@ -1,13 +1,13 @@
-"""The rows of a task's inputs, each input handed out in key order and little by little.
+"""Stream the rows of a task's inputs, each input in key order, a few rows at a time.
 
-Nothing is read before it is needed, and what is read ahead stays within a budget: small inputs are read whole, larger
-ones row group by row group, and row groups that are too large piece by piece. Blocks that the budget has no room to
-keep open are copied to the spill folder first. Presorted rows come as portions (`presort/portions.py`).
+Rows are read when they are needed, and read-ahead stays within a budget: small inputs are read whole, larger ones row
+group by row group, and too large row groups piece by piece. If the budget cannot keep a block open, its rows are first
+copied to the spill folder. Presorted rows come as portions (`presort/portions.py`).
 
-A block is opened twice: for its keys (`block_input.py`) and for its rows. The reader is not kept open in between. All
-inputs must have been looked at before it is known which columns come as dictionaries, and which blocks are open at the
-same time; until then each open reader would hold a file handle and a footer. On a remote storage the second time costs
-no request (`BlockIO` remembers the ends of files), on a local disk it costs parsing the footer again.
+A block is opened twice: for its keys (`block_input.py`) and for its rows. The reader is not kept open in between. Only
+after all inputs were looked at is it known which columns come as dictionaries and which blocks are open at the same
+time. Until then each open reader would hold a file handle and a footer. Opening again costs no request on a remote
+storage (`BlockIO` caches the ends of files); on a local disk it costs parsing the footer again.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class RowSource(Protocol):
 
     @property
     def decoded(self) -> Sequence[Fingerprint]:
-        """Of what was decoded so far."""
+        """The fingerprints of the rows decoded so far."""
 
     def tables(self) -> Tables:
         """Yield the rows, table by table, in key order."""
 
 
 class RowStream:
-    """Rows in key order, which are taken a few at a time.
+    """Rows in key order, taken a few at a time.
 
     Attributes:
         rows: how many.
-        row_bytes: about what each takes in memory, float32.
+        row_bytes: approximate memory of each row, float32.
     """
 
     def __init__(self, row_bytes: np.ndarray, source: RowSource) -> None:
@@ -56,17 +56,17 @@ class RowStream:
         self.row_bytes = row_bytes
         self._source = source
         self._tables: Tables | None = None
-        self._left = self.rows  # that were not taken
-        self._table: pa.Table | None = None  # that is being handed out
-        self._given = 0  # of its rows
+        self._left = self.rows  # rows not taken yet
+        self._table: pa.Table | None = None  # the table that rows are taken from
+        self._given = 0  # number of its rows already taken
 
     @property
     def decoded(self) -> Sequence[Fingerprint]:
-        """Fingerprints of what was decoded so far."""
+        """The fingerprints of the rows decoded so far."""
         return self._source.decoded
 
     def take(self, count: int) -> list[pa.Table]:
-        """Return the next `count` rows, in tables one after the other. After the last one nothing is held."""
+        """Return the next `count` rows as consecutive tables. After the last row nothing is held."""
         self._left -= count
         self._tables = self._source.tables() if self._tables is None else self._tables
         taken = []
@@ -87,7 +87,7 @@ class RowStream:
         return taken
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close the source."""
         if self._tables:
             self._tables.close()
         self._table = None
@@ -106,11 +106,11 @@ def open_streams(
 
     Args:
         io: of the table.
-        inputs: what to read.
-        folder: for what cannot stay open.
+        inputs: the inputs to read.
+        folder: for blocks that cannot stay open.
         budget_bytes: see above.
-        at_once: how many inputs have given some of their rows and not all, at any time, at most.
-        most_open: blocks that may be open at once.
+        at_once: the most inputs that are partly read at any time.
+        most_open: the most blocks that may be open at once.
     """
     each_bytes = max(1, budget_bytes // max(at_once, 1))
     spilled = _to_spill(inputs, each_bytes, budget_bytes // 4, at_once, most_open)
@@ -133,7 +133,7 @@ def open_streams(
 def _to_spill(
     inputs: Sequence[BlockInput | Portion], each_bytes: int, budget_bytes: int, at_once: int, most_open: int
 ) -> set[int]:
-    """Return the numbers of the blocks to spill, so that what any `at_once` of the others hold open fits the budget.
+    """Return the numbers of the blocks to spill, so that any `at_once` of the others fit the budget.
 
     Those that hold most are spilled first. A block that is read whole at once is not kept open.
     """
@@ -165,10 +165,10 @@ class _PortionSource:
 
 
 class _ReadAhead:
-    """Has the next row groups fetched while others are merged, within a budget for all `streams` together.
+    """Fetches the next row groups while others are merged, within a budget for all `streams` together.
 
-    A stream that has none on its way asks for as many as its even part holds, which then are one request; for one
-    at least, if there is room.
+    A stream without fetched row groups asks for as many as fit its equal share of the budget, as one request; for at
+    least one if there is room.
     """
 
     def __init__(self, budget_bytes: int, streams: int) -> None:
@@ -177,7 +177,7 @@ class _ReadAhead:
         self._lock = Lock()
 
     def begin(self, reader: BlockReader, ranges: Sequence[RowGroupRange]) -> tuple[int, int]:
-        """Begin to fetch the first of some row groups; return how many, and the bytes to give back after the last."""
+        """Begin to fetch the first of some row groups. Return how many, and the bytes to release after the last."""
         sizes = np.cumsum([item.stored_bytes for item in ranges])
         count = max(1, int(np.searchsorted(sizes, self._each_bytes, side="right")))
         wanted = int(sizes[count - 1])
@@ -190,17 +190,17 @@ class _ReadAhead:
         return count, held
 
     def end(self, held_bytes: int) -> None:
-        """Give back what was held."""
+        """Release bytes."""
         with self._lock:
             self._free_bytes += held_bytes
 
 
 @dataclass(frozen=True)
 class _BlockSource:
-    """Reads an input of a block, holding `each_bytes` at a time where it can.
+    """Reads an input of a block, holding about `each_bytes` at a time.
 
-    A small input is read at once, so that its block is closed; a row group at once if it fits; else half of the bytes
-    are for rows, and half for the pages that they come from.
+    A small input is read whole, so that its block can be closed. A row group is read whole if it fits. Otherwise half
+    of the bytes are for rows, and half for their pages.
     """
 
     io: BlockIO
@@ -230,7 +230,7 @@ class _BlockSource:
 
     def _by_row_group(self, reader: BlockReader) -> Tables:
         ranges = self.block.decoded
-        fetched, held_bytes = self.ahead.begin(reader, ranges)  # row groups on their way or in memory
+        fetched, held_bytes = self.ahead.begin(reader, ranges)  # row groups being fetched or in memory
         try:
             for number, item in enumerate(ranges):
                 tables = self._row_group(reader, item)
@@ -260,7 +260,7 @@ class _BlockSource:
 
 @dataclass(frozen=True)
 class _SpillSource:
-    """Copies a block's rows to the spill folder when first asked, and reads them back little by little."""
+    """Copies a block's rows to the spill folder at the first call, and reads them back piece by piece."""
 
     source: _BlockSource
     folder: SpillFolder

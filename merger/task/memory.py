@@ -1,8 +1,8 @@
-"""This process's memory: freed pages that the allocator keeps are given back once tasks would exceed their budgets.
+"""This process's memory: the allocator's free pages are returned to the system before tasks exceed their budgets.
 
-Arrow's allocator keeps freed pages to hand them out again. With 300 columns or long lists that comes to as much as the
-rows themselves, since pages freed by one thread wait for the next of another. Giving them back and taking them anew
-costs a tenth of a merge of lineitem, so it is done only where the tasks together would take more than they may.
+Arrow's allocator keeps freed pages to use them again. With 300 columns or long lists these take as much memory as the
+rows themselves, since pages freed by one thread are not reused by another. To return pages and take them again costs a
+tenth of a merge of lineitem. So it is done only if all tasks together would exceed their budgets.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import pyarrow as pa
 from tblctl.tableformat.environment import Environment
 
 SLACK_BYTES = 32 << 20
-"""A sixth of what a task may take beside its budget (benchmarks/memory.py): the rest is for what comes between two
-looks at the process."""
+"""A sixth of what a task may take beyond its budget (benchmarks/memory.py). The rest is for growth between two looks at
+the process."""
 
 
 def release_unused() -> None:
-    """Have the allocator give back what it keeps."""
+    """Let the allocator return its free pages to the system."""
     pa.default_memory_pool().release_unused()
 
 
 class ProcessMemory:
     """The memory that tasks add to this process. Threads and tasks may share one.
 
-    What earlier tasks left in the allocator is given back first, so that it does not count as the process's own.
+    Free pages of earlier tasks are returned first, so that they do not count as the process's own.
 
     Args:
-        env: tells how much memory the process has.
-        release: has the allocator give back what it keeps.
+        env: has the memory of the process.
+        release: lets the allocator return its free pages.
     """
 
     def __init__(self, env: Environment, *, release: Callable[[], None] = release_unused) -> None:
@@ -54,6 +54,6 @@ class ProcessMemory:
                 self._most_bytes -= memory_bytes
 
     def give_back(self) -> None:
-        """Give back what is not in use, if the process has more memory than its tasks may take."""
+        """Return free pages if the process has more memory than its tasks may take."""
         if self._env.resident_bytes() > self._most_bytes:
             self._release()

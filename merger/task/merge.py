@@ -1,10 +1,13 @@
 """The one task function, the same in every engine: rows of some blocks in, merged blocks out.
 
-First the keys alone are read and put in order (`order.py`), so that it is known where every row goes. Then the rows are
-read once, in windows, gathered, verified and written. Of a budget of B bytes, keys and order take a quarter at first
-(so `round/cuts.py` cuts tasks), and then the order and a size for each row stay; a quarter is for rows that were read,
-and at most an eighth for pages read ahead; and 0.6 B for windows: three times one, for that which is gathered while the
-one before it is made ready, and 1.25 times each that is written or waits for it (its rows, and its file).
+First only the keys are read and put in order (`order.py`), so that it is known where every row goes. Then the rows are
+read once, in windows, gathered, verified and written. A budget of B bytes is divided as follows:
+
+- keys and order take a quarter at first (`round/cuts.py` cuts tasks accordingly); later the order and a size for each
+  row stay;
+- rows that were read take a quarter, and pages read ahead at most an eighth;
+- windows take 0.6 B: three times one window, for the window that is gathered while the one before it is prepared, and
+  1.25 times each window that is written or waits for it (its rows, and its file).
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import BlockBuilder, BlockIO
 
 THREADS = 2
-"""Of a task, in every engine: one reads or writes while the other computes."""
+"""Threads of a task in every engine: one reads or writes while the other computes."""
 
 _T = TypeVar("_T")
 
@@ -59,7 +62,7 @@ def window_bytes(memory_bytes: int) -> int:
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
-    """The engine asked the task to stop; what the task wrote is deleted."""
+    """The engine asked the task to stop. The task's blocks are deleted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +70,8 @@ class Hooks:
     """How an engine follows a task while it runs. Both are called from any thread.
 
     Attributes:
-        advance: called with a number of rows whenever some were merged.
-        cancelled: asked whether to stop.
+        advance: called with the number of rows after some were merged.
+        cancelled: returns whether to stop.
     """
 
     advance: Callable[[int], None]
@@ -89,7 +92,7 @@ def run_task(
     thresholds: Thresholds = THRESHOLDS,
     most_window_bytes: int | None = None,
 ) -> TaskResult:
-    """Merge the task's rows and store them as blocks; nothing is committed. What a failed task stored is deleted.
+    """Merge the task's rows and store them as blocks; nothing is committed. A failed task's blocks are deleted.
 
     Args:
         io: of the version that the task was planned for.
@@ -97,12 +100,12 @@ def run_task(
         threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
         hooks: of the engine.
         portions: the task's presorted rows, if its unit sorted them; None if the task sorts them itself.
-        memory: the process's, where tasks share it.
-        thresholds: what sizes are compared with.
-        most_window_bytes: of a window; None for what the task's budget allows.
+        memory: the process's, if tasks share it.
+        thresholds: to compare sizes with.
+        most_window_bytes: of a window; None for the most that the task's budget allows.
 
     Raises:
-        VerificationError: what would be written is not what was read.
+        VerificationError: merged rows differ from the rows read.
         CorruptTableError: a block is missing, damaged or not in order; named.
         StorageError: of the table, or of the local disk.
         Cancelled: the engine asked for it.
@@ -159,7 +162,7 @@ class _Job:
 
 
 class _Block(NamedTuple):
-    """A block that is written: what takes its rows, and the queue that keeps them in order."""
+    """A block being written: its builder, and the queue that keeps its rows in order."""
 
     builder: BlockBuilder
     writes: SerialQueue
@@ -170,8 +173,8 @@ class Window:
     """Rows that follow each other in a block.
 
     Attributes:
-        numbers: the rows, counted through the inputs, in key order.
-        groups: the rows of each row group that they become.
+        numbers: the rows, counted over all inputs, in key order.
+        groups: the number of rows of each row group.
     """
 
     numbers: np.ndarray
@@ -181,14 +184,14 @@ class Window:
 def windows(
     numbers: np.ndarray, row_bytes: np.ndarray, *, most_bytes: int, group_rows: int
 ) -> Iterator[Window]:
-    """Yield rows that follow each other in a block as windows of at most `most_bytes`, or of one row.
+    """Yield consecutive rows of a block as windows of at most `most_bytes`, or of one row.
 
-    Windows end where row groups do, if they hold one: then the file does not depend on the budget. They have about
-    the same number of them, so that none waits long for another.
+    If a window can hold a whole row group, it ends where one ends: then the file does not depend on the budget. Windows
+    have about the same number of row groups, so that none waits long for another.
 
     Args:
-        numbers: the rows, counted through the inputs, in key order.
-        row_bytes: about what each row takes, by its number.
+        numbers: the rows, counted over all inputs, in key order.
+        row_bytes: approximate memory of each row, by its number.
         most_bytes: of a window.
         group_rows: the most rows of a row group to write.
     """
@@ -202,7 +205,7 @@ def windows(
         taken: list[int] = []
         while groups and len(taken) < even and sum(taken) + groups[0] <= room:
             taken.append(groups.popleft())
-        if not taken:  # a part of a row group, which becomes several
+        if not taken:  # a part of a row group, which is divided into several
             groups[0] -= room
             taken.append(room)
         yield Window(numbers=numbers[first : first + sum(taken)], groups=tuple(taken))
@@ -248,7 +251,7 @@ class _Merge:
             raise
 
     def _begun(self) -> Iterator[Callable[[], None]]:
-        """Begin one piece of work after the other, and yield what finishes each; that is to be done in this order."""
+        """Begin one piece of work after the other. Yield functions that finish each; call them in this order."""
         task = self._task
         group_rows = self._io.options.row_group_rows
         start = 0
@@ -309,16 +312,16 @@ class _Merge:
         """Take the window's rows from the inputs.
 
         Returns:
-            The rows, input by input, and the order to bring them in; None if they are in order.
+            The rows, input by input, and the order to put them in; None if they are in order.
         """
         source = np.searchsorted(self._starts, window.numbers, side="right") - 1
         counts = np.bincount(source, minlength=len(self._streams))
-        # What is taken of an input lies behind what is taken of earlier ones, and begins with its next row.
+        # Rows taken from an input come after those of earlier inputs, and begin with its next row.
         first_place = np.cumsum(counts) - counts
         first_number = self._starts[:-1] + self._taken
         places = window.numbers + (first_place - first_number)[source]
         if places.min() < 0 or places.max() >= len(places):
-            raise InternalError(f"{self._task.title}: rows were to be gathered from nowhere")
+            raise InternalError(f"{self._task.title}: a window has no rows")
         active = np.flatnonzero(counts).tolist()
         taken = self._pool.read(lambda number: self._streams[number].take(int(counts[number])), active)
         self._taken += counts
@@ -331,24 +334,24 @@ class _Merge:
             raise Cancelled
 
     def _require_all_taken(self) -> None:
-        """Refuse a merge that did not take every row of its inputs: no fingerprint shows rows that nobody asked for.
+        """Refuse a merge that did not take every row of its inputs: fingerprints do not show rows that were never read.
 
         Raises:
-            VerificationError: it did not.
+            VerificationError: rows are left.
         """
         rows = np.diff(self._starts)
         if (self._taken != rows).any():
             msg = (
-                f"{self._task.title}: of {rows.tolist()} rows of its inputs {self._taken.tolist()} were merged. "
+                f"{self._task.title}: its inputs have {rows.tolist()} rows, {self._taken.tolist()} were merged. "
                 "Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg)
 
     def _verified(self, records: tuple[BlockRecord, ...]) -> tuple[BlockRecord, ...]:
-        """Return what was stored, if it is what was read.
+        """Return the stored blocks, if their rows are the rows read.
 
         Raises:
-            VerificationError: it is not.
+            VerificationError: they are not.
         """
         where = self._task.title
         merged = Fingerprint.total(self._merged)
@@ -359,13 +362,13 @@ class _Merge:
         return records
 
     def _check_order(self, keys: pa.Table) -> None:
-        """Refuse rows that are not in order, or not behind those before them."""
+        """Refuse rows that are not in order, or not after the earlier rows."""
         require_sorted([*self._last, keys], self._task.sort, self._task.title)
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
 def _gather(rows: Columns, order: pa.Array | None, place: int) -> tuple[pa.Table, Fingerprint]:
-    """Return a column of some rows in an order, with its fingerprint. `rows` lets go of the column."""
+    """Return a column of some rows in an order, with its fingerprint. `rows` frees the column."""
     column = rows.take(place)
     if order is not None:
         column = pc.take(column, order, boundscheck=False)  # 2.2 times as fast
@@ -374,7 +377,7 @@ def _gather(rows: Columns, order: pa.Array | None, place: int) -> tuple[pa.Table
 
 
 def _one_later(items: Iterable[_T]) -> Iterator[_T]:
-    """Yield each item when the next one has been made."""
+    """Yield each item after the next one has been made."""
     made: deque[_T] = deque()
     for item in items:
         made.append(item)

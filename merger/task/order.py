@@ -1,4 +1,4 @@
-"""Where the rows of a task go: the keys alone are read and put in order, before any row is read."""
+"""Find where the rows of a task go: only the keys are read and put in order, before any row is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tblctl.tableformat.model.cut import rows_back
 from tblctl.tableformat.port import BlockIO
 
 _COPY_DIVISOR = 16
-"""Of a task's memory, what a row group has at most that is copied: each thread has one in memory as a whole."""
+"""Part of a task's memory that a copied row group may take: each thread has a whole one in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,13 @@ class MergeOrder:
     """Where the rows of a task go.
 
     Attributes:
-        inputs: what is merged.
-        order: the places of all rows, counted through the inputs one after the other, in key order; equal keys keep
-            their order. 4 bytes a row, and 8 more while keys are sorted.
+        inputs: the inputs of the merge.
+        order: the places of all rows, counted over all inputs, in key order; equal keys keep their order. 4 bytes a
+            row, and 8 more while keys are sorted.
         cuts: the rows of each block to write.
         copies: the row groups that are copied undecoded.
         copied_ends: the keys of the first and the last row of each copy.
-        at_once: how many inputs have rows both before a place in the order and behind it, at most.
+        at_once: the most inputs that have rows both before and after a place in the order.
     """
 
     inputs: tuple[BlockInput | Portion, ...]
@@ -74,7 +74,7 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
 
 
 def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
-    """Return how many inputs have a row at or before a place and one at or behind it, at most; `rows` is of each."""
+    """Return the most inputs that have rows both at or before and at or after a place; `rows` has each input's rows."""
     stops = np.cumsum(rows)
     first, last = np.zeros((2, len(order)), dtype=bool)
     first[stops - rows] = last[stops - 1] = True

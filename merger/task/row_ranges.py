@@ -1,4 +1,4 @@
-"""Ranges of rows: the row groups that they lie in, and copies that hold nothing else in memory."""
+"""Ranges of rows: the row groups that they lie in, and copies that keep no other rows in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def overlapping(group_rows: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each row group that has some of the rows `start` to `stop` of a block, and from where to where in it."""
+    """Yield each row group that has some of the rows `start` to `stop` of a block, with their range in it."""
     first = 0
     for group, rows in enumerate(group_rows):
         low, high = max(start - first, 0), min(stop - first, rows)
@@ -19,7 +19,7 @@ def overlapping(group_rows: Sequence[int], start: int, stop: int) -> Iterator[tu
 
 
 def within(tables: Iterable[pa.Table], start: int, stop: int) -> Iterator[pa.Table]:
-    """Yield the rows `start` to `stop` of tables that follow each other, without holding on to the others."""
+    """Yield the rows `start` to `stop` of consecutive tables, without references to other rows."""
     first = 0
     for table in tables:
         low, high = max(start - first, 0), min(stop - first, table.num_rows)
@@ -29,7 +29,7 @@ def within(tables: Iterable[pa.Table], start: int, stop: int) -> Iterator[pa.Tab
 
 
 def own(rows: pa.Table, start: int, stop: int) -> pa.Table:
-    """Return some rows without holding on to the others, nor to dictionaries of more values than there are rows."""
+    """Return some rows without references to other rows, or to dictionaries with more values than there are rows."""
     if stop - start == rows.num_rows:
         return rows
     taken = rows.take(pa.array(np.arange(start, stop)))

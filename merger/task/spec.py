@@ -1,4 +1,4 @@
-"""What a merge task is, and what becomes of it: frozen values, the same in every engine."""
+"""Merge tasks and their outcomes: frozen values, the same in every engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 
 ORDER_BYTES = 24
-"""Memory that ordering takes a row, beside its key."""
+"""Memory for ordering a row, besides its key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,8 @@ class InputSplit:
 
     Attributes:
         block: the block.
-        place: the block's among those of its group. Rows with equal keys keep this order in the output.
-        start, stop: the rows. A block that is not in key order counts as if a stable sort had put it in order.
+        place: the block's place in its group. Rows with equal keys keep this order in the output.
+        start, stop: the rows. For a block that is not in key order they count in its stably sorted order.
         is_ordered: the block is in key order.
         is_presorted: its rows are sorted with others' before tasks merge them, although the block is in key order.
     """
@@ -44,12 +44,12 @@ class InputSplit:
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes of the block's file they are."""
+        """Approximate bytes of the rows in the block's file."""
         return self.block.size_bytes * self.rows // self.block.row_count
 
     @property
     def sorting_bytes(self) -> int:
-        """About what they take in memory, decoded, with their order."""
+        """Approximate memory of the decoded rows and their order."""
         return self.block.decoded_bytes * self.rows // self.block.row_count + ORDER_BYTES * self.rows
 
 
@@ -60,10 +60,10 @@ class MergeTask:
     Attributes:
         group: its number in the plan.
         number: of the task in the group, in key order.
-        presorted_tasks: how many tasks of the group take rows that are sorted before they are merged.
-        splits: what to merge; rows with equal keys keep this order, and within a block their own.
-        cuts: rows of each block to write as planned; their sum is that of the splits.
-        slack: for each cut between two of these how many rows it may move back, to where a key ends (`model/cut.py`).
+        presorted_tasks: how many tasks of the group take presorted rows.
+        splits: the rows to merge; rows with equal keys keep this order, and within a block their own.
+        cuts: planned rows of each block to write; their sum is that of the splits.
+        slack: for each cut between two blocks, how many rows it may move back, to where a key ends (`model/cut.py`).
         sort: the order of the output.
         level: of the output (constant full blocks become -1 all the same).
         run_id: of the output; all tasks of a group share it.
@@ -83,7 +83,7 @@ class MergeTask:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"group {self.group}, task {self.number}"
 
     @property
@@ -103,18 +103,18 @@ class MergeTask:
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes of files it reads."""
+        """Approximate bytes of files that it reads."""
         return sum(item.size_bytes for item in self.splits)
 
     @property
     def presorted_bytes(self) -> int:
-        """About what its rows that are sorted beforehand take in memory, with their order."""
+        """Approximate memory of its presorted rows and their order."""
         return sum(item.sorting_bytes for item in self.splits if not item.is_streamed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A task that is done: its blocks are stored and verified, not committed. `rows_copied`: undecoded."""
+    """A finished task: its blocks are stored and verified, not committed. `rows_copied`: copied undecoded."""
 
     group: int
     number: int
@@ -129,7 +129,7 @@ class TaskResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFailure:
-    """A task that failed; nothing that it wrote counts."""
+    """A failed task. Its blocks do not count."""
 
     group: int
     number: int

@@ -11,16 +11,16 @@ from typing import Any, Self, TypeVar
 from tblctl.tableformat.port import BlockIO
 
 WRITING = 4
-"""Windows that are being written, or wait: the writes of one block follow each other, those of the next may begin."""
+"""Most windows that are being written or wait. Writes of one block follow each other; the next block's may begin."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 class Threads:
-    """Threads of one task: for reading many inputs at once, and for writing beside reading. With one, nothing waits.
+    """Threads of one task: to read many inputs at once, and to write while reading. With one thread, work runs at once.
 
-    `opens` are for reading, where it waits for a network: they cost no processor time.
+    `opens` more are for reads that wait for a network: they take no processor time.
     """
 
     def __init__(self, threads: int, clock: Clock, opens: int) -> None:
@@ -42,7 +42,7 @@ class Threads:
         return self._map(self._pool, work, items)
 
     def read(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        """Return `work` of every item, work that waits for the storage."""
+        """Return `work` of every item, for work that waits for the storage."""
         return self._map(self._readers or self._pool, work, items)
 
     def _map(
@@ -54,20 +54,20 @@ class Threads:
         return list(pool.map(lambda item: self._clock.counted(work, item), waiting))
 
     def start(self, work: Callable[[], None]) -> None:
-        """Have some work done; with one thread at once."""
+        """Start some work; with one thread, do it at once."""
         if self._pool:
             self._pool.submit(self._clock.counted, lambda _: work(), None)
         else:
             work()
 
     def begin(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[Future[_R]]:
-        """Begin `work` of every item, and return what will have it."""
+        """Begin `work` of every item, and return the futures."""
         if self._pool:
             return [self._pool.submit(self._clock.counted, work, item) for item in items]
         return [_done(work(item)) for item in items]
 
     def write(self, queue: SerialQueue, work: Callable[[], _R]) -> Future[_R]:
-        """Put a write into a queue, once fewer than `WRITING` writes are waiting or being done."""
+        """Put a write into a queue, after fewer than `WRITING` writes are waiting or running."""
         raise_failures(self._writing)
         self._writing = [future for future in self._writing if not future.done()]
         while len(self._writing) >= WRITING:
@@ -78,7 +78,7 @@ class Threads:
         return future
 
     def settle(self) -> None:
-        """Wait until nothing is being written, whatever came of it."""
+        """Wait until no write is running, failed or not."""
         for future in self._writing:
             future.exception()
 
@@ -94,23 +94,23 @@ def _done(result: _R) -> Future[_R]:
 
 
 def raise_failures(futures: Iterable[Future[Any]]) -> None:
-    """Raise what a piece of work that is done failed with, if any did."""
+    """Raise the failure of any finished work."""
     for future in futures:
         if future.done():
             future.result()
 
 
 class SerialQueue:
-    """Work that is done one piece at a time, in the order in which it comes, in a task's threads.
+    """Runs work one piece at a time, in order of arrival, in a task's threads.
 
-    After a failure nothing more is done: all later pieces fail with the same error.
+    After a failure no more work runs: all later pieces fail with the same error.
     """
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._lock = Lock()
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._is_draining = False  # a thread does what waits, until nothing is left
+        self._is_draining = False  # a thread is running the waiting work
         self._error: BaseException | None = None
 
     def submit(self, work: Callable[[], _R]) -> Future[_R]:

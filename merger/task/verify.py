@@ -1,9 +1,9 @@
-"""What a merge must not change (fingerprints of rows that do not depend on their order) and must achieve (order).
+"""Verify a merge: rows are unchanged (fingerprints that do not depend on their order), and they are in order.
 
-Of every column: the number of nulls, nested ones too, and a 64-bit sum of its values as they lie in memory (and of the
-lengths of text and lists). About 5 % of a merge; catches lost, doubled and altered values, not rows whose values were
-exchanged, nor what encoding them as Parquet might do. Statistics of blocks must count as many nulls, except for fields
-of structs.
+A fingerprint has for every column the number of nulls, also nested ones, and a 64-bit sum of its values as stored in
+memory (and of the lengths of text and lists). It takes about 5 % of a merge. It finds lost, doubled and altered values.
+It does not find values exchanged between rows, or errors of Parquet encoding. Statistics of blocks must count the same
+number of nulls, except for fields of structs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tblctl.tableformat.model.schema.schema import Schema
 
 _MODULUS = 1 << 64
 _NULL = 0x9E37_79B9_7F4A_7C15
-"""What a null adds: odd, so that only 2^64 of them add nothing, and large, so that few values add as much."""
+"""The value that a null adds: odd, so that only 2^64 of them add up to 0, and large, so that few values add as much."""
 
 _WORDS = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
@@ -74,7 +74,7 @@ def require_equal(read: Fingerprint, merged: Fingerprint, where: str) -> None:
             side.columns.get(name, (0, 0, 0)) for side in (read, merged)
         )
         msg = (
-            f"{where}: of {', '.join(map(repr, wrong))} the values read and merged differ (of {name!r} {count} with "
+            f"{where}: the values read and merged differ in {', '.join(map(repr, wrong))} ({name!r}: {count} with "
             f"{nulls} nulls were read and {count_after} with {nulls_after} merged, or their sums differ). Nothing is "
             "committed. A bug of tblctl or a fault of the memory: please report it"
         )
@@ -84,9 +84,9 @@ def require_equal(read: Fingerprint, merged: Fingerprint, where: str) -> None:
 def require_null_counts(
     records: Sequence[BlockRecord], merged: Fingerprint, schema: Schema, *, rows_copied: int, where: str
 ) -> None:
-    """Compare the null counts in the blocks' statistics, where they have them, with the nulls that were merged.
+    """Compare the null counts in the blocks' statistics, if they have them, with the merged nulls.
 
-    Rows that were copied undecoded are not in `merged`: any of them may be null too. Fields of structs are left out.
+    Rows copied undecoded are not in `merged`: any of them may be null too. Fields of structs are left out.
 
     Raises:
         VerificationError: they differ; names the column.
@@ -98,7 +98,7 @@ def require_null_counts(
         counted = sum(record.columns[leaf.id].null_count for record in records)
         if not nulls <= counted <= nulls + rows_copied:
             msg = (
-                f"{where}: statistics of {leaf.name!r} count {counted} nulls, yet {nulls} were merged and "
+                f"{where}: statistics of {leaf.name!r} count {counted} nulls, but {nulls} were merged and "
                 f"{rows_copied} rows copied. Nothing is committed. A bug of tblctl: please report it"
             )
             raise VerificationError(msg, columns=(leaf.name,))
@@ -116,7 +116,7 @@ def require_sorted(keys: Sequence[pa.Table], sort: Sort, where: str) -> None:
 
 
 def require_order(records: Sequence[BlockRecord], sort: Sort | None, where: str) -> None:
-    """Refuse blocks of a run that overlap by more than the key where they meet; shortened bounds cannot tell.
+    """Refuse blocks of a run that overlap by more than one shared key. Truncated bounds are not checked.
 
     Raises:
         VerificationError: they do.
@@ -169,7 +169,7 @@ def _text(values: pa.Array) -> int:
 
 
 def _dictionary(values: pa.DictionaryArray) -> int:
-    """Return the sum of the values; of text without decoding it, from that of each word."""
+    """Return the sum of the values; for text without decoding it, from the sum of each word."""
     words = values.dictionary
     if not len(words) or words.null_count or not (pat.is_string(words.type) or pat.is_binary(words.type)):
         return _sum(values.dictionary_decode())
@@ -178,7 +178,7 @@ def _dictionary(values: pa.DictionaryArray) -> int:
 
 
 def _each(words: pa.Array) -> np.ndarray:
-    """Return what `_text` says of each word alone."""
+    """Return the `_text` of each word alone."""
     ends = np.frombuffer(words.buffers()[1], np.int32)[words.offset :][: len(words) + 1]
     lengths = np.diff(ends).astype(np.uint64)
     sums = np.zeros(len(words), dtype=np.uint64)

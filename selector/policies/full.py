@@ -1,4 +1,4 @@
-"""Policy `full`: all that overlaps, in one sort. The baseline: the best clustering for the most work."""
+"""Policy `full`: everything that overlaps, in one sort. The baseline: the best clustering for the most work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tblctl.selector.table_view import TableView, joined
 
 @dataclass(frozen=True, kw_only=True)
 class FullOptions:
-    """What may be asked of `full`.
+    """The options of `full`.
 
     Attributes:
         max_group_bytes: most decoded bytes that are merged together; None for no limit.
-        include_unclustered: select blocks that are not sorted by the current key too.
+        include_unclustered: also select blocks that are not sorted by the current key.
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
@@ -44,15 +44,15 @@ class FullOptions:
 class Full:
     """One group of all blocks that overlap or are small.
 
-    Full blocks that overlap nothing pass through unwritten; what is left between them is a group each (`passing.py`).
-    Where all are one sorted run already, only neighbours that fit into one block are merged, each such block a group.
-    Unclustered blocks are part of everything, unless the options say otherwise. Blocks of one key that are full stay.
-    A group that limits do not hold is cut into neighbours by key; the overlap between these is left for another plan.
+    Full blocks that overlap nothing pass through unwritten. Each stretch between them is a group (`passing.py`). If all
+    blocks are one sorted run already, only neighbours that fit into one block are merged; each such block is a group.
+    Unclustered blocks are included, unless the options say otherwise. Full blocks of one key stay. A group that exceeds
+    the limits is cut into neighbours by key. The overlap between these is left for another plan.
     """
 
     name = "full"
     options = FullOptions
-    summary = "sorts all that overlaps"
+    summary = "sorts everything that overlaps"
 
     def decide(
         self,
@@ -66,7 +66,7 @@ class Full:
         now: float = 0.0,
         rng: Rng | None = None,
     ) -> Decision:
-        """Return what overlaps or is small. O(n log n) for n blocks of one partition."""
+        """Return groups of blocks that overlap or are small. O(n log n) for n blocks of one partition."""
         del workload, rates, now, rng
         include = options.include_unclustered
         chosen = np.flatnonzero(view.selectable & (include | ~view.unclustered))
@@ -93,7 +93,7 @@ class Full:
 
 
 def _within(view: TableView, part: Integers, room: Room) -> tuple[list[Integers], dict[str, Integers]]:
-    """Return what to merge of a part as far as there is room, and what is left, by the rule."""
+    """Return the groups of a part for which there is room, and the blocks left over, by the rule."""
     if room.groups and not room.fitting(view, part)[1]:
         return [part], {}
     groups, rest, rule = split_in_key_order(view, part, room)

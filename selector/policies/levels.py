@@ -1,12 +1,12 @@
-"""Policy `levels`, the RFC's: merge the deepest ranges of the lowest level that is not well clustered.
+"""Policy `levels` of the RFC: merge the deepest ranges of the lowest level that is not well clustered.
 
-A block's level is how often its rows were merged. Merging only blocks of one level, the lowest first, means that old
+A block's level is how often its rows were merged. Only blocks of one level are merged, the lowest level first. So old
 and large runs are not rewritten for every few new blocks (the LSM idea): a row is rewritten about once a level.
 
 The rule is Databend 1.2.453's (seen by running it, and in its source), with two additions: all disjoint ranges of the
-highest depth become groups, and a range whose merge would change nothing (draft.py) is passed over.
+highest depth become groups, and a range is skipped if its merge would change nothing (draft.py).
 
-A partition is decided as if it were a table of its own; all share one budget.
+Each partition is treated as a table of its own. All partitions share one budget.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ DEFAULT_GROUP_BYTES = 8 * 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsOptions:
-    """What may be asked of `levels`.
+    """The options of `levels`.
 
     Attributes:
-        threshold: a level is well clustered while its average selection depth is at most this; at least 1, which no
-            table can be below. None: by `ratio`, or clamp(0.001 x blocks of the table, 1, 64).
-        ratio: the threshold as a share of the table's blocks, between 0 and 1; it counts as 1 where it comes to less.
+        threshold: a level is well clustered while its average selection depth is at most this. At least 1, since no
+            depth is below 1. None: by `ratio`, or clamp(0.001 x blocks of the table, 1, 64).
+        ratio: the threshold as a share of the table's blocks, between 0 and 1. A resulting threshold below 1 counts
+            as 1.
         max_group_bytes: most decoded bytes that are merged together.
-        include_unclustered: select blocks that are not sorted by the current key too.
+        include_unclustered: also select blocks that are not sorted by the current key.
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
@@ -82,7 +83,7 @@ class LevelsOptions:
         require_valid(self, threshold_problems(self))
 
     def threshold_for(self, block_count: int) -> float:
-        """Return the threshold for a table, or a partition, of so many blocks; at least 1."""
+        """Return the threshold for a table or partition of `block_count` blocks; at least 1."""
         if self.threshold is not None:
             return self.threshold
         if self.ratio is not None:
@@ -94,14 +95,14 @@ def threshold_problems(options: Any) -> Sequence[str]:
     """Return what is wrong with `threshold` and `ratio` together."""
     if options.threshold is None or options.ratio is None:
         return ()
-    return ("threshold and ratio are two ways to say the same; give one of them",)
+    return ("threshold and ratio set the same limit; give one of them",)
 
 
 class Levels:
     """The next round's groups: O(n log n) for n blocks, in numpy but for the groups and the partitions.
 
-    Unclustered blocks, if they are asked for, make a round of their own before all levels: they hide from every
-    measure until they are merged.
+    Unclustered blocks, if selected, get a round of their own before all levels: no figure counts them until they are
+    merged.
     """
 
     name = "levels"
@@ -144,7 +145,7 @@ class Levels:
 
 @dataclass(kw_only=True)
 class _Found:
-    """What was found so far, and the room that it leaves: the one thing here that changes as planning goes on."""
+    """The drafts found so far, and the room left: the only mutable state of planning."""
 
     room: Room
     drafts: list[Draft] = field(default_factory=list)
@@ -156,7 +157,7 @@ class _Partition:
     """The clustered blocks of one partition that may be selected.
 
     Attributes:
-        view: the table, with every unknown range replaced by the whole of what is known.
+        view: the table; every unknown range is replaced by the partition's whole known range.
         threshold: a level up to this average depth is well clustered.
     """
 
@@ -179,7 +180,7 @@ class _Partition:
 
 
 def _with_known_ranges(view: TableView) -> TableView:
-    """Return the view with every unknown range replaced by the known one of its partition: it may be anywhere there."""
+    """Return the view with every unknown range replaced by its partition's known range: it may be anywhere there."""
     if not view.unknown.any():
         return view
     low, high = view.low.copy(), view.high.copy()
@@ -192,7 +193,7 @@ def _with_known_ranges(view: TableView) -> TableView:
 
 
 def _take_lowest_level(partition: _Partition, found: _Found) -> None:
-    """Add what is to be done at the lowest level of a partition that needs it."""
+    """Add the groups of a partition's lowest level that needs merging."""
     before = len(found.drafts)
     for level, blocks in partition.by_level():
         _take_level(partition, level, blocks, found)
@@ -201,7 +202,7 @@ def _take_lowest_level(partition: _Partition, found: _Found) -> None:
 
 
 def _take_unclustered(view: TableView, chosen: Integers, found: _Found) -> bool:
-    """Add blocks that are not sorted by the key, neighbours by key together; tell whether any was added."""
+    """Add blocks that are not sorted by the key, neighbours by key together. Return whether any was added."""
     groups, rest, rule = split_in_key_order(view, chosen, found.room)
     found.drafts += [
         Draft(
@@ -218,7 +219,7 @@ def _take_unclustered(view: TableView, chosen: Integers, found: _Found) -> bool:
 
 
 def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Found) -> None:
-    """Add what is to be done at one level, or why there is nothing to do."""
+    """Add the groups of one level, or the reason why it has none."""
     view, options = partition.view, partition.view.table_options
     if chosen.size < 2:  # noqa: PLR2004 - one block has nothing to merge with
         why = f"level {level} has one block only"
@@ -244,7 +245,7 @@ def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Fou
 
 
 def _take_small(view: TableView, level: int, chosen: Integers, found: _Found) -> None:
-    """Add a level that does not fill a block, whole: few rows to rewrite, and fewer blocks."""
+    """Add a whole level that does not fill a block: few rows to rewrite, and fewer blocks afterwards."""
     groups, _, rule = split_in_key_order(view, chosen, replace(found.room, groups=MOST_GROUPS))
     picked = next((group for group in groups if group.size > 1), chosen[:0])
     if picked.size:
@@ -285,8 +286,8 @@ def _take_ranges(view: TableView, level: _Level, threshold: float, found: _Found
     futile_blocks = np.unique(joined(unchanged))
     if futile_blocks.size:
         why = (
-            f"level {level.number}: merging would only write the same again: blocks that share no more than one key "
-            "with each other, or that no other of the level is left to merge with"
+            f"level {level.number}: merging would only write the same again: blocks share at most one key with each "
+            "other, or no other block of the level is left to merge with"
         )
         found.rejected.append(rejection(view, "no_gain", futile_blocks, why, level=level.number))
 
@@ -298,7 +299,7 @@ def _take_groups(
     inside: tuple[Integers, Integers],
     found: _Found,
 ) -> bool:
-    """Add every range as a group, as far as there is room; tell whether any was added."""
+    """Add every range as a group while there is room. Return whether any was added."""
     depth, ranges = deepest
     begins = np.flatnonzero(np.diff(inside[1], prepend=-1))
     numbers = inside[1][begins]
@@ -327,7 +328,7 @@ def _take_groups(
 def _fitting(
     view: TableView, level: _Level, hot: tuple[int, int], chosen: Integers, room: Room
 ) -> tuple[list[Integers], Integers, str]:
-    """Return what to merge of a range, nothing if what fits would not change; what does not fit; the rule broken."""
+    """Return what to merge of a range (nothing if that changes nothing), what does not fit, and the rule broken."""
     fits, rule = room.fitting(view, chosen)
     if fits == chosen.size:
         picked, others, rule = chosen, chosen[:0], ""

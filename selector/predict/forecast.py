@@ -1,4 +1,4 @@
-"""The figures of a plan: overlap and depth now, and as they are expected to be."""
+"""The figures of a plan: overlap and depth now, and as predicted."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tblctl.selector.table_view import TableView
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The prediction for a table, and for each group the average depth of its inputs now and of its outputs then.
+    """The prediction for a table, and for each group the average depth of its inputs now and of its outputs.
 
-    `group_same_key_rows`: no key has more rows of the group; None if that is not known.
+    `group_same_key_rows`: most rows that any key of the group has; None if unknown.
     """
 
     prediction: Prediction
@@ -34,7 +34,7 @@ Meets: TypeAlias = Callable[[Integers, Integers, Integers, Integers, int], Mask]
 
 
 def meets_any(low: Integers, high: Integers, others_low: Integers, others_high: Integers, size: int) -> Mask:
-    """Return which closed intervals of ranks below `size` meet any of some others. O(n) for n intervals and ranks."""
+    """Return which closed intervals of ranks below `size` meet any of the others. O(n) for n intervals and ranks."""
     covered = np.cumsum(
         np.bincount(others_low, minlength=size + 1) - np.bincount(others_high + 1, minlength=size + 1)
     )
@@ -44,9 +44,9 @@ def meets_any(low: Integers, high: Integers, others_low: Integers, others_high: 
 
 
 def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_any) -> Forecast:
-    """Predict what `drafts`, which share no block, make of the table. O(n log n) for n blocks and outputs, in numpy.
+    """Predict the table after `drafts`, which share no block. O(n log n) for n blocks and outputs, in numpy.
 
-    `meets` tells which blocks a merge reaches, and so which need to be measured again; more than these does no harm.
+    `meets` returns which blocks a merge reaches. These are measured again; measuring more than these does no harm.
     """
     measured = ~(view.unclustered | view.unknown)
     axis = axis_of(view)
@@ -109,7 +109,7 @@ def _prediction(before: _Sums, after: _Sums, blocks: int) -> Prediction:
 
 
 def _means(values: Integers, group: Integers, count: int) -> tuple[float | None, ...]:
-    """Return the mean of each group's values; None where one of them is unknown (-1)."""
+    """Return the mean of each group's values; None if one of them is unknown (-1)."""
     sums = np.bincount(group, values, minlength=count).astype(np.int64).tolist()
     counts = np.bincount(group, minlength=count).tolist()
     unknown = np.bincount(group, values < 0, minlength=count).tolist()
@@ -128,13 +128,13 @@ def _measured(
     *,
     meets: Meets,
 ) -> tuple[_Sums, Integers]:
-    """Return the expected sums over blocks that stay and outputs, and the depth of every output.
+    """Return the predicted sums over outputs and blocks that stay, and the depth of every output.
 
-    A block that does not meet what a group spans keeps its `figures`: overlaps and depth now. Only the others are
-    measured, together with all blocks that any of these meets.
+    A block that meets no group's span keeps its `figures`: overlaps and depth now. Only the others are measured,
+    together with all blocks that they meet.
     """
     low, high = axis.low[staying], axis.high[staying]
-    changing = meets(low, high, *inputs.hulls, axis.size)
+    changing = meets(low, high, *inputs.spans, axis.size)
     low_changing, high_changing = low[changing], high[changing]
     near = meets(low, high, low_changing, high_changing, axis.size) & ~changing
     output_low, output_high, stretch = outputs

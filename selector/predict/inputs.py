@@ -19,8 +19,8 @@ DENSE_SPAN = 8
 class Axis:
     """The blocks' bounds as dense ranks below `size`.
 
-    Each partition has a section of its own. A block of unknown bounds has the whole section; the section's first and
-    last ranks are no other block's.
+    Each partition has a section of its own. A block of unknown bounds covers the whole section. No other block has the
+    section's first or last rank.
     """
 
     low: Integers
@@ -44,7 +44,7 @@ def axis_of(view: TableView) -> Axis:
         points, places = np.unique(np.concatenate((low, high)), return_inverse=True)
         low, high = places[: low.size], places[low.size :]
         first, last = np.searchsorted(points, first), np.searchsorted(points, last)
-    edges = 2 * np.arange(partitions)  # two ranks more for each partition before: its first and its last
+    edges = 2 * np.arange(partitions)  # each partition before adds two ranks: its section's first and last
     every_low, every_high = (first + edges)[partition], (last + edges + 1)[partition]
     every_low[known], every_high[known] = low + 2 * section + 1, high + 2 * section + 1
     return Axis(low=every_low, high=every_high, size=int(last[-1]) + 2 * partitions)
@@ -63,16 +63,16 @@ class Inputs:
     """The blocks to merge, group by group.
 
     Each group has an axis of its own: number x `size` is added to its ranks, so that one sort or search serves all
-    groups, and their rows are numbered through.
+    groups. Rows are numbered consecutively over all groups.
 
     Attributes:
         blocks: their numbers in the table.
-        group: of each.
-        low, high: their bounds, on the axis of their group.
-        by_low, by_high: their places in order of these.
-        rows, decoded_bytes: of each.
-        same_key_rows: one a group: no key has more of its rows; -1 if that is not known.
-        size: ranks of the table's axis.
+        group: the group of each block.
+        low, high: the bounds of each block, on the axis of its group.
+        by_low, by_high: the blocks' places, in order of low and of high.
+        rows, decoded_bytes: of each block.
+        same_key_rows: for each group, most rows that any key has; -1 if unknown.
+        size: number of ranks of the table's axis.
     """
 
     blocks: Integers
@@ -110,8 +110,8 @@ class Inputs:
         )
 
     @property
-    def hulls(self) -> tuple[Integers, Integers]:
-        """What each group spans, on the axis of the table."""
+    def spans(self) -> tuple[Integers, Integers]:
+        """The span of each group, on the axis of the table."""
         begins = np.flatnonzero(np.diff(self.group, prepend=-1))
         shift = self.group[begins] * self.size
         return np.minimum.reduceat(self.low, begins) - shift, np.maximum.reduceat(self.high, begins) - shift
@@ -120,9 +120,9 @@ class Inputs:
 def _weight_at_lows(
     low: Integers, high: Integers, weight: Integers, by_low: Integers, by_high: Integers
 ) -> Integers:
-    """Return for each interval, in order of `low`, the weight of all that contain its low, itself among them."""
+    """Return for each interval, in order of `low`, the weight of all intervals that contain its low, with its own."""
     begun = np.concatenate(([0], np.cumsum(weight[by_low])))
     ended = np.concatenate(([0], np.cumsum(weight[by_high])))
-    lows, highs = low[by_low], high[by_high]  # places in sorted arrays are found fastest in their order
+    lows, highs = low[by_low], high[by_high]  # sorted values are found fastest in a sorted array
     found: Integers = begun[np.searchsorted(lows, lows, side="right")] - ended[np.searchsorted(highs, lows)]
     return found

@@ -1,4 +1,4 @@
-"""Where in key order outputs are expected to begin and end: their intervals of ranks."""
+"""Where in key order outputs are predicted to begin and end: their intervals of ranks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def rows_of_a_key(axis: Axis, view: TableView) -> float:
-    """Return how many rows of the table a key is expected to have.
+    """Return how many rows a key of the table is expected to have.
 
-    It is guessed from how often ends of blocks coincide: E ends with C coinciding pairs are drawn from about
-    V = E^2 / 2C possible keys, of which N rows have V (1 - exp(-N / V)). Without a pair all keys are taken to differ.
+    This is estimated from how often ends of blocks coincide. E ends with C coinciding pairs are drawn from about
+    V = E^2 / 2C possible keys. N rows have V (1 - exp(-N / V)) of these. Without a pair all keys count as distinct.
     """
     known = ~view.unknown
     several = known & (axis.low < axis.high)
@@ -38,10 +38,10 @@ def rows_of_a_key(axis: Axis, view: TableView) -> float:
 def output_intervals(
     inputs: Inputs, outputs: Outputs, rows_of_a_key: float
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the bounds of every output, and where each rank of the table's axis moves to make room for them.
+    """Return the bounds of every output, and the new place of each rank of the table's axis.
 
-    Where an output is expected to begin between two ranks, two new ranks are put there, one for the end of the output
-    before, and one for its own begin.
+    If an output is expected to begin between two ranks, two new ranks are inserted there: the end of the output before,
+    and the output's own begin.
     """
     places = _places(inputs, outputs.begin) - outputs.group * inputs.size
     below = np.floor(places).astype(np.int64)
@@ -50,18 +50,18 @@ def output_intervals(
     ranks = np.arange(inputs.size)
     stretch = ranks + 2 * np.searchsorted(between, ranks)
     end_before = np.where(at_rank, stretch[below], below + 1 + 2 * np.searchsorted(between, places))
-    parted = np.maximum(0, 1 - (outputs.slack + 1) / rows_of_a_key)  # the share of places that part a key
+    parted = np.maximum(0, 1 - (outputs.slack + 1) / rows_of_a_key)  # the share of cuts that split a key
     turns = np.diff(np.floor(np.cumsum(parted * outputs.may_share)), prepend=0) > 0
     shares_key = outputs.may_share & (at_rank | turns)
     low, high = end_before + ~shares_key, np.roll(end_before, -1)
-    hull_low, hull_high = inputs.hulls
-    low[outputs.is_first] = stretch[hull_low]
-    high[outputs.is_last] = stretch[hull_high]
+    span_low, span_high = inputs.spans
+    low[outputs.is_first] = stretch[span_low]
+    high[outputs.is_last] = stretch[span_high]
     return low, np.maximum(low, high), stretch
 
 
 def _places(inputs: Inputs, rows: Integers) -> Floats:
-    """Return where on the axes of the groups some rows are expected, each input's rows spread evenly over its range."""
+    """Return where rows are expected on the groups' axes, if each input's rows spread evenly over its range."""
     is_spread = inputs.high > inputs.low
     points, begin, end = _ends(inputs.low, inputs.high)
     rate = inputs.rows / np.maximum(inputs.high - inputs.low, 1) * is_spread  # rows a rank
@@ -72,7 +72,7 @@ def _places(inputs: Inputs, rows: Integers) -> Floats:
         np.bincount(begin[is_spread], minlength=points.size)
         - np.bincount(end[is_spread], minlength=points.size)
     )
-    rates = np.where(open_inputs > 0, rates, 0.0)  # or what rounding leaves would add up there
+    rates = np.where(open_inputs > 0, rates, 0.0)  # else rounding errors would add up
     jumps = np.bincount(begin, inputs.rows * ~is_spread, minlength=points.size)  # rows of one key
     until = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(points)))) + np.cumsum(jumps) - jumps
     reached = np.stack((until, until + jumps), axis=1).ravel()
@@ -81,7 +81,7 @@ def _places(inputs: Inputs, rows: Integers) -> Floats:
 
 
 def _ends(low: Integers, high: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the ranks where intervals begin or end, ascending, and the numbers of each one's own among them."""
+    """Return the ascending ranks where intervals begin or end, and for each interval the numbers of its two ranks."""
     if (span := int(high.max()) + 1) >= DENSE_SPAN * low.size:
         points, places = np.unique(np.concatenate((low, high)), return_inverse=True)
         return points, places[: low.size], places[low.size :]

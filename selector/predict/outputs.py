@@ -1,4 +1,4 @@
-"""The blocks that groups are cut into: how many, with which row each begins, and whether two may share a key."""
+"""The output blocks of groups: how many, with which row each begins, and whether two may share a key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tblctl.tableformat.model.options import TableOptions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outputs:
-    """The blocks that groups are cut into, in order of group and key.
+    """The output blocks of groups, in order of group and key.
 
     Attributes:
-        group: of each.
-        is_first, is_last: of its group.
-        begin: the row, numbered through, with which it is planned to begin.
-        slack: by how many rows that may move back, to where a key begins.
-        may_share: it may share a key with the one before.
+        group: the group of each.
+        is_first, is_last: whether it is the first or last of its group.
+        begin: the number of the row with which it is planned to begin, counted over all groups.
+        slack: the most rows by which its begin may move back, to where a key begins.
+        may_share: whether it may share a key with the output before.
     """
 
     group: Integers
@@ -55,10 +55,10 @@ class Outputs:
 
 
 def _may_be_one_key(inputs: Inputs, one: Integers, other: Integers) -> Mask:
-    """Return whether two rows of a group, given by their numbers in key order, may have one key.
+    """Return whether two rows of a group, given by their numbers in key order, may have the same key.
 
-    A row's key is at least the greatest low that has no more rows of inputs before it than the row's number, and at
-    most the smallest high that more rows of inputs are up to.
+    A row's key is at least the greatest low with at most as many rows of inputs before it as the row's number. It is at
+    most the smallest high with more rows of inputs up to it.
     """
     rows_by_low, rows_by_high = np.cumsum(inputs.rows[inputs.by_low]), np.cumsum(inputs.rows[inputs.by_high])
     least = inputs.low[inputs.by_low[np.searchsorted(rows_by_low, other, side="right")]]
@@ -68,7 +68,7 @@ def _may_be_one_key(inputs: Inputs, one: Integers, other: Integers) -> Mask:
 
 
 def expected_cuts(rows: Integers, most: Integers, counts: Integers, evenly: Mask) -> Integers:
-    """Return where each output is planned to begin, counted from its group's first row, group by group."""
+    """Return the row with which each output is planned to begin, counted from its group's first row."""
     group = np.repeat(np.arange(rows.size), counts)
     number = np.arange(group.size) - np.repeat(np.cumsum(counts) - counts, counts)
     size, more = np.divmod(rows, counts)

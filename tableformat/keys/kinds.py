@@ -1,6 +1,6 @@
-"""Sort kinds: how keys are made of rows. One file a kind; all that depends on a kind goes through `KeyMaker`.
+"""Sort kinds: how keys are made from rows. One file for each kind. Everything that depends on a kind uses `KeyMaker`.
 
-A key is a tuple of values, one a *key column*. Key columns compare left to right, each in its own direction
+A key is a tuple of values, one for each *key column*. Key columns compare left to right, each in its own direction
 (`order.py`). A linear sort has a key column for each of its terms; other kinds may have fewer, or more.
 """
 
@@ -31,7 +31,7 @@ class KeyOrder(Protocol):
 
 
 class SortingColumn(Protocol):
-    """A column that the rows are sorted by as it is: what Parquet calls a sorting column."""
+    """A column that rows are sorted by without a transform: what Parquet calls a sorting column."""
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -43,32 +43,32 @@ class SortingColumn(Protocol):
 
 
 class Statistics(Protocol):
-    """What is known of the columns of n blocks."""
+    """Statistics of the columns of n blocks."""
 
     @property
     def row_count(self) -> np.ndarray:
         """Rows of each block."""
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return bounds and counts of a column; None without any."""
+        """Return bounds and counts of a column, or None."""
 
     def is_exact(self, leaf: Leaf) -> np.ndarray:
-        """Return for each block whether the bounds of a column are values of it, not shortened."""
+        """Return for each block whether the bounds of a column are values of it, not truncated."""
 
 
 class KeyBounds(Protocol):
-    """Bounds of the keys of n blocks, as far as column statistics tell.
+    """Bounds of the keys of n blocks, as far as column statistics give them.
 
-    A block whose `known` is false may have any keys. `exact`: no bound was shortened.
+    A block whose `known` is false may have any keys. `exact`: no bound was truncated.
     """
 
     @property
     def low(self) -> Sequence[pa.Array]:
-        """The least keys, one array a key column."""
+        """The least keys, one array for each key column."""
 
     @property
     def high(self) -> Sequence[pa.Array]:
-        """The greatest keys, one array a key column."""
+        """The greatest keys, one array for each key column."""
 
     @property
     def known(self) -> np.ndarray:
@@ -76,7 +76,7 @@ class KeyBounds(Protocol):
 
     @property
     def exact(self) -> np.ndarray:
-        """Where no bound was shortened."""
+        """Where no bound was truncated."""
 
 
 class KeyMaker(Protocol):
@@ -84,41 +84,41 @@ class KeyMaker(Protocol):
 
     @property
     def column_ids(self) -> tuple[int, ...]:
-        """The columns that keys are made of, by id; each once."""
+        """The ids of the columns that keys are made from, each once."""
 
     @property
     def orders(self) -> Sequence[KeyOrder]:
         """How the key columns compare."""
 
     def types(self, schema: Schema) -> list[pa.DataType | None]:
-        """Return the type of each key column, a statistic type; None where the schema has not its column."""
+        """Return the type of each key column, a statistic type; None if the schema lacks its column."""
 
     def keys(self, rows: pa.Table, schema: Schema) -> pa.Table:
         """Return the key of each row: columns "0", "1", .. O(n).
 
         Raises:
-            ValueError: the schema has not a column that keys are made of.
+            ValueError: the schema lacks a column that keys are made from.
         """
 
     def bounds(self, statistics: Statistics, schema: Schema) -> KeyBounds:
         """Return bounds of the keys of blocks from the statistics of columns. O(n)."""
 
     def sorting_columns(self, schema: Schema) -> Sequence[SortingColumn]:
-        """Return the leading key columns that are columns of the table as they are, for other readers."""
+        """Return the leading key columns that are plain columns of the table, for other readers."""
 
     def texts(self, schema: Schema) -> tuple[str, ...]:
-        """Return the sort for people, and for `parse_terms` where it has a text: one a term."""
+        """Return a text for each term, for people and, if the kind has a syntax, for `parse_terms`."""
 
     def widening_problem(self, before: Leaf, after: Leaf) -> str | None:
         """Return why blocks would leave the order if a column became a wider type; None if they would not."""
 
 
 KINDS: dict[str, Callable[[Sort], KeyMaker]] = {"linear": LinearKeys}
-"""What makes the keys of a sort, by its kind. A kind that is not here is not read: its blocks have no known order."""
+"""Key makers by kind. Sorts of other kinds are not read: their blocks have no known order."""
 
 
 def key_maker(sort: Sort) -> KeyMaker:
-    """Return what makes the keys of a sort.
+    """Return the key maker of a sort.
 
     Raises:
         ValueError: its kind is not known here.
@@ -135,11 +135,11 @@ def key_width(sort: Sort) -> int:
 
 
 def key_leaves(sort: Sort, schema: Schema) -> list[Leaf]:
-    """Return the columns that keys are made of; those that the schema has not are left out."""
+    """Return the columns that keys are made from, without those that the schema lacks."""
     found = (schema.leaf_by_id(column_id) for column_id in key_maker(sort).column_ids)
     return [leaf for leaf in found if leaf is not None]
 
 
 def has_key_columns(sort: Sort, schema: Schema) -> bool:
-    """Tell whether the schema has all columns that keys are made of."""
+    """Return whether the schema has all columns that keys are made from."""
     return len(key_leaves(sort, schema)) == len(key_maker(sort).column_ids)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of the table that rows are sorted by as it is."""
+    """A plain column of the table that rows are sorted by."""
 
     path: tuple[str, ...]
     order: Term
@@ -46,7 +46,7 @@ class Bounds:
 
 
 class LinearKeys:
-    """Keys with one value a term; a `KeyMaker`."""
+    """Keys with one value for each term; a `KeyMaker`."""
 
     def __init__(self, sort: Sort) -> None:
         self._sort = sort
@@ -58,11 +58,11 @@ class LinearKeys:
 
     @property
     def orders(self) -> Sequence[Term]:
-        """The terms say how they compare."""
+        """The terms, which define how they compare."""
         return self._sort.terms
 
     def types(self, schema: Schema) -> list[pa.DataType | None]:
-        """Return the type of each term's values; None where the schema has not its column."""
+        """Return the type of each term's values; None if the schema lacks its column."""
         return [
             None if schema.leaf_by_id(term.column_id) is None else term_type(term, schema)
             for term in self._sort.terms
@@ -100,9 +100,9 @@ class LinearKeys:
         return found
 
     def sorting_columns(self, schema: Schema) -> list[Column]:
-        """Return the leading terms that are top-level columns as they are.
+        """Return the leading terms that are plain top-level columns.
 
-        Not floats: Parquet leaves the place of NaN open.
+        Floats are left out: Parquet does not define the place of NaN.
         """
         found: list[Column] = []
         for term in self._sort.terms:
@@ -130,13 +130,13 @@ def leaf_values(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
     """Return the column at `path`, through structs; null where a parent is null, in its statistic type."""
     values = table.column(path[0])
     for name in path[1:]:
-        # By number: a name with a dot would be taken for a path.
+        # By number: a name with a dot would be read as a path.
         values = pc.struct_field(values, [values.type.get_field_index(name)])
     return to_statistic(values)
 
 
 def to_statistic(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return `values` in the type that statistics and keys are kept in."""
+    """Return `values` in the type of statistics and keys."""
     target = statistic_type(values.type)
     return values if target == values.type else values.cast(target)
 
@@ -144,11 +144,11 @@ def to_statistic(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def _term_bounds(
     term: Term, statistics: Statistics, schema: Schema
 ) -> tuple[list[pa.Array], np.ndarray, np.ndarray]:
-    """Return what column statistics say of a term, where that holds, and where it is not shortened.
+    """Return the bounds of a term from column statistics, where they hold, and where they are not truncated.
 
-    That is its least and greatest value in key order. A transform that keeps order turns bounds into bounds; a bucket
-    does not. Column statistics leave out nulls and NaN, which have their place in key order: where there may be any,
-    they are the bound on their side.
+    The bounds are its least and greatest value in key order. A transform that keeps order turns bounds into bounds; a
+    bucket does not. Column statistics leave out nulls and NaN, but these have a place in key order. If a block may have
+    any, they are its bound on their side.
     """
     count = len(statistics.row_count)
     leaf = schema.leaf_by_id(term.column_id)

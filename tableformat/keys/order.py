@@ -1,8 +1,8 @@
-"""Key order: the one place that says which row comes before which.
+"""Key order: the one place that defines which row comes before which.
 
-A key is a tuple of values (`kinds.py`), which compare left to right, each by its own direction and place of nulls. They
-compare as their type does; strings and binary by bytes; floats in the total order -inf .. -0.0 = 0.0 .. inf < NaN,
-which a descending order turns round. Nulls come first or last as the order says, whatever its direction.
+A key is a tuple of values (`kinds.py`). They compare left to right, each with its own direction and place of nulls.
+Values compare as their type does: strings and binary by bytes; floats in the total order -inf .. -0.0 = 0.0 .. inf <
+NaN, which a descending order reverses. Nulls come first or last as the order says, in either direction.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
 
 BOUND_LENGTH = 128
-"""Strings and binary in statistics are shortened to so many characters or bytes."""
+"""Strings and binary in statistics are truncated to this many characters or bytes."""
 
 KEY_LENGTH = 1_024
-"""Those in the keys of a block's first and last row: paths and addresses share long beginnings, and blocks whose keys
-cannot be told apart cannot be known to be disjoint."""
+"""The same limit in the keys of a block's first and last row. It is larger, because paths and addresses share long
+prefixes: blocks whose truncated keys are equal cannot be recognised as disjoint."""
 
 _FIRST_LOOK = 1000
 _LAST_CODE_POINT = 0x10FFFF
@@ -31,14 +31,14 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def key_table(table: pa.Table, sort: Sort, schema: Schema) -> pa.Table:
-    """Return the key of every row of `table` (read types): columns "0", "1", .. one a key column."""
+    """Return the key of every row of `table` (read types): columns "0", "1", .. one for each key column."""
     return key_maker(sort).keys(table, schema)
 
 
 def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
     """Return the row numbers of `keys` (from `key_table`) in key order, equal keys in their given order.
 
-    O(n log n) time; 8 bytes a row and, for float terms, 8 more.
+    O(n log n) time; 8 bytes a row, and 8 more for float terms.
     """
     ordered = [_ordered(column) for column in keys.columns]
     return pc.sort_indices(
@@ -55,7 +55,7 @@ def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
 
 
 def is_sorted(keys: pa.Table, sort: Sort) -> bool:
-    """Tell whether the rows of `keys` are in key order already. O(n); rows in no order mostly show it at once."""
+    """Return whether the rows of `keys` are in key order already. O(n), but usually less for unsorted rows."""
     if keys.num_rows < 2:  # noqa: PLR2004
         return True
     if keys.num_rows > 2 * _FIRST_LOOK and not is_sorted(keys.slice(0, _FIRST_LOOK), sort):
@@ -70,10 +70,10 @@ def is_sorted(keys: pa.Table, sort: Sort) -> bool:
 
 
 def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of n least and n greatest keys in the order of all 2n, from 0; equal keys share one.
+    """Return the places of n least and n greatest keys in the order of all 2n, from 0; equal keys share a place.
 
     Args:
-        low: one row a block, columns "0", "1", .. one a key column (as `key_table` gives them).
+        low: one row for each block, columns "0", "1", .. as from `key_table`.
         high: the same.
         sort: the order.
 
@@ -90,7 +90,7 @@ def key_ranks(low: pa.Table, high: pa.Table, sort: Sort) -> tuple[np.ndarray, np
 
 
 def key_changes(keys: pa.Table) -> np.ndarray:
-    """Return for each row of `keys` but the first whether its key is another than that of the row before. O(n)."""
+    """Return for each row of `keys` but the first whether its key differs from the row before. O(n)."""
     changes = np.zeros(max(keys.num_rows - 1, 0), dtype=bool)
     for column in keys.columns:
         whole = _ordered(column).combine_chunks()
@@ -102,7 +102,7 @@ def key_changes(keys: pa.Table) -> np.ndarray:
 
 
 class SameKeys:
-    """The most rows that have one key, over tables of keys that follow each other in key order."""
+    """Counts the most rows that have one key, over several tables of keys in key order."""
 
     def __init__(self) -> None:
         self._most = 0
@@ -112,11 +112,11 @@ class SameKeys:
 
     @property
     def most_rows(self) -> int | None:
-        """How many; None if bounds cannot tell all keys apart, since one of them would be shortened."""
+        """The count; None if bounds do not distinguish all keys, since one of them would be truncated."""
         return None if self._shortened else self._most
 
     def add(self, keys: pa.Table) -> None:
-        """Go on with the next rows, at least one. O(n)."""
+        """Add the next rows, at least one. O(n)."""
         starts = np.flatnonzero(key_changes(keys)) + 1
         counts = np.diff(starts, prepend=0, append=keys.num_rows)
         first = keys.slice(0, 1)
@@ -132,7 +132,7 @@ def key_places(keys: pa.Table, ordered: pa.Table, sort: Sort) -> tuple[np.ndarra
     """Return for each of `keys` how many keys of `ordered` come before it, and whether one of them equals it.
 
     Args:
-        keys: in any order, columns as `key_table` gives them.
+        keys: in any order, columns as from `key_table`.
         ordered: distinct keys in key order.
         sort: the order.
 
@@ -212,10 +212,10 @@ def _ordered_floats(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRange:
-    """The keys of the first and last row of a sorted block, as scalars, one a key column.
+    """The keys of the first and last row of a sorted block, as scalars, one for each key column.
 
-    `exact` is false where long strings were shortened; the range then only bounds the keys. `constant` tells whether
-    all rows have one key.
+    `exact` is false if long strings were truncated; the range then only bounds the keys. `constant`: all rows have one
+    key.
     """
 
     min: tuple[pa.Scalar, ...]
@@ -250,7 +250,7 @@ def key_range(keys: pa.Table, sort: Sort) -> KeyRange:
 
 @dataclass(frozen=True)
 class Bound:
-    """A value for statistics; `exact` is false where it was shortened and only bounds the value it stands for."""
+    """A value for statistics. `exact` is false if it was truncated and only bounds the original value."""
 
     value: pa.Scalar
     exact: bool
@@ -259,7 +259,7 @@ class Bound:
 def shorten(value: pa.Scalar, *, up: bool, length: int = BOUND_LENGTH) -> Bound:
     """Return a bound of at most `length` characters or bytes: not below `value` if `up`, else not above it.
 
-    Where no short upper bound exists (U+10FFFF or 0xFF throughout) the value itself is returned.
+    If no short upper bound exists (U+10FFFF or 0xFF throughout), the value itself is returned.
     """
     content: Any = value.as_py() if _has_length(value.type) else None
     if content is None or len(content) <= length:
@@ -273,7 +273,7 @@ def shorten(value: pa.Scalar, *, up: bool, length: int = BOUND_LENGTH) -> Bound:
 
 
 def _may_be_shortened(keys: pa.ChunkedArray) -> bool:
-    """Tell whether a key may be too long for the bounds of a block; by bytes, so long text may not be."""
+    """Return whether a key may be too long for the bounds of a block. Counts bytes, so some text may still fit."""
     if not _has_length(keys.type):
         return False
     longest = pc.max(pc.binary_length(keys)).as_py()

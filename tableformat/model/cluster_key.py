@@ -1,9 +1,9 @@
 """Cluster keys: ordered terms over columns, and the sorts that a table registers.
 
 A term is a column, or a transform of one, with a direction and a place for nulls. Transforms are Iceberg's, computed
-by PyIceberg; importing it costs 0.3 s, so it is imported only where values are transformed. Where its kernels leave
-Iceberg's specification (zones, coarse units, overflow at the ends of a type), the input is brought into a form that
-they get right, see `_transform_input`.
+by PyIceberg. Importing it costs 0.3 s, so it is imported only where values are transformed. Its kernels deviate from
+Iceberg's specification for zones, coarse units, and overflow at the ends of a type. There the input is first converted
+to a form that they handle correctly, see `_transform_input`.
 
 Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`.
 """
@@ -48,8 +48,8 @@ _MAX_WIDTH = 2**31 - 1
 
 _DAY_MICROS = 86_400_000_000
 _MAX_DAYS = 89_000_000
-"""About 243,000 years on either side of 1970. Further out PyIceberg's kernels give null years and hours that wrap
-around; times are clamped here, so that order and bounds hold."""
+"""About 243,000 years on either side of 1970. Beyond these, PyIceberg's kernels return null years, and hours that wrap
+around. Times are clamped here, so that order and bounds hold."""
 
 _ALIGNMENT = 16  # bytes, of the widest values: decimals
 
@@ -61,7 +61,7 @@ class Term:
     `transform` is identity, year, month, day, hour, truncate[n] or bucket[n].
 
     Raises:
-        ValueError: at construction, when `transform` is none of these.
+        ValueError: at construction: `transform` is none of these.
     """
 
     column_id: int
@@ -72,7 +72,7 @@ class Term:
     def __post_init__(self) -> None:
         found = _TRANSFORM.fullmatch(self.transform)
         if found is None or (found[1] is not None and int(found[1]) > _MAX_WIDTH):
-            raise ValueError(f"{self.transform!r} is no transform of a key term")
+            raise ValueError(f"{self.transform!r} is not a transform of a key term")
 
     @property
     def function(self) -> str:
@@ -91,7 +91,7 @@ class Sort:
     """An order in which blocks may be written, registered in the table under its id.
 
     Raises:
-        ValueError: at construction, when there is no term or the id is not positive.
+        ValueError: at construction: there are no terms, or the id is not positive.
     """
 
     id: int
@@ -141,11 +141,11 @@ class Sort:
 
 
 def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:
-    """Parse the terms of a cluster key; each text may hold several, separated by commas.
+    """Parse the terms of a cluster key. Each text may hold several, separated by commas.
 
     Raises:
-        InvalidKeyError: names the term and its position: wrong syntax, unknown column, a type without an order,
-            a transform that its type does not have, or a term given twice. `details["position"]` is its offset.
+        InvalidKeyError: wrong syntax, unknown column, a type without an order, a transform that the type does not have,
+            or a term given twice. Names the term and its position; `details["position"]` is its offset.
     """
     terms: list[Term] = []
     for text in (texts,) if isinstance(texts, str) else texts:
@@ -186,15 +186,15 @@ def term_type(term: Term, schema: Schema) -> pa.DataType:
 
 
 def monotonic(term: Term) -> bool:
-    """Tell whether a <= b gives transform(a) <= transform(b), so that a column's bounds bound the term."""
+    """Return whether a <= b gives transform(a) <= transform(b), so that a column's bounds bound the term."""
     return term.function != "bucket"
 
 
 def widening_problem(term: Term, before: Leaf, after: Leaf) -> str | None:
-    """Return why blocks in the order of `term` would not be in its order with the column in a wider type, or None.
+    """Return why blocks would leave the order of `term` if the column got a wider type, or None.
 
-    A wider type has the same values in the same order, so only transforms matter: those that count, cut or hash values
-    otherwise in the wider type.
+    A wider type has the same values in the same order. So only transforms matter that count, cut or hash values
+    differently in the wider type.
     """
     problem = _problem(term.function, after)
     if problem is not None or term.function in ("identity", *_TIME_TRANSFORMS):
@@ -202,9 +202,9 @@ def widening_problem(term: Term, before: Leaf, after: Leaf) -> str | None:
     old, new = statistic_type(before.type), statistic_type(after.type)
     if term.function == "bucket":
         apart = pt.is_date(old) and pt.is_timestamp(new)
-        return "a bucket of a date is another than that of the same moment" if apart else None
+        return "a date and the same moment have different buckets" if apart else None
     differ = _result_type(term, before.type) != _result_type(term, after.type) and pt.is_integer(old)
-    return f"{term.transform} rounds the least values of {old} otherwise in {new}" if differ else None
+    return f"{term.transform} rounds the least values of {old} differently in {new}" if differ else None
 
 
 def transform_array(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
@@ -233,12 +233,12 @@ def _kernel(term: Term, array: pa.Array) -> pa.Array:
     from pyiceberg.transforms import parse_transform
     from pyiceberg.types import UnknownType
 
-    # The kernels go by the array's own type; the Iceberg type asked for is not looked at.
+    # The kernels use the array's own type and ignore the requested Iceberg type.
     return parse_transform(term.transform).pyarrow_transform(UnknownType())(_aligned(array))
 
 
 def _aligned(array: pa.Array) -> pa.Array:
-    """Return the array, or a copy if its values lie where the kernels, which are of Rust, would end the process."""
+    """Return the array, or a copy if its values are not aligned: the kernels, in Rust, would end the process."""
     if any(buffer is not None and buffer.address % _ALIGNMENT for buffer in array.buffers()):
         return pa.concat_arrays([array, array.slice(0, 0)])
     return array
@@ -271,8 +271,8 @@ def _wide_integer(data_type: pa.DataType) -> pa.DataType:
 def _transform_input(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
     """Return the values in a type that PyIceberg's kernels handle as Iceberg specifies.
 
-    They take years in the array's own zone (Iceberg: UTC), know only microseconds in all transforms, and neither
-    8 and 16 bit nor unsigned integers, date64 or views.
+    The kernels take years in the array's own zone (Iceberg: UTC). Only microseconds work in all transforms. They lack
+    8 and 16 bit integers, unsigned integers, date64 and views.
     """
     plain = statistic_type(source_type)
     if array.type != plain:
@@ -304,7 +304,7 @@ def _in_micros(array: pa.Array) -> pa.Array:
     if unit == "us":
         return counts
     if unit == "ns":
-        # Casting would round towards 0, and so move instants before 1970 into the next hour.
+        # A cast would round towards 0, and so move instants before 1970 into the next hour.
         quotient = pc.divide(counts, 1000)
         behind = pc.less(counts, pc.multiply(quotient, 1000))
         return pc.subtract(quotient, behind.cast(pa.int64()))
@@ -321,9 +321,9 @@ def _clamp(counts: pa.Array, most: int) -> pa.Array:
 
 
 def _without_overflow(truncated: pa.Array, values: pa.Array) -> pa.Array:
-    """Return truncated numbers in which those below their type's least value are that least value.
+    """Return truncated numbers, limited to their type's least value.
 
-    Rounding down next to the least integer wraps around to a huge one, and to 39 digits for decimals.
+    Near the least integer, rounding down wraps around to a huge one, and decimals get 39 digits.
     """
     import pyarrow.compute as pc
 
@@ -366,7 +366,7 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
     function = first.lower()
     if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
         known = ", ".join((*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS))
-        raise scanner.error(f"{first!r} is no transform, expected one of {known}", start)
+        raise scanner.error(f"{first!r} is not a transform, expected one of {known}", start)
     width = None
     if function in _WIDTH_TRANSFORMS:
         width = scanner.number(1, _MAX_WIDTH)
@@ -405,7 +405,7 @@ def _problem(function: str, leaf: Leaf) -> str | None:
 
 
 def _is_iceberg_number(plain: pa.DataType) -> bool:
-    """Tell whether Iceberg has the numbers of this type: it has no unsigned 64-bit ones, nor 256-bit decimals."""
+    """Return whether Iceberg has the numbers of this type. It lacks unsigned 64-bit integers and 256-bit decimals."""
     return bool((pt.is_integer(plain) and not pt.is_uint64(plain)) or pt.is_decimal128(plain))
 
 

@@ -1,8 +1,8 @@
 """How rows are cut into blocks.
 
 Rows in key order are first cut into blocks of planned sizes. Then each cut may move back by a few rows, its *slack*, to
-where a key ends, so that neighbours share no key and a query for it reads one of them. Every cut is decided alone, from
-the keys around it: so tasks that know of no other cut together write what one would.
+where a key ends. Then neighbours share no key, and a query for it reads one of them. Each cut is decided from the keys
+around it alone. So several tasks, without knowing each other's cuts, write the same blocks as one task would.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 ROOM = 0.95
-"""Blocks that `block_bytes` bounds are planned to fill so much of it on average: planned to fill it, every second one
-would exceed it by a little, and become two."""
+"""Blocks that `block_bytes` limits are planned to fill this share of it on average. If they were planned to fill all of
+it, every second one would slightly exceed it and become two."""
 
 
 SLACK_SHARE = 0.05
-"""A cut moves by at most this part of a block. More would end longer runs of one key, in blocks of more uneven size."""
+"""A cut moves by at most this part of a block. More would keep longer runs of one key together, but make blocks less
+even in size."""
 
 
 def most_rows(options: TableOptions, row_bytes: float) -> int:
-    """Return how many rows of about `row_bytes` decoded bytes each a block is planned to hold."""
+    """Return how many rows a block is planned to hold, if each takes about `row_bytes` decoded bytes."""
     return max(1, min(options.block_rows, math.floor(ROOM * options.block_bytes / max(row_bytes, 1))))
 
 
 def cut_rows(row_count: int, block_rows: int, same_key_rows: int | None = None) -> tuple[int, ...]:
     """Return the sizes of the blocks that `row_count` rows are cut into, each at most `block_rows`.
 
-    See `block_counts`; `same_key_rows` is None where it is not known.
+    See `block_counts`; `same_key_rows` is None if unknown.
     """
     known = -1 if same_key_rows is None else same_key_rows
     counts, evenly = block_counts(*(np.array([number]) for number in (row_count, block_rows, known)))
@@ -50,16 +51,16 @@ def cut_rows(row_count: int, block_rows: int, same_key_rows: int | None = None) 
 
 
 def block_counts(rows: Integers, block_rows: Integers, same_key_rows: Integers) -> tuple[Integers, Mask]:
-    """Return for each of some merges how many blocks it is cut into, and whether into blocks of one size.
+    """Return for each merge how many blocks it is cut into, and whether these have one size.
 
-    If not, all blocks but the last have `block_rows` rows. They are of one size (give or take a row) where the last
-    block would be a sliver, under 0.8 x `block_rows`; and where this, if need be with one block more, all of them
-    full, leaves so much slack that every cut surely finds the end of a key.
+    Blocks have one size (give or take a row) in two cases: if the last block would otherwise be a sliver, under
+    0.8 x `block_rows`; or if one size, possibly with one block more and all blocks full, leaves enough slack for every
+    cut to reach the end of a key. Else all blocks but the last have `block_rows` rows.
 
     Args:
         rows: of each merge.
-        block_rows: most rows of a block of each.
-        same_key_rows: no key has more of the rows; -1 where that is not known.
+        block_rows: most rows of a block of each merge.
+        same_key_rows: most rows that any key has in each merge; -1 if unknown.
     """
     counts = -(-rows // block_rows)
     evenly = (counts > 1) & (rows - (counts - 1) * block_rows < FULL_SHARE * block_rows)
@@ -79,8 +80,8 @@ def block_counts(rows: Integers, block_rows: Integers, same_key_rows: Integers) 
 def cut_slack(before: Integers, after: Integers, block_rows: Integers) -> Integers:
     """Return how many rows cuts between blocks of these sizes may move back.
 
-    However other cuts move, none that moves so far makes a block larger than `block_rows`, or one that would have been
-    full no longer full. Blocks that are planned to have `block_rows` leave no slack.
+    Within this slack no cut, however others move, makes a block larger than `block_rows`, or a full block less than
+    full. Blocks that are planned to have `block_rows` leave no slack.
     """
     full = np.floor(FULL_SHARE * block_rows).astype(np.int64)
     most = np.floor(SLACK_SHARE * block_rows).astype(np.int64)
@@ -96,10 +97,10 @@ def slack_rows(sizes: Sequence[int], block_rows: int) -> tuple[int, ...]:
 
 
 def rows_back(key_changes: np.ndarray) -> int:
-    """Return by how many rows a cut moves back: to the nearest place where the key changes; 0 if there is none.
+    """Return by how many rows a cut moves back, to the nearest place where the key changes; 0 if there is none.
 
     Args:
-        key_changes: for each place where the cut may be, the one that was planned last, whether a key ends there.
+        key_changes: whether a key ends at each place where the cut may be; the planned place is the last.
     """
     ends = np.flatnonzero(key_changes)
     return int(len(key_changes) - 1 - ends[-1]) if ends.size else 0

@@ -1,4 +1,4 @@
-"""How a table's data is written: options with default, unit and meaning, validated whole.
+"""How a table's data is written: options with default, unit and meaning, validated together.
 
 Snapshots store them, so their names and units are part of the format.
 """
@@ -32,7 +32,7 @@ _LEVELS_OF_CODEC: dict[str, tuple[int, int] | None] = {
     "none": None,
 }
 _ROW_GROUP_ROWS = 32_768
-"""Tasks read whole row groups, so at the ends of their key ranges they decode rows of their neighbours' too. Measured
+"""Tasks read whole row groups, so at the ends of their key ranges they also decode rows of neighbouring tasks. Measured
 on lineitem (benchmarks/results/row_groups.txt): with twice as many rows in a row group, two tasks decode 1.66 x the
 rows instead of 1.33 x, eight tasks 5.0 x instead of 3.3 x, and one week takes a third longer to read. With 20,000, a
 full scan takes 7 % longer."""
@@ -75,7 +75,7 @@ class TableOptions:
         return cls().updated(values)
 
     def updated(self, values: Mapping[str, Any]) -> TableOptions:
-        """Return these options with some changed. A codec without levels, or another one, takes its own default level.
+        """Return these options with some changed. If the codec changes, its own default level applies.
 
         Raises:
             InvalidOptionError: as `from_mapping`.
@@ -113,8 +113,8 @@ PROFILES: dict[Any, Mapping[str, Any]] = {
     "fast": {"compression": "snappy", "compression_level": None},
     "small": {"compression": "zstd", "compression_level": 9},
 }
-"""What a profile sets, unless it is given beside it. Of lineitem, against zstd 1 (benchmarks/results/encode.txt): fast
-takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 times as long and 0.94.
+"""What a profile sets, unless given explicitly. Measured on lineitem against zstd 1 (benchmarks/results/encode.txt):
+fast takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 times as long and 0.94.
 """
 
 OPTION_DOCS: dict[str, str] = {
@@ -124,14 +124,14 @@ OPTION_DOCS: dict[str, str] = {
     "compression": f"codec of the blocks: {', '.join(_LEVELS_OF_CODEC)} (zstd)",
     "compression_level": "the codec's level: zstd 1-22, gzip 1-9, brotli 0-11; none = the codec's default (1)",
     "sort_scope": (
-        "append: rows are sorted by the cluster key over all that fits memory_bytes before they are cut into blocks; "
+        "append: rows that fit memory_bytes are sorted together by the cluster key, then cut into blocks; "
         "block: each block is sorted alone, faster to write and more to merge later (append)"
     ),
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
     "recluster.auto": "true: a round of recluster follows every append, delete, update and overwrite (false)",
     PROFILE: (
-        "sets codec and level at once: fast for tables rewritten often, small for those kept for long; what it "
-        "set is kept, not the profile (none)"
+        "sets codec and level at once: fast for tables rewritten often, small for tables kept for long; codec and "
+        "level are stored, not the profile (none)"
     ),
 }
 """Meaning, unit and (default) of each option, for help texts."""
@@ -141,17 +141,17 @@ def parse_size(text: str, *, needs_unit: bool = False) -> int:
     """Return bytes from `1048576`, `500MB` (powers of ten), `2GiB` or `2G` (powers of two).
 
     Raises:
-        InvalidOptionError: not such a size, not a whole number of bytes, or without a unit where it `needs_unit`.
+        InvalidOptionError: not such a size, not a whole number of bytes, or without a unit although `needs_unit`.
     """
     found = _QUANTITY.fullmatch(text)
     if needs_unit and found and not found[2]:
         raise InvalidOptionError(f"{text!r} has no unit; write 500MB, 2GiB or {text}B")
     scale = _SIZE_UNITS.get(found[2].lower()) if found else None
     if found is None or scale is None:
-        raise InvalidOptionError(f"{text!r} is no size; write bytes such as 1048576, 500MB or 2GiB")
+        raise InvalidOptionError(f"{text!r} is not a size; write bytes such as 1048576, 500MB or 2GiB")
     size = Decimal(found[1]) * scale
     if size != int(size):
-        raise InvalidOptionError(f"{text!r} is no whole number of bytes")
+        raise InvalidOptionError(f"{text!r} is not a whole number of bytes")
     return int(size)
 
 
@@ -167,13 +167,13 @@ def parse_duration(text: str) -> float:
     scale = _DURATION_SECONDS.get(found[2].lower()) if found else None
     if found is None or scale is None:
         raise InvalidOptionError(
-            f"{text!r} is no duration; write a number with a unit: 90s, 30m, 24h, 7d or 2w"
+            f"{text!r} is not a duration; write a number with a unit: 90s, 30m, 24h, 7d or 2w"
         )
     return float(found[1]) * scale
 
 
 def _parse(name: str, value: Any) -> Any:
-    """Return a value as the option holds it; ValueError for an unknown name or text that is no such value."""
+    """Return a value in the option's type; ValueError for an unknown name or text that is not such a value."""
     if name not in _CHECKS:
         raise ValueError(_unknown(name))
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A block that was just written, with every statistic that a table format keeps of it."""
+"""A new block, with every statistic that a table format keeps of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 
 
 class _Picklable:
-    """Dataclasses of scalars, or tuples of these, that can be pickled whatever their values are.
+    """Dataclasses of scalars, or tuples of these, that can be pickled with any values.
 
-    Scalars are pickled as Python values, which not all times have (years after 9999), and not all nulls can be read
-    back from: times go as numbers, nulls as their type.
+    Scalars are pickled as Python values. Some times have none (years after 9999), and some nulls cannot be restored
+    from it. So times are pickled as numbers, and nulls as their type.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ def _scalars(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRecord(_Picklable):
-    """Statistics of one column of one block; `min` and `max` are null scalars where there are none."""
+    """Statistics of one column of one block; `min` and `max` are null scalars if unknown."""
 
     min: pa.Scalar
     max: pa.Scalar
@@ -65,11 +65,11 @@ class ColumnRecord(_Picklable):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRecord(_Picklable):
-    """A block and its statistics, as the one who wrote it knows them.
+    """A block and its statistics, as collected while writing.
 
     Attributes (the others are those of `Block`):
-        key_min, key_max, key_exact: the keys of the first and last row, and whether they are not shortened.
-        same_key_rows: the most rows that have one key; None if not known, or if bounds cannot tell all keys apart.
+        key_min, key_max, key_exact: the keys of the first and last row, and whether they are not truncated.
+        same_key_rows: the most rows that have one key; None if unknown, or if bounds do not distinguish all keys.
         footer_bytes, footer_checksum: those of its `Seal`; None for none.
         columns: by column id.
     """

@@ -1,4 +1,4 @@
-"""What a scan did, for whoever wants to learn from the workload (`docs/FORMAT.md` lists the JSON)."""
+"""What a scan did, to learn from the workload (`docs/FORMAT.md` lists the JSON)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class BlockScan:
         path: the block's name.
         rows_read: rows of the row groups that were decoded.
         rows_matched: rows that satisfied the condition.
-        bytes_matched: what these take in memory, in the columns asked for.
+        bytes_matched: memory of these rows, in the columns asked for.
         column_bytes: compressed bytes read of each column, by its name.
-        io_seconds: waiting for the storage, as the time that passed less the processor's.
+        io_seconds: waiting for the storage: elapsed time less processor time.
         cpu_seconds: decoding and filtering.
     """
 
@@ -32,10 +32,10 @@ class BlockScan:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanReport:
-    """One scan, from its first row to its last or to where its reader gave up (`complete` is then false).
+    """One scan, to its last row or to where its reader stopped (`complete` is then false).
 
     `blocks_total` counts the snapshot's blocks, `blocks_pruned` those that statistics ruled out, `blocks_read` those
-    opened; a scan with a limit leaves some that are neither.
+    opened. In a scan with a limit some blocks are neither.
     """
 
     table: str

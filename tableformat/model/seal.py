@@ -10,10 +10,10 @@ _LEAST_BYTES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Seal:
-    """What is known, outside of a Parquet file, of its end: all bytes behind its last column chunk.
+    """Size and checksum of a Parquet file's end, stored outside the file: all bytes after its last column chunk.
 
     Attributes:
-        footer_bytes: how many these are.
+        footer_bytes: the number of these bytes.
         footer_checksum: their XXH3-64.
     """
 
@@ -35,6 +35,8 @@ class Seal:
         if footer_bytes is None and footer_checksum is None:
             return None
         if footer_bytes is None or footer_checksum is None:
-            msg = f"footer_bytes is {footer_bytes} and footer_checksum {footer_checksum}: both must be known, or none"
+            msg = (
+                f"footer_bytes is {footer_bytes} and footer_checksum {footer_checksum}: give both or neither"
+            )
             raise ValueError(msg)
         return cls(footer_bytes=footer_bytes, footer_checksum=footer_checksum)

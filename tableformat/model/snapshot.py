@@ -1,4 +1,4 @@
-"""Snapshots: immutable versions of a table, and what is left of them after they expire."""
+"""Snapshots: immutable versions of a table, and what remains of them after they expire."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.seal import Seal
 
 RECLUSTER = "recluster"
-"""Operation that rewrites blocks but no rows: losing a race to it does not count against a writer."""
+"""The operation that rewrites blocks but changes no rows. Losing a race to it does not count against a writer."""
 
 ROLLBACK = "rollback"
-"""Operation that may bring back rows of long ago."""
+"""The operation that may restore rows of old snapshots."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnBounds:
-    """What a segment's summary says of one column: closed bounds as JSON values, null where unknown.
+    """A segment's summary of one column: closed bounds as JSON values, null if unknown.
 
-    `null_count` is -1 where unknown. The bounds may be wider than the values, never narrower.
+    `null_count` is -1 if unknown. The bounds may be wider than the values, never narrower.
     """
 
     min: Any
@@ -36,7 +36,7 @@ class ColumnBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentRef:
-    """A segment as a snapshot names it: where it is, and its summary.
+    """A snapshot's reference to a segment: its path and its summary.
 
     Attributes:
         path: the object's name.
@@ -45,7 +45,7 @@ class SegmentRef:
         row_count: rows in them.
         data_bytes: the size of their files.
         bounds: by column id, for the cluster key's columns and the first others.
-        seal: what its end must agree with; None if it was written by a tblctl that kept no checksums.
+        seal: verifies its end; None if it was written by a tblctl version without checksums.
     """
 
     path: str
@@ -61,8 +61,8 @@ class SegmentRef:
 class Summary:
     """What a commit did, kept for `history` even after the snapshot expires.
 
-    The first three count the whole table after the commit, the others what the commit changed. `detail` holds what
-    one operation alone has to say, as JSON.
+    The first three fields count the whole table after the commit, the others what the commit changed. `detail` has
+    JSON specific to the operation.
     """
 
     operation: str
@@ -79,7 +79,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """A batch of a stream, which is committed once only: `number` rises within the stream."""
+    """A batch of a stream. It is committed only once; `number` rises within the stream."""
 
     stream: str
     number: int
@@ -87,7 +87,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """What gc leaves of an expired snapshot, under the same name, so that the name is never free again."""
+    """The remainder of an expired snapshot. It keeps the same name, so that the name is never free again."""
 
     sequence: int
     commit_id: str
@@ -101,27 +101,28 @@ class Snapshot:
     """One version of a table.
 
     Attributes:
-        sequence: 1 for the table's creation, then one more a commit, without gaps.
-        commit_id: drawn by the writer for this commit alone, so that it recognises it when a reply is lost.
-        table_id: drawn at creation; tells tables apart that had the same location one after the other.
+        sequence: 1 for the table's creation, then one more for each commit, without gaps.
+        commit_id: a unique id that the writer gives to this commit, to recognise it after a lost reply.
+        table_id: a unique id from creation. It differs from that of an earlier table at the same location.
         timestamp_ms: milliseconds since 1970-01-01 UTC, by the writer's clock; never less than the parent's, unless
             the snapshot is among `clock_resets`.
-        schema_id: the key in `schemas` of the table's schema now.
+        schema_id: the key in `schemas` of the table's current schema.
         schemas: every schema that the table had; blocks name the one they were written with.
         sorts: every definition of a cluster key that the table had, by id.
-        cluster_key_id: the current one; None when the table has no cluster key.
-        live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
-            as clustered. A new cluster key ends them.
+        cluster_key_id: the current one; None if the table has no cluster key.
+        live_beside: ids of the sorts that are live besides the current one, ascending. Blocks in their order count as
+            clustered. A new cluster key ends them.
         options: how data is written.
         segments: the blocks, in no particular order.
-        tags: names of sequences.
-        retained_from: gc may have removed snapshots below it, but for tagged ones.
+        tags: sequences by name.
+        retained_from: gc may have removed snapshots below this, except tagged ones.
         summary: what the commit did.
-        min_writer_version: a writer of a lower format version must not commit: it would drop what it does not know.
-        streams: by stream, the number of its batch that was committed last.
-        horizon_us: gc may have deleted what was written before and no retained snapshot named; microseconds since
+        min_writer_version: a writer of a lower format version must not commit: it would drop fields that it does not
+            know.
+        streams: by stream, the number of its last committed batch.
+        horizon_us: gc may have deleted objects written before this that no retained snapshot named; microseconds since
             1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
-        clock_resets: sequences of the snapshots that set right a clock which was ahead, ascending.
+        clock_resets: ascending sequences of the snapshots that corrected a clock that was ahead.
     """
 
     sequence: int
@@ -152,7 +153,7 @@ class Snapshot:
             raise InternalError(msg)
         beside = self.live_beside
         if sorted({*beside} - {self.cluster_key_id}) != list(beside) or not self.sorts.keys() >= {*beside}:
-            msg = f"snapshot {self.sequence}: {beside} are no ids of sorts beside the current one, ascending"
+            msg = f"snapshot {self.sequence}: expected ascending ids of sorts besides the current one, got {beside}"
             raise InternalError(msg)
 
     @property
@@ -167,7 +168,7 @@ class Snapshot:
 
     @cached_property
     def live_sorts(self) -> Mapping[int, Sort]:
-        """The current sort, and those that are live beside it, by id."""
+        """The current sort and the other live sorts, by id."""
         current = () if self.cluster_key_id is None else (self.cluster_key_id,)
         return {sort_id: self.sorts[sort_id] for sort_id in (*current, *self.live_beside)}
 
@@ -192,7 +193,7 @@ class Snapshot:
         return sum(segment.data_bytes for segment in self.segments)
 
     def has_batch(self, batch: Batch) -> bool:
-        """Tell whether the batch, or a later one of its stream, was committed."""
+        """Return whether the batch, or a later one of its stream, was committed."""
         return batch.number <= self.streams.get(batch.stream, -1)
 
     def with_batch(self, batch: Batch) -> Snapshot:
@@ -200,11 +201,11 @@ class Snapshot:
         return dataclasses.replace(self, streams={**self.streams, batch.stream: batch.number})
 
     def is_retained(self, sequence: int) -> bool:
-        """Tell whether gc must leave the snapshot `sequence` readable, as of this head."""
+        """Return whether gc must leave the snapshot `sequence` readable, as of this head."""
         return self.retained_from <= sequence <= self.sequence or sequence in self.tags.values()
 
     def tombstone(self) -> Tombstone:
-        """Return what stays of this snapshot once it expires."""
+        """Return what remains of this snapshot after it expires."""
         return Tombstone(
             sequence=self.sequence,
             commit_id=self.commit_id,

@@ -1,4 +1,4 @@
-"""What is known of many blocks (or segments, or row groups) at once, and what a condition makes of it."""
+"""Statistics of many blocks (or segments, or row groups), and the result of matching a condition with them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 from tblctl.tableformat.model.schema.schema import Leaf
 
 NONE, SOME, ALL = 0, 1, 2
-"""How many rows of a block satisfy a condition, as far as statistics tell; NONE and ALL are sure."""
+"""How many rows of a block satisfy a condition, by statistics. NONE and ALL are certain."""
 
 Bound: TypeAlias = Any  # pa.Array or pa.ChunkedArray; pyarrow is not typed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnStatistics:
-    """What is known of one column in each of n blocks.
+    """Statistics of one column in each of n blocks.
 
-    `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN, possibly wider than
-    the truth; null means unknown on that side. `null_count` and `nan_count` are exact, -1 where unknown; `nan_count` is
-    None where the type has no NaN.
+    `min` and `max` (statistic type) are closed bounds of the values that are neither null nor NaN. They may be too
+    wide; null means unknown on that side. `null_count` and `nan_count` are exact, -1 if unknown; `nan_count` is None if
+    the type has no NaN.
 
     Raises:
-        CrossedBoundsError: at construction, where a min is above its max: such bounds would prune rows that are there.
+        CrossedBoundsError: at construction: a min is above its max. Such bounds would prune existing rows.
     """
 
     min: Bound
@@ -62,4 +62,4 @@ class BlockStatistics(Protocol):
         """Rows of each block."""
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column, None when nothing is known of it in any block."""
+        """Return the statistics of one column; None if no block has any."""

@@ -54,7 +54,7 @@ def values_from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _carrier(value: Any, kind: pa.DataType) -> Any:
-    """Return the Python value that pyarrow builds `kind` from; ValueError for a form that is not `kind`'s."""
+    """Return the Python value that pyarrow builds `kind` from; ValueError if it has another form."""
     if pa.types.is_boolean(kind):
         expected: Any = bool
     elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
@@ -86,7 +86,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def python_value(value: pa.Scalar) -> Any:
     """Return a scalar as a Python value.
 
-    Nanoseconds, which Python's times lack, become ISO text where they matter; moments beyond Python's years 1 to 9999
+    Python's times lack nanoseconds, so values with nanoseconds become ISO text. Moments beyond Python's years 1 to 9999
     become their count of the type's unit.
     """
     try:

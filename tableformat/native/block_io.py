@@ -1,4 +1,4 @@
-"""What merge tasks read and write with: blocks of a native table, a row group or less at a time."""
+"""Read and write blocks of a native table inside merge tasks, a row group or less at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG = logging.getLogger("tblctl")
 class NativeBlockIO:
     """`tblctl.tableformat.port.BlockIO` of one snapshot.
 
-    `layout` is the snapshot's; `column_ids` are those of every schema that the table had, by the schema's id.
+    `layout` is the snapshot's. `column_ids` has the column ids of every schema that the table had, by schema id.
     """
 
     storage: Storage
@@ -52,7 +52,7 @@ class NativeBlockIO:
 
     @property
     def schema(self) -> Schema:
-        """The columns of what is read and written."""
+        """The columns that are read and written."""
         return self.layout.schema
 
     @property
@@ -62,7 +62,7 @@ class NativeBlockIO:
 
     @property
     def opens(self) -> int:
-        """How many blocks are worth opening at once."""
+        """How many blocks to open at once."""
         return 1 if self.storage.is_local else IO_THREADS
 
     def open(self, block: Block, *, coded: Collection[int] = ()) -> NativeBlockReader:
@@ -70,7 +70,7 @@ class NativeBlockIO:
         return NativeBlockReader(self, block, coded=coded)
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
-        """Return the blocks: no row of one is ever deleted."""
+        """Return the blocks unchanged: native blocks have no deleted rows."""
         return tuple(blocks)
 
     def can_copy(self, block: Block) -> bool:
@@ -81,13 +81,13 @@ class NativeBlockIO:
     def build(
         self, *, sort: Sort | None, level: int, run_id: str | None, partition: str = ""
     ) -> NativeBlockBuilder:
-        """Begin a block; its rows may become several, where one would be larger than `block_bytes`.
+        """Begin a block. Its rows become several blocks if one would exceed `block_bytes`.
 
         Raises:
-            InternalError: a partition is named, which native tables do not have.
+            InternalError: a partition is given; native tables have none.
         """
         if partition:
-            msg = f"a block of partition {partition!r} was to be written into a table without partitions"
+            msg = f"a block of partition {partition!r} cannot be written into a table without partitions"
             raise InternalError(msg)
         return NativeBlockBuilder(self, sort=sort, level=level, run_id=run_id)
 
@@ -118,7 +118,7 @@ class NativeBlockReader:
 
     @cached_property
     def _every(self) -> Projection:
-        """How all columns are read; made only when rows are, not for keys."""
+        """How all columns are read. Made only if rows are read, not for keys."""
         return self._file.projection(self._schema).coded(self._file.coded)
 
     @cached_property
@@ -129,7 +129,7 @@ class NativeBlockReader:
 
     @cached_property
     def group_bytes(self) -> tuple[int, ...]:
-        """About what each row group's rows take in memory: the block's size, shared out as its pages are."""
+        """Approximate memory of each row group's rows: the block's size, divided in proportion to its pages."""
         footer = self._file.metadata
         sizes = [footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)]
         share = self._block.decoded_bytes / max(sum(sizes), 1)
@@ -147,12 +147,12 @@ class NativeBlockReader:
 
     @cached_property
     def copyable(self) -> frozenset[int]:
-        """Row groups that blocks of the version may hold as they are stored: of its schema and its codec."""
+        """Row groups that can be copied as stored: they have the version's schema and codec."""
         return self._file.copyable(parquet_schema(self._schema), self._io.options.compression)
 
     @property
     def codable(self) -> frozenset[int]:
-        """Columns of text, by id, that the block has few values of."""
+        """Text columns, by id, with few distinct values in the block."""
         return self._file.codable
 
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
@@ -163,7 +163,7 @@ class NativeBlockReader:
         return key_table(rows, sort, self._schema)
 
     def will_need(self, groups: Sequence[int]) -> int:
-        """Begin to fetch what `rows` or `batches` will need of some row groups; return the bytes that are held."""
+        """Begin to fetch the bytes that `rows` or `batches` will need of some row groups; return their number."""
         self._reads_rows()
         return self._file.will_need(groups, self._every)
 
@@ -178,7 +178,7 @@ class NativeBlockReader:
         return self._file.batches(group, self._every, most_rows)
 
     def _reads_rows(self) -> None:
-        """Keep nothing of the block for later: its rows are read once."""
+        """Drop what is cached of the block: its rows are read only once."""
         self._tails.drop(self._block.path)
         self._file.close_after_use()
 
@@ -210,7 +210,7 @@ class NativeBlockBuilder:
         self._paths: list[str] = []
 
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
-        """Make rows that are in key order ready, and return what appends them."""
+        """Prepare rows that are in key order, and return a function that appends them."""
         if sum(groups) != rows.num_rows:
             msg = f"row groups of {sum(groups)} rows in all were to be made of {rows.num_rows}"
             raise InternalError(msg)
@@ -220,7 +220,7 @@ class NativeBlockBuilder:
         return Window.of(rows, groups, self._io.layout, self._sort)
 
     def _append(self, window: Window) -> None:
-        """Append rows; a block is stored when the next row does not fit `block_bytes`."""
+        """Append rows. A block is stored if the next row does not fit `block_bytes`."""
         while window.groups:
             room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
             count = _fitting(window, self._io.schema.written, room)
@@ -238,9 +238,9 @@ class NativeBlockBuilder:
             window = self._window(window.rows.slice(sum(first)), others)
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
-        """Append row groups as they are stored; a block is stored when the next one does not fit `block_bytes`."""
+        """Append row groups as they are stored. A block is stored if the next one does not fit `block_bytes`."""
         if self._sort is None:
-            msg = f"row groups of {block.path} were to be copied into a block in no order"
+            msg = f"row groups of {block.path} cannot be copied into a block without an order"
             raise InternalError(msg)
         with self._io.open(block) as reader:
             while groups:
@@ -255,7 +255,7 @@ class NativeBlockBuilder:
                 groups = groups[max(count, 1) :]
 
     def finish(self) -> tuple[BlockRecord, ...]:
-        """Store what was added."""
+        """Store the added rows."""
         if self._open:
             self._store(self._open)
         return tuple(self._written)
@@ -268,7 +268,7 @@ class NativeBlockBuilder:
         self._open = None
 
     def discard(self) -> None:
-        """Delete what was stored of it, as far as possible."""
+        """Delete the stored blocks, as far as possible."""
         self._io.discard(self._paths)
 
 

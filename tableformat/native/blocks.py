@@ -1,4 +1,4 @@
-"""What ties native snapshots to Parquet files: how new blocks are laid out, and how those that are there are opened."""
+"""Connect native snapshots to Parquet files: how new blocks are laid out, and how existing ones are opened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tblctl.tableformat.parquet.opened import BlockAddress
 
 
 def layout_of(snapshot: Snapshot) -> Layout:
-    """Return the layout of what is written on top of `snapshot`."""
+    """Return the layout of blocks that are written on top of `snapshot`."""
     return Layout(
         schema_id=snapshot.schema_id, schema=snapshot.schema, sort=snapshot.sort, options=snapshot.options
     )
@@ -24,10 +24,10 @@ def address_of(block: Block, column_ids: Mapping[int, frozenset[int]]) -> BlockA
 
     Args:
         block: the block.
-        column_ids: those of every schema that the table had.
+        column_ids: of every schema that the table had.
 
     Raises:
-        CorruptTableError: it is no block's name, or the table never had the block's schema.
+        CorruptTableError: its path is not a block's name, or the table never had its schema.
     """
     return BlockAddress(
         path=checked_block_path(block.path),
@@ -40,13 +40,13 @@ def address_of(block: Block, column_ids: Mapping[int, frozenset[int]]) -> BlockA
 
 
 def known_ids(path: str, schema_id: int, column_ids: Mapping[int, frozenset[int]]) -> frozenset[int]:
-    """Return the ids that a block of a schema has.
+    """Return the column ids of a block written with a schema.
 
     Raises:
         CorruptTableError: the table never had the schema.
     """
     found = column_ids.get(schema_id)
     if found is None:
-        msg = f"block {path} is said to be of schema {schema_id}, which the snapshot does not define"
+        msg = f"block {path} has schema {schema_id} in its metadata, but the snapshot does not define it"
         raise CorruptTableError(msg, name=path)
     return found

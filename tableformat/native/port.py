@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from tblctl.tableformat.native.read.metadata import BlockMetadata
 
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
-"""Columns of segments that `Listing` has as numbers; no row of a block is deleted, so that it stores `row_count`."""
+"""Columns of segments that `Listing` has as numbers. No row of a block is deleted, so it stores `row_count` rows."""
 
 
 class NativeVersion:
-    """`tblctl.tableformat.port.Version` of a snapshot; metadata that was read once is kept."""
+    """`tblctl.tableformat.port.Version` of a snapshot. Keeps metadata that was read."""
 
     def __init__(self, storage: Storage, snapshot: Snapshot) -> None:
         self._storage = storage
@@ -53,7 +53,7 @@ class NativeVersion:
 
     @property
     def table_id(self) -> str:
-        """Tells tables apart that had the same location one after the other."""
+        """The table's id. It differs from that of an earlier table at the same location."""
         return self.snapshot.table_id
 
     @property
@@ -118,7 +118,7 @@ class NativeVersion:
         metadata.fetch_statistics(leaves, others)
         matched = None
         if condition is not None:
-            from tblctl.tableformat.predicate.match import match  # needs PyIceberg: 0.3 s that others save
+            from tblctl.tableformat.predicate.match import match  # imports PyIceberg, which takes 0.3 s
 
             matched = np.asarray(match(condition, metadata, self.schema).outcome != NONE)
         ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
@@ -141,7 +141,7 @@ class NativeVersion:
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
-        """Return what is known of columns in each block. Reads each segment once, for listings by them too."""
+        """Return statistics of columns in each block. Reads each segment once, also for listings by these columns."""
         from tblctl.tableformat.native.log.segment_columns import statistic_names
 
         names = [name for leaf in leaves for name in statistic_names(leaf) if name.endswith("_exact")]
@@ -149,11 +149,11 @@ class NativeVersion:
         return self._metadata
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
-        """Return those of the blocks that are in this version, by path."""
+        """Return the blocks at `paths` that are in this version, by path."""
         return {block.path: block for block in self._metadata.blocks(self._rows_of(paths))}
 
     def is_ordered(self, block: Block, sort: Sort) -> bool:
-        """Tell whether the block's rows are in the order of `sort`."""
+        """Return whether the block's rows are in the order of `sort`."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
 
     def _sort_ids(self) -> np.ndarray:
@@ -161,7 +161,7 @@ class NativeVersion:
         return np.where(np.isin(ids, list(self.sorts)), ids, -1)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
-        """Return the segments that list those of the blocks that are in this version, by the blocks' paths."""
+        """Return the segments that list the blocks at `paths` that are in this version, by path."""
         rows = self._rows_of(paths)
         names = self._metadata.values("path").take(pa.array(rows)).to_pylist()
         return {
@@ -169,11 +169,11 @@ class NativeVersion:
         }
 
     def row_count(self, paths: Sequence[str]) -> int:
-        """Return how many rows those of the blocks have that are in this version."""
+        """Return the number of rows in the blocks at `paths` that are in this version."""
         return int(self._metadata.row_count[self._rows_of(paths)].sum())
 
     def null_counts(self, paths: Sequence[str]) -> dict[int, np.ndarray]:
-        """Return for each column, by id, how many nulls each of the blocks has; -1 where that is not known."""
+        """Return for each column, by id, how many nulls each of the blocks has; -1 if unknown."""
         rows = self._rows_of(paths)
         leaves = self.schema.leaves
         if not len(rows):
@@ -208,7 +208,7 @@ class NativePort:
         try:
             sequence = int(id)
         except ValueError as error:
-            msg = f"{storage.url} has no snapshot {id!r:.140}; `tblctl history` lists those it has"
+            msg = f"{storage.url} has no snapshot {id!r:.140}; `tblctl history` lists all"
             raise SnapshotNotFoundError(msg) from error
         return NativeVersion(storage, load_readable(storage, head, sequence))
 
@@ -218,11 +218,11 @@ class NativePort:
         return NativeVersion(storage, load_readable(storage, head, sequence_at(storage, head, timestamp_ms)))
 
     def parse_id(self, text: str) -> str | None:
-        """Return the id that a whole number is; None for other texts."""
+        """Return a whole number as an id; None for other texts."""
         return str(int(text)) if text.isdecimal() else None
 
     def entry(self, version: NativeVersion, *, newest: NativeVersion | None = None) -> VersionEntry:
-        """Return a version as the history has it."""
+        """Return a version's entry in the history."""
         return _entry(version.snapshot, self._head(newest))
 
     def history(
@@ -237,7 +237,7 @@ class NativePort:
         return self._table.head() if newest is None else newest.snapshot
 
     def block_io(self, version: NativeVersion) -> NativeBlockIO:
-        """Return what merge tasks for this version read and write with."""
+        """Return the `BlockIO` of merge tasks for this version."""
         from tblctl.tableformat.native.block_io import NativeBlockIO
         from tblctl.tableformat.native.blocks import layout_of
 
@@ -250,14 +250,14 @@ class NativePort:
         )
 
     def replace(self, base: NativeVersion, replacement: Replacement) -> NativeVersion:
-        """Commit on top of whatever the newest version is."""
+        """Commit on top of the newest version."""
         from tblctl.tableformat.native.replace import replace_blocks
 
         storage = self._table.storage
         return NativeVersion(storage, replace_blocks(storage, self.env, base, replacement))
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
-        """Expire versions, and delete what nothing names any more."""
+        """Expire versions, and delete objects that nothing names any more."""
         return self._table.collect_garbage(keep=keep, older_than_seconds=older_than_seconds, dry_run=dry_run)
 
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:

@@ -1,4 +1,4 @@
-"""The commit of a recluster: some blocks in the place of others, with a record of the groups beside the snapshot."""
+"""The commit of a recluster: blocks replace others, and a record of the groups is stored beside the snapshot."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("tblctl")
 
 PATIENCE = 8.0
-"""A recluster that lost the race for a snapshot waits so many times longer than a writer: it gives way."""
+"""After a lost race, a recluster waits this many times longer than a writer, to give way."""
 
 
 def replace_blocks(
     storage: Storage, env: Environment, base: NativeVersion, replacement: Replacement
 ) -> Snapshot:
-    """Commit on top of whatever the newest snapshot is; the errors are those of `TablePort.replace`."""
+    """Commit on top of the newest snapshot. Errors are as for `TablePort.replace`."""
     edit = _edit(base, replacement)
     applier = EditApplier(storage, env)
     record = _Record(storage, env, replacement.record)
@@ -61,11 +61,11 @@ def replace_blocks(
         raise
     applier.discard_unused()
     record.discard(used=record.name)
-    return cast("Published", published).snapshot  # a draft is always given
+    return cast("Published", published).snapshot  # there is always a proposal
 
 
 class _Record:
-    """The record of a recluster on its way to the storage."""
+    """Writes the record of a recluster."""
 
     def __init__(self, storage: Storage, env: Environment, content: Mapping[str, Any] | None) -> None:
         self._storage = storage
@@ -75,7 +75,7 @@ class _Record:
         self.name: str | None = None
 
     def write(self) -> None:
-        """Write it, unless there is none or it is there."""
+        """Write the record, unless there is none or it was written."""
         if self._content is None or self.name is not None:
             return
         path = record_path(self._env.new_id())
@@ -84,7 +84,7 @@ class _Record:
         self.name = path
 
     def named_by(self, draft: StagedCommit) -> StagedCommit:
-        """Return the draft with the record in its summary."""
+        """Return the proposal with the record in its summary."""
         self.write()
         if self.name is None:
             return draft
@@ -103,7 +103,7 @@ class _Record:
         )
 
     def discard(self, *, used: str | None) -> None:
-        """Delete what was written but for `used`, as far as possible. Only once the outcome is known."""
+        """Delete written records except `used`, as far as possible. Only once the outcome is known."""
         try:
             self._storage.delete([path for path in self._paths if path != used])
         except TblctlError as error:
@@ -111,12 +111,12 @@ class _Record:
 
 
 def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
-    """Return the change as one of the base's segments.
+    """Return the change as an edit of the base's segments.
 
     Raises:
-        BlocksReplacedError: the base has not got a block of it.
-        InternalError: it would change the rows.
-        CorruptTableError: it would change how many are null in a column.
+        BlocksReplacedError: the base lacks one of its blocks.
+        InternalError: it would change the number of rows.
+        CorruptTableError: it would change the number of nulls in a column.
     """
     concerned = [*replacement.removed, *replacement.relabelled]
     segments = base.segments_of(concerned)
@@ -127,7 +127,7 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
     rows = sum(item.row_count for item in replacement.added)
     rows_before = base.row_count(list(replacement.removed))
     if rows != rows_before:
-        msg = f"{base.location}: a recluster would put {rows} rows in the place of {rows_before}"
+        msg = f"{base.location}: a recluster would replace {rows_before} rows by {rows}"
         raise InternalError(msg)
     _require_nulls(base, replacement)
     removed: dict[str, set[str]] = {}
@@ -152,31 +152,31 @@ def _edit(base: NativeVersion, replacement: Replacement) -> Edit:
 
 
 def _require_nulls(base: NativeVersion, replacement: Replacement) -> None:
-    """Refuse blocks with other numbers of nulls, in any column, than the metadata has for those they replace.
+    """Refuse blocks whose number of nulls in a column differs from the metadata of the blocks they replace.
 
     Raises:
         CorruptTableError: names the first such column.
     """
     paths = sorted(replacement.removed)
     added = replacement.added
-    for column_id, told in base.null_counts(paths).items():
+    for column_id, stated in base.null_counts(paths).items():
         found = [record.columns[column_id].null_count for record in added if column_id in record.columns]
-        if (told < 0).any() or len(found) < len(added) or min(found, default=0) < 0:
+        if (stated < 0).any() or len(found) < len(added) or min(found, default=0) < 0:
             continue
-        if sum(found) != told.sum():
+        if sum(found) != stated.sum():
             leaf = base.schema.leaf_by_id(column_id)
             name = leaf.name if leaf else str(column_id)
             some = ", ".join(paths[:3])
             msg = (
                 f"{base.location}: {len(paths)} blocks, such as {some}, were read with {sum(found)} nulls in "
-                f"column {name!r}, their segments say {told.sum()}: some are damaged. Nothing was changed: "
+                f"column {name!r}, their segments state {stated.sum()}: some are damaged. Nothing was changed: "
                 "see `tblctl check --deep`"
             )
             raise CorruptTableError(msg, name=some, column=name)
 
 
 def _check_schema(storage: Storage, base: Snapshot, head: Snapshot) -> None:
-    """Refuse a head that cannot read blocks written for `base`: its schema may be any older one after a rollback."""
+    """Refuse a head that cannot read blocks written for `base`. After a rollback its schema may be any older one."""
     if head.schema_id == base.schema_id:
         return
     summaries = summaries_since(storage, base.sequence, head)

@@ -1,6 +1,6 @@
-"""A table in the native format: every operation on one, over one storage.
+"""A table in the native format: all operations, over one storage.
 
-Instances hold no state but a remembered head, which only saves requests; threads may share one.
+Instances hold no state except a cached head, which only saves requests. Threads may share one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class NativeTable:
         return {"storage": self.storage, "env": self.env, "_known": None}
 
     def head(self) -> Snapshot:
-        """Return the newest snapshot; one round trip when it is the one returned last."""
+        """Return the newest snapshot. One round trip if it is the one returned last."""
         self._known = load_head(self.storage, self._known)
         return self._known
 
@@ -112,7 +112,7 @@ class NativeTable:
             raise TableExistsError(msg)
 
     def _only_leftovers(self) -> bool:
-        """Tell whether all that is there was left by a `create` that was killed."""
+        """Return whether all objects were left by a killed `create`."""
         names = (item.name for item in self.storage.list())
         first = next(names, None)
         return first is not None and is_leftover(first) and all(map(is_leftover, names))
@@ -121,7 +121,7 @@ class NativeTable:
         return f"there already is a table at {self.storage.url}; `tblctl drop` removes it"
 
     def exists(self) -> bool:
-        """Tell whether there is a table."""
+        """Return whether there is a table."""
         try:
             self.head()
         except TableNotFoundError:
@@ -154,9 +154,9 @@ class NativeTable:
         detail: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Published | None:
-        """Add the rows of `source` or `staged`; remove, or with `assign` change, those that satisfy the condition.
+        """Add the rows of `source` or `staged`, and remove (with `assign`: change) those that satisfy the condition.
 
-        All in one commit. Returns None if that changes nothing, or `batch` was committed before.
+        All in one commit. Returns None if nothing changes, or `batch` was committed before.
         """
         from tblctl.tableformat.native.write.dml import run_write
         from tblctl.tableformat.native.write.write_planner import Write
@@ -190,18 +190,18 @@ class NativeTable:
         return published
 
     def change(self, change: Callable[[Snapshot], Snapshot]) -> Published:
-        """Commit a change that writes no data; `change` is asked again after every lost race."""
+        """Commit a change that writes no data. `change` is called again after every lost race."""
         published = publish(
             self.storage, self.env, lambda head: StagedCommit(snapshot=change(head)), self.head()
         )
         if published is None:
-            msg = "a draft is always given"
+            msg = "there is always a proposal"
             raise InternalError(msg)
         self._known = published.snapshot
         return published
 
     def roll_back(self, sequence: int) -> Published:
-        """Make the table what it was in the snapshot `sequence`."""
+        """Restore the table as of the snapshot `sequence`."""
 
         def change(head: Snapshot) -> Snapshot:
             return alter.roll_back(head, load_readable(self.storage, head, sequence))
@@ -209,7 +209,7 @@ class NativeTable:
         return self.change(change)
 
     def reset_clock(self) -> Published | None:
-        """Commit a snapshot with the right time on top of one that a clock which was ahead made; None for no such one.
+        """Commit a snapshot with the right time, if the newest one was made by a clock that was ahead; else None.
 
         Raises:
             ClockError: this machine's clock is wrong too.
@@ -230,7 +230,7 @@ class NativeTable:
     def history(
         self, limit: int | None, *, start: int | None = None
     ) -> Iterator[tuple[Snapshot | Tombstone, Snapshot]]:
-        """Yield at most `limit` versions, newest first, each with the head; from the sequence `start` on."""
+        """Yield at most `limit` versions from the sequence `start` on, newest first, each with the head."""
         head = self.head()
         first = head.sequence if start is None else start
         last = 1 if limit is None else max(1, first - limit + 1)
@@ -271,7 +271,7 @@ class NativeTable:
 
 
 def _once_a_schema(condition: Condition) -> Condition:
-    """Return the condition so that it is resolved once for each schema: a long text takes a second."""
+    """Return the condition with a cache, so that it is resolved once for each schema: a long text takes a second."""
     found: dict[int, Node | None] = {}
 
     def remembered(head: Snapshot) -> Node | None:
@@ -292,8 +292,8 @@ def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scal
     """Return the new values of an update as scalars of their columns' read types.
 
     Raises:
-        InvalidSchemaError: a column that is unknown, or a part of one.
-        InvalidDataError: a value that its column cannot hold.
+        InvalidSchemaError: a column is unknown, or is only a part of one.
+        InvalidDataError: a column cannot hold its value.
     """
     from tblctl.tableformat.predicate.literals import LiteralError, column_value
 

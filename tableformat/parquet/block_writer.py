@@ -1,4 +1,4 @@
-"""One block from sorted rows: encoded window by window, measured on the way, stored when complete."""
+"""Build one block from sorted rows: encode and measure them window by window, and store the block when complete."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ from tblctl.tableformat.parquet.statistics import (
 from tblctl.tableformat.storage import Storage
 
 _DICTIONARY_SHARE = 1 / 16
-"""A dictionary is written whole into every row group: longer ones, per row of the group, are made anew for each."""
+"""Every row group stores its whole dictionary. If it has more values than this share of the group's rows, each row
+group gets a new one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +65,15 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Rows that are ready to be encoded: what can be found out of them whatever they come to stand behind.
+    """Rows prepared for encoding: everything that does not depend on the rows before them.
 
     Attributes:
         rows: in read types, the schema's columns, in the order of the sort.
-        groups: rows of each row group that they become.
-        tables: the rows of each row group, with dictionaries as a file has them.
-        decoded_bytes: what they take in memory.
+        groups: the number of rows of each row group.
+        tables: the rows of each row group, with dictionaries as in the file.
+        decoded_bytes: their memory.
         measured: figures of their columns by id.
-        keys: of the sort; None without one.
+        keys: their keys by the sort; None without a sort.
     """
 
     rows: pa.Table
@@ -84,7 +85,7 @@ class Window:
 
     @classmethod
     def of(cls, rows: pa.Table, groups: Sequence[int], layout: Layout, sort: Sort | None) -> Window:
-        """Make rows ready."""
+        """Prepare rows."""
         written = layout.schema.written
         given = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
         starts = itertools.accumulate(groups, initial=0)
@@ -107,10 +108,10 @@ def _with_dictionaries(group: pa.Table, written: pa.Schema) -> pa.Table:
 
 
 class BlockEncoder:
-    """A block on its way to the storage; its file grows in memory.
+    """A block under construction; its file grows in memory.
 
-    Row groups end where windows end, and others are copied between them as they are stored. What comes first, rows
-    or a copied row group, decides how columns are encoded.
+    Row groups end where windows end. Between them, row groups of other blocks are copied as stored. The first rows or
+    the first copied row group decide how columns are encoded.
     """
 
     def __init__(self, layout: Layout, sort: Sort | None) -> None:
@@ -119,8 +120,8 @@ class BlockEncoder:
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
         self._groups: list[tuple[RawGroup, int] | None] = []  # see `end_with_copies`
-        # Of each row group the column chunks with NaN. Parquet's bounds leave NaN out, so that other readers take every
-        # row of [5, NaN] for 5, and find none of `x <> 5`: such chunks get no bounds.
+        # The column chunks with NaN of each row group. Parquet's bounds leave NaN out. So other readers believe that
+        # all rows of [5, NaN] are 5, and find none for `x <> 5`. Such chunks get no bounds.
         self._with_nan: list[Collection[int]] = []
         self._measured: Mapping[int, Measured] = {}
         self._ends: list[pa.Table] = []  # the keys of the first row and the last
@@ -129,7 +130,7 @@ class BlockEncoder:
         self.decoded_bytes = 0
 
     def add(self, window: Window) -> None:
-        """Append rows, at least one, that are in the order of the sort and behind those before."""
+        """Append at least one row. Rows are in the order of the sort, and follow the earlier ones."""
         written = self._layout.schema.written
         first = window.groups[0]
         writer = self._opened(lambda: choose_encodings(window.rows.slice(0, first), written), window.rows)
@@ -142,7 +143,7 @@ class BlockEncoder:
             self._add_keys(window.keys)
 
     def _places_of_nan(self, window: Window) -> Iterator[Collection[int]]:
-        """Yield for each row group which of its column chunks have NaN; counts them only in columns that have some."""
+        """Yield for each row group which of its column chunks have NaN. Only columns with NaN are searched."""
         leaves = [leaf for leaf in self._layout.schema.leaves if window.measured[leaf.id].nan_count]
         start = 0
         for count in window.groups:
@@ -151,10 +152,10 @@ class BlockEncoder:
             start += count
 
     def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
-        """Append a row group of another block as it is stored: a copyable one, in the order of the sort.
+        """Append a copyable row group of another block as it is stored. It must be in the order of the sort.
 
-        `keys` are those of its rows. `measured` are the figures of its columns that may have NaN, which Parquet does
-        not count. The caller passes rows and figures to `count`.
+        `keys` are the keys of its rows. `measured` are the figures of columns that may have NaN, which Parquet does not
+        count. The caller passes rows and figures to `count`.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)
@@ -164,13 +165,13 @@ class BlockEncoder:
         self._add_keys(keys)
 
     def count(self, rows: int, decoded: int, measured: Mapping[int, Measured]) -> None:
-        """Count rows that were appended, their bytes in memory, and the figures of their columns."""
+        """Add the number of appended rows, their bytes in memory, and the figures of their columns."""
         self._measured = joined(self._measured, measured)
         self.row_count += rows
         self.decoded_bytes += decoded
 
     def _add_keys(self, keys: pa.Table) -> None:
-        """Note the keys of rows that were appended."""
+        """Add the keys of appended rows."""
         if self._same_keys:
             self._same_keys.add(keys)
         first, last = keys.slice(0, 1), keys.slice(keys.num_rows - 1)
@@ -179,7 +180,7 @@ class BlockEncoder:
     def store(self, storage: Storage, path: str, *, level: int, run_id: str | None) -> BlockRecord:
         """Write the file, and return the block's row for a segment.
 
-        `level` holds unless the block is constant and full; -1 is kept only while it is.
+        A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds.
         """
         if self._writer is None:
             msg = f"block {path} has no rows"
@@ -231,7 +232,7 @@ class BlockEncoder:
         return CONSTANT_LEVEL if keys.constant and full else max(level, 0)
 
     def _opened(self, encodings: Callable[[], Encodings], rows: pa.Table | None = None) -> pq.ParquetWriter:
-        """Return the writer; if it is new, with `encodings`, and text that gets a dictionary coded as in `rows`.
+        """Return the writer. A new one uses `encodings`, and text with a dictionary is coded as in `rows`.
 
         Decimals of up to 18 digits become integers, smaller and faster to read.
         """
@@ -262,22 +263,22 @@ class BlockEncoder:
 
 PHYSICAL = {
     "store_decimal_as_integer": True,
-    "store_schema": False,  # that of the table is, whatever is coded on its way
+    "store_schema": False,  # the table's schema is stored instead, without coded columns
     "write_page_checksum": True,  # 2.3 % of encoding lineitem, 1.6 % of reading it
 }
 
 
 def _arrow_schema(written: pa.Schema) -> str:
-    """Return the schema as Arrow's readers look for it, so that they give back types that Parquet has not.
+    """Return the schema as stored for Arrow's readers, so that they restore types that Parquet lacks.
 
-    Not cached: Arrow takes schemas for equal whose column ids differ.
+    Not cached: to Arrow, schemas that differ in column ids only are equal.
     """
     return base64.b64encode(plain_inside(written).serialize()).decode()
 
 
 @functools.lru_cache
 def parquet_schema(schema: Schema) -> pq.ParquetSchema:
-    """Return what blocks are written with, as Parquet has it; copied row groups must agree with it."""
+    """Return the Parquet schema of written blocks. Copied row groups must agree with it."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, plain_inside(schema.written), **PHYSICAL).close()
     return pq.read_metadata(pa.BufferReader(sink.getvalue())).schema

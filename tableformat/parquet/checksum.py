@@ -1,7 +1,7 @@
 """The checksum that covers every byte of a table: XXH3-64, of the PyPI package `xxhash`.
 
-It finds damage, not malice: who can change a block can also write the checksum that fits. 64 bits miss one damage in
-2**64, and XXH3 reads 18 GB/s on a machine where zlib.crc32 reads 3.6, so that it can be verified on every read.
+It finds damage, not malice: anyone who can change a block can also write a matching checksum. 64 bits miss one damage
+in 2**64. XXH3 reads 18 GB/s on a machine where zlib.crc32 reads 3.6, so it can be verified on every read.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ def checksum(data: ReadableBuffer) -> int:
 
 
 def checksum_text(data: ReadableBuffer) -> str:
-    """Return the same as 16 lower-case hexadecimal digits: 64 bits do not fit a JSON number."""
+    """Return the checksum as 16 lower-case hexadecimal digits: 64 bits do not fit a JSON number."""
     return f"{checksum(data):016x}"

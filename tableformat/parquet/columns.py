@@ -18,18 +18,18 @@ from tblctl.tableformat.parquet.statistics import parquet_columns
 from tblctl.tableformat.storage.ranges import Range
 
 _CODED_BYTES = 2
-"""Bytes of a value, with its share of the dictionary, up to which text may stay coded.
+"""Text may stay coded if a value, with its share of the dictionary, takes at most this many bytes.
 
-Rows that stay coded hold the whole dictionary of their row group, however few they are: so that is small.
+Coded rows hold the whole dictionary of their row group, however few rows there are. So the dictionary must be small.
 """
 
 _CODECS = {"none": "UNCOMPRESSED"}
-"""Options' names of codecs that are not Parquet's."""
+"""Codecs whose option name differs from Parquet's name."""
 
 
 @dataclass(frozen=True, eq=False)
 class FileColumns:
-    """The columns of a file, by its footer and its schema as Arrow reads it."""
+    """The columns of a file, from its footer and its Arrow schema."""
 
     metadata: pq.FileMetaData
     schema: pa.Schema
@@ -54,7 +54,7 @@ class FileColumns:
     def codable(self) -> frozenset[int]:
         """The columns, by id, that can be read as dictionaries: text with a small one in every row group.
 
-        Not text of Arrow's large types, which pyarrow does not read as dictionaries.
+        Arrow's large text types are left out, because pyarrow does not read them as dictionaries.
         """
         groups = list(self.groups)
         return frozenset(
@@ -66,14 +66,14 @@ class FileColumns:
         )
 
     def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
-        """Return the row groups that can stand in a file of `schema`, with `compression`, as they are stored."""
+        """Return the row groups that can be copied as stored into a file of `schema` with `compression`."""
         if not self.metadata.schema.equals(schema):
             return frozenset()
         codec = _CODECS.get(compression, compression.upper())
         return frozenset(number for number, group in enumerate(self.groups) if _is_whole(group, codec))
 
     def ranges(self, groups: Sequence[int], names: Sequence[str]) -> list[Range]:
-        """Return where in the file some top-level columns of some row groups are."""
+        """Return the byte ranges of some top-level columns in some row groups."""
         parents = tuple(f"{name}." for name in names)
         places = [
             place
@@ -83,7 +83,7 @@ class FileColumns:
         return [_range(self.metadata.row_group(group).column(place)) for group in groups for place in places]
 
     def stored_bytes(self, groups: Sequence[int], leaf: Leaf) -> int | None:
-        """Return the compressed bytes of a leaf in some row groups; None where the file lacks it."""
+        """Return the compressed bytes of a leaf in some row groups; None if the file lacks it."""
         if leaf.id not in self.leaves:
             return None
         place, kind = self.leaves[leaf.id]
@@ -93,7 +93,7 @@ class FileColumns:
 
 
 def _range(chunk: pq.ColumnChunkMetaData) -> Range:
-    """Return where in the file a column chunk is."""
+    """Return the byte range of a column chunk."""
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None:
         start = min(start, chunk.dictionary_page_offset)
@@ -108,7 +108,7 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:
-    """Tell whether the column chunks of a row group are of one codec and lie one after the other."""
+    """Return whether the column chunks of a row group have one codec and follow each other without gaps."""
     chunks = [group.column(place) for place in range(group.num_columns)]
     ranges = [_range(chunk) for chunk in chunks]
     follow = all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))

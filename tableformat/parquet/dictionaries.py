@@ -1,12 +1,12 @@
-"""Dictionary columns on their way into blocks: a dictionary belongs to no row, so it is cut to what rows use.
+"""Dictionary columns that are written into blocks: a dictionary is cut to the values that rows use.
 
-A slice of a dictionary array, or rows taken from one, keep the whole dictionary. Its size then says nothing of the
-rows (a block cut in halves until it is small enough would end at one row), and pyarrow writes all of it into every row
-group: 600,000 rows over 300,000 words became 232 MB before compression, where the words alone are 22 MB.
+A slice of a dictionary array, or rows taken from one, keep the whole dictionary. Then its size says nothing about the
+rows (a block that is halved until it is small enough would end at one row), and pyarrow writes all of it into every row
+group: 600,000 rows over 300,000 words became 232 MB before compression, while the words alone are 22 MB.
 
-*Coded* text is text of the schema, not a dictionary, that comes from other blocks as their small dictionaries: it is
-merged and written without being decoded. The file becomes the same, byte for byte, as from the text, unless the words
-of a row group take more than the 1 MiB at which Parquet's writers give a dictionary of text up.
+*Coded* text is a text column of the schema, not a dictionary, that is read from blocks with their small dictionaries.
+It is merged and written without being decoded. The file is the same, byte for byte, as from decoded text, unless the
+words of a row group take more than 1 MiB. At this size Parquet's writers stop using a dictionary of text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tblctl.tableformat.reshape import Shape, fill_hidden, plan_shape, reshape_c
 
 
 def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
-    """Return what the rows of `schema` take in memory.
+    """Return the memory of rows of `schema`.
 
-    Text takes its bytes and 4 for each row, coded or not, however it is cut into chunks. Of a dictionary that is longer
-    than its column, as many values count as rows.
+    Text counts its bytes and 4 more for each row, coded or not, and in any chunks. If a dictionary is longer than its
+    column, only as many values count as there are rows.
     """
     size = 0
     for item, column in zip(schema, table.columns, strict=True):
@@ -41,7 +41,7 @@ def decoded_bytes(table: pa.Table, schema: pa.Schema) -> int:
 
 
 def value_bytes(column: pa.ChunkedArray) -> int:
-    """Return the most bytes that a value takes, of all kinds of them in a column; text also if coded."""
+    """Return the most bytes that a value of a column takes, also nested values; text also if coded."""
     return max((_largest_bytes(array) for array in leaf_arrays(column) if len(array)), default=0)
 
 
@@ -69,16 +69,16 @@ def _text_bytes(text: pa.Array) -> int:
 # -- coded text --------------------------------------------------------------------------------------------------------
 
 MANY_ROWS = 4_096
-"""Rows among which most often all words of coded text are found."""
+"""A sample of rows that usually has all words of coded text."""
 
 
 def is_coded(given: pa.DataType, written: pa.DataType) -> bool:
-    """Tell whether a column of type `given` is coded text of the schema's type `written`."""
+    """Return whether a column of type `given` is coded text of the schema's type `written`."""
     return pa.types.is_dictionary(given) and not pa.types.is_dictionary(written)
 
 
 def coded_schema(schema: pa.Schema, rows: pa.Table, names: Collection[str]) -> pa.Schema:
-    """Return the schema with the types of coded text as `rows` has it, of some columns."""
+    """Return the schema with the coded types of `rows` for some columns."""
     return pa.schema(
         [
             item.with_type(column.type) if is_coded(column.type, item.type) and item.name in names else item
@@ -97,7 +97,7 @@ def with_words_in_order(group: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a row group in the types of a file's schema, where other coded text is decoded."""
+    """Return a row group in the types of a file's schema. Coded text that the schema does not code is decoded."""
     columns = [
         column.cast(item.type) if is_coded(column.type, item.type) else column
         for column, item in zip(group.columns, schema, strict=True)
@@ -106,7 +106,7 @@ def as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _in_order_of_appearance(coded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return coded text with a dictionary of the values that its rows have, each where it first appears."""
+    """Return coded text with a dictionary of the values in its rows, in order of first appearance."""
     values = len(coded.dictionary)
     indices = np.asarray(coded.indices.fill_null(values))
     order = _appearing(indices[:MANY_ROWS], values)
@@ -122,10 +122,10 @@ def _in_order_of_appearance(coded: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _appearing(indices: np.ndarray, values: int) -> np.ndarray:
-    """Return which of the numbers below `values` there are, each where it first appears."""
+    """Return which of the numbers below `values` occur, in order of first appearance."""
     rows = len(indices)
     first = np.full(values + 1, rows)
-    first[indices[::-1]] = np.arange(rows - 1, -1, -1)  # of several, the last one written stays
+    first[indices[::-1]] = np.arange(rows - 1, -1, -1)  # with several writes to one place, the last one stays
     order = np.argsort(first[:values], kind="stable")
     found: np.ndarray = order[: np.count_nonzero(first[:values] < rows)]
     return found
@@ -135,7 +135,7 @@ def _appearing(indices: np.ndarray, values: int) -> np.ndarray:
 
 
 def with_own_dictionaries(group: pa.Table, *, share: float) -> pa.Table:
-    """Return rows with dictionaries made anew, so that they hold only what these use.
+    """Return rows with new dictionaries that have only the values in use.
 
     Columns whose dictionaries have at most `share` times as many values as there are rows stay as they are.
     """
@@ -147,7 +147,7 @@ def with_own_dictionaries(group: pa.Table, *, share: float) -> pa.Table:
 
 
 def without_nested_dictionaries(table: pa.Table) -> pa.Table:
-    """Return the table as `plain_inside` has its schema."""
+    """Return the table in the types of `plain_inside`."""
     for place, (item, plain) in enumerate(zip(table.schema, plain_inside(table.schema), strict=True)):
         if item.type != plain.type:
             values = reshape_column(table.column(place), _shape(item.type, plain.type, item.name))
@@ -157,7 +157,7 @@ def without_nested_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def plain_inside(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with plain values where dictionaries stand inside structs, lists or maps.
+    """Return the schema with plain values instead of dictionaries inside structs, lists or maps.
 
     pyarrow 26 cannot read nested dictionaries from more than one row group ("Nested data conversions not implemented
     for chunked array outputs").
@@ -194,7 +194,7 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
 
 
 def _dictionary_arrays(column: pa.ChunkedArray) -> Iterator[pa.DictionaryArray]:
-    """Yield the dictionary arrays in a column, those inside nested values too."""
+    """Yield the dictionary arrays in a column, also inside nested values."""
     if _has_dictionary(column.type):
         for array in leaf_arrays(column):
             if pa.types.is_dictionary(array.type):
@@ -206,7 +206,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def leaf_arrays(column: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yield the arrays that hold a column's values, those inside nested values too."""
+    """Yield the arrays that hold a column's values, also inside nested values."""
     for chunk in column.chunks:
         yield from _inside(chunk)
 

@@ -1,14 +1,14 @@
-"""Decide how the columns of a block are encoded: through a Parquet dictionary, as differences, or plain.
+"""Decide how the columns of a block are encoded: with a Parquet dictionary, as differences, or plain.
 
-A dictionary pays where values repeat. Where most are different (keys, prices, comments) it is built, hashed and, once
-it has 1 MiB, given up again, or kept and larger than the values. Whole numbers are then written as differences in as
-few bits as they need: on lineitem that takes half the time of plain ones, writing and reading, and 4 to 24 % fewer
-bytes. Text is written as lengths, then bytes: 7 to 11 % fewer bytes in the same time. (benchmarks/results/encode.txt)
-Whole numbers of some thousand values repeat, and may still be smaller as differences, which take half the time: both
-are tried on a part of the first row group.
+A dictionary pays off if values repeat. If most differ (keys, prices, comments), it is built and hashed for nothing: at
+1 MiB the writer drops it, or it stays and is larger than the values. Whole numbers are then written as differences in
+as few bits as they need: on lineitem that halves the time of writing and reading against plain numbers, and takes 4 to
+24 % fewer bytes. Text is written as lengths, then bytes: 7 to 11 % fewer bytes in the same time
+(benchmarks/results/encode.txt). Whole numbers with some thousand distinct values may still be smaller as differences,
+and these take half the time. So both are tried on a part of the first row group.
 
-Trades a sample's time for that work: on lineitem's blocks of 100,000 rows the sample takes 3 ms of processor time;
-choosing dictionaries saves 14 of 62 ms and 17 % of the file, and reading is as fast or faster.
+The cost is a sample: on lineitem's blocks of 100,000 rows it takes 3 ms of processor time. Choosing dictionaries saves
+14 of 62 ms and 17 % of the file, and reading is as fast or faster.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from tblctl.tableformat.parquet.dictionaries import value_bytes
 
 SAMPLE_ROWS = 4_096
 SAMPLE_BYTES = 16 << 20
-"""A sample of larger values has fewer rows: it is copied, and its distinct values once more."""
+"""A sample of large values has fewer rows, because the sample and its distinct values are copied."""
 
 DISTINCT_SHARE = 0.8
-"""A column with more distinct values than this in the sample, about 9,000 in all, gets no dictionary.
+"""A column with a larger share of distinct values in the sample, about 9,000 in all, gets no dictionary.
 
-Measured on lineitem: l_partkey (0.99) and l_comment (0.97) get smaller and faster without, l_suppkey (10,000 values,
-0.82) is the same either way.
+Measured on lineitem: l_partkey (0.99) and l_comment (0.97) get smaller and faster without one. For l_suppkey (10,000
+values, 0.82) it makes no difference.
 """
 
 MAY_BE_DIFFERENCES = 0.5
-"""Whole numbers with a larger share than this, about 2,500 values, may be smaller as differences: both are tried."""
+"""Whole numbers with a larger distinct share than this, about 2,500 values, may be smaller as differences: both are
+tried."""
 
 TRIED_ROWS = 16_384
-"""Of the first row group. More take longer than they are worth, fewer make dictionaries look larger than they are."""
+"""Rows of the first row group to try. More take too long, fewer make dictionaries look larger than they are."""
 
 NUMBERS, TEXT = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 """Parquet's names of encodings."""
 
 _WIDE_BITS, _RANDOM_BITS = 32, 4
-"""Integers of wide types that use all but so few of its bits, such as hashes, are plain: differences take longer."""
+"""Integers that use all but this many bits of a wide type, such as hashes, stay plain: differences take longer."""
 
 _MOST_BATCH, _PAGE_BYTES = 256, 1 << 20
-"""Parquet's writers look after each batch of values whether a page is full, at 1 MiB. 1,024 values (pyarrow's own) of
-1 MB would be one page of 1 GB, which takes four times that to write, and twice that to read a single row of it.
-256 take no longer than 1,024, and 64 take 3 % longer: large values may also begin after the row group that decides.
+"""Parquet's writers check after each batch of values whether a page is full, at 1 MiB. 1,024 values (pyarrow's default)
+of 1 MB would be one page of 1 GB. That takes 4 GB to write, and 2 GB to read a single row of it. Batches of 256 take no
+longer than of 1,024, and batches of 64 take 3 % longer. Large values may also begin after the row group that decides.
 """
 
 
@@ -60,7 +61,7 @@ _MOST_BATCH, _PAGE_BYTES = 256, 1 << 20
 class Encodings:
     """How columns are encoded, by their paths in the file: with a dictionary, by a named encoding, or else plain.
 
-    `batch_values`: values that are written between two looks at whether a page is full.
+    `batch_values`: number of values between two checks whether a page is full.
     """
 
     dictionaries: Sequence[str]
@@ -69,9 +70,9 @@ class Encodings:
 
 
 def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
-    """Return how the Parquet columns of a block of `schema` are best encoded, whose first row group `rows` are.
+    """Return how to encode the Parquet columns of a block of `schema` whose first row group is `rows`.
 
-    Nested columns always get a dictionary, and so do Arrow dictionaries, which have theirs already. Text may be coded.
+    Nested columns and Arrow dictionaries always get a dictionary. Text may be coded.
     """
     dictionaries: list[str] = []
     named: dict[str, str] = {}
@@ -99,7 +100,7 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
 
 
 def batch_values(size_bytes: float) -> int:
-    """Return how many values a writer takes at once, of which the largest have `size_bytes`, as far as is known."""
+    """Return how many values a writer takes at once, if the largest known value has `size_bytes`."""
     return max(1, min(_MOST_BATCH, int(_PAGE_BYTES / max(size_bytes, 1))))
 
 
@@ -129,7 +130,7 @@ def _distinct_share(sample: pa.ChunkedArray) -> float:
 
 
 def _smaller_as_differences(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, bool]:
-    """Tell of columns of whole numbers whether they are smaller as differences than with dictionaries."""
+    """Return for columns of whole numbers whether they are smaller as differences than with dictionaries."""
     if not columns:
         return {}
     names = [str(place) for place in range(len(columns))]
@@ -142,7 +143,7 @@ def _smaller_as_differences(columns: Mapping[str, pa.ChunkedArray]) -> dict[str,
 
 
 def _encoded_bytes(rows: pa.Table, **how: Any) -> list[int]:
-    """Return what each column takes in a row group. zstd decides, whatever the table's codec is."""
+    """Return the bytes of each column in a row group, compressed with zstd whatever the table's codec is."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows,
@@ -159,12 +160,12 @@ def _encoded_bytes(rows: pa.Table, **how: Any) -> list[int]:
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Tell whether Parquet has the values as whole numbers."""
+    """Return whether Parquet stores the values as whole numbers."""
     return bool(pat.is_integer(kind) or pat.is_temporal(kind) or is_small_decimal(kind))
 
 
 def _is_random(sample: pa.ChunkedArray) -> bool:
-    """Tell whether integers spread over nearly all values of a type that is wide enough to matter."""
+    """Return whether integers spread over nearly all values of a type that is wide enough to matter."""
     if not pat.is_integer(sample.type) or sample.type.bit_width < _WIDE_BITS:
         return False
     ends = pc.min_max(sample).as_py()

@@ -1,8 +1,8 @@
-"""Parquet footers as trees, for what pyarrow 26 cannot do: moving row groups from one file to another undecoded.
+"""Parquet footers as trees, to copy row groups from one file to another undecoded. pyarrow 26 cannot do that.
 
-A row group is the bytes of its column chunks, one after the other, and its entry in the footer. What else belongs to
-it (page index, bloom filters) lies elsewhere in the file and moves along. Offsets are rewritten; all else stays as it
-is, unknown fields too. Nothing here does I/O. Source: parquet.thrift of parquet-format 2.12.
+A row group is the bytes of its column chunks, one after the other, and its entry in the footer. Its page index and
+bloom filters lie elsewhere in the file and are copied too. Offsets are rewritten. Everything else stays, also unknown
+fields. Nothing here does I/O. Source: parquet.thrift of parquet-format 2.12.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAGIC = b"PAR1"
 TAIL_BYTES = 8  # the footer's length, and the magic
 
 Fetch = Callable[[int, int], bytes | pa.Buffer]
-"""Returns bytes of a file: from which offset on, and how many."""
+"""Returns bytes of a file, by offset and number."""
 
 # Field ids. FileMetaData:
 _NUM_ROWS, _ROW_GROUPS = 3, 4
@@ -42,17 +42,17 @@ _NUM_ROWS, _ROW_GROUPS = 3, 4
 _COLUMNS, _GROUP_ROWS, _SORTING_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 3, 4, 5, 7
 # ColumnChunk:
 _CHUNK_OFFSET, _META_DATA = 2, 3
-_OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # where it is, and how long
+_OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # offset and length
 # ColumnMetaData:
 _ENCODINGS, _PATH, _VALUES, _UNCOMPRESSED, _COMPRESSED = 2, 3, 5, 6, 7
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11
 _STATISTICS, _BLOOM = 12, (14, 15)
-# Fields of Statistics that hold the greatest and the least value, or say whether they are exact.
+# Fields of Statistics: the greatest and the least value, and whether they are exact.
 _IS_EXACT = 7, 8
 _BOUNDS = {1, 2, 5, 6, *_IS_EXACT}
 # OffsetIndex and PageLocation:
 _PAGE_LOCATIONS, _PAGE_OFFSET = 1, 1
-# PageHeader, and where it has the number of values: in the header of a data page of version 1 or 2.
+# PageHeader, and its number of values: in the header of a data page of version 1 or 2.
 _PAGE_COMPRESSED, _CRC, _DATA_PAGES, _PAGE_VALUES = 3, 4, (5, 8), 1
 
 _NAMED = {5: NUMBERS, 6: TEXT}
@@ -62,7 +62,7 @@ _MOST_ORDINAL = 32_767
 
 
 class PageError(ValueError):
-    """The pages of a row group are not what its footer, or their own checksums, say."""
+    """The pages of a row group differ from its footer or from their own checksums."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,8 +70,8 @@ class RawGroup:
     """A row group as it is stored, without its pages.
 
     Attributes:
-        entry: of the footer.
-        start: where in its file the pages begin.
+        entry: its entry in the footer.
+        start: where its pages begin in the file.
         extras: for each column chunk its column index, offset index and bloom filter; None for none.
     """
 
@@ -96,7 +96,7 @@ class RawGroup:
 
 
 def footer_start(data: pa.Buffer) -> int:
-    """Return where the footer begins of a Parquet file, or of the end of one. O(1)."""
+    """Return where the footer begins in a Parquet file, or in the end of one. O(1)."""
     length = int.from_bytes(data[-TAIL_BYTES:-4].to_pybytes(), "little")
     if data.size < TAIL_BYTES or data[-4:].to_pybytes() != MAGIC or length > data.size - TAIL_BYTES:
         msg = f"{data.size} bytes that do not end with a Parquet footer"
@@ -105,27 +105,27 @@ def footer_start(data: pa.Buffer) -> int:
 
 
 def read_footer(data: bytes) -> Struct:
-    """Return the footer that `data`, all bytes between a file's pages and its last 8, ends with.
+    """Return the footer at the end of `data`, the bytes between a file's pages and its last 8.
 
     Raises:
         ThriftError: there is none.
     """
     footer, stop = read_struct(data)
     if stop != len(data) or any(field not in footer for field in (_NUM_ROWS, _ROW_GROUPS)):
-        msg = f"no Parquet footer, or one with {len(data) - stop} bytes behind it"
+        msg = f"no Parquet footer, or {len(data) - stop} bytes after it"
         raise ThriftError(msg)
     return footer
 
 
 def footer_of(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[Struct, int]:
-    """Return the footer of a file, and where it begins; `fetch` returns the bytes from an offset up to another.
+    """Return the footer of a file, and where it begins. `fetch` returns the bytes between two offsets.
 
     Raises:
         ThriftError: there is none.
     """
     stop = size_bytes - TAIL_BYTES
     if stop < 0:
-        msg = f"{size_bytes} bytes are no Parquet file"
+        msg = f"{size_bytes} bytes are not a Parquet file"
         raise ThriftError(msg)
     tail = bytes(fetch(stop, size_bytes))
     start = stop - int.from_bytes(tail[:4], "little")
@@ -140,10 +140,10 @@ def raw_group(
 ) -> tuple[RawGroup, pa.Buffer]:
     """Return a row group whose column chunks lie one after the other, and its pages.
 
-    `verified`: whatever `fetch` returns is as it was written, so that its pages need not be looked at.
+    `verified`: bytes from `fetch` are verified, so the pages need not be checked.
 
     Raises:
-        PageError: they do not, or its pages are damaged.
+        PageError: the chunks do not follow each other, or the pages are damaged.
     """
     entry: Struct = footer[_ROW_GROUPS][1][1][number]
     chunks = list(chunks_of(entry))
@@ -157,7 +157,7 @@ def raw_group(
     if pages.size != stop - start:
         msg = f"row group {number} has {stop - start} bytes, the file {pages.size} of them"
         raise PageError(msg)
-    data = memoryview(pages).cast("B")  # (that of an Arrow buffer has signed bytes)
+    data = memoryview(pages).cast("B")  # (the memoryview of an Arrow buffer has signed bytes)
     for (_, meta), (first, last) in zip(chunks, ends, strict=True) if not verified else ():
         _check_pages(data[first - start : last - start], meta)
     extras = tuple(
@@ -172,7 +172,7 @@ def raw_group(
 
 
 def has_exact_bounds(footer: Struct, number: int, place: int) -> bool:
-    """Tell whether the bounds of a column chunk were not shortened, as far as its writer says."""
+    """Return whether the bounds of a column chunk are not truncated, according to its writer."""
     meta: Struct = footer[_ROW_GROUPS][1][1][number][_COLUMNS][1][1][place][_META_DATA][1]
     statistics: Struct = meta.get(_STATISTICS, (STRUCT, {}))[1]
     return all(statistics.get(field, (TRUE, True))[1] for field in _IS_EXACT)
@@ -192,7 +192,7 @@ def chunk_extent(meta: Struct) -> tuple[int, int]:
 
 
 def _fetched(fetch: Fetch, struct: Struct, fields: tuple[int, int]) -> bytes | None:
-    """Return what two fields of `struct` give the place of; None for nothing, or without a length."""
+    """Return the bytes whose offset and length two fields of `struct` give; None without these, or without bytes."""
     if any(field not in struct for field in fields):
         return None
     start, size = (struct[field][1] for field in fields)
@@ -200,13 +200,13 @@ def _fetched(fetch: Fetch, struct: Struct, fields: tuple[int, int]) -> bytes | N
 
 
 def _check_pages(data: memoryview, meta: Struct) -> None:
-    """Refuse pages that do not fill their chunk, lack values, or differ from their checksums (where they have some)."""
+    """Refuse pages that do not fill their chunk, lack values, or differ from their checksums (if they have any)."""
     place = values = 0
     while place < len(data):
         header, start = read_struct(data, place)
         place = start + header[_PAGE_COMPRESSED][1]
         if place > len(data):
-            msg = f"a page ends {place - len(data)} bytes behind its column chunk"
+            msg = f"a page ends {place - len(data)} bytes after its column chunk"
             raise PageError(msg)
         if _CRC in header and zlib.crc32(data[start:place]) != header[_CRC][1] & 0xFFFF_FFFF:
             msg = "a page differs from its checksum"
@@ -219,7 +219,7 @@ def _check_pages(data: memoryview, meta: Struct) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SortColumn:
-    """One of the columns that rows are sorted by; `place` counts the file's column chunks."""
+    """A column that rows are sorted by; `place` counts the file's column chunks."""
 
     place: int
     descending: bool
@@ -229,13 +229,13 @@ class SortColumn:
 def end_with_copies(
     end: pa.Buffer, start: int, groups: Sequence[tuple[RawGroup, int] | None], sorting: Sequence[SortColumn]
 ) -> pa.Buffer:
-    """Return the end of a file between whose row groups others were copied, with a footer that has them all.
+    """Return the end of a file, with a footer that also has the row groups copied in between.
 
     Args:
-        end: the file's end as its writer made it: a footer of the writer's row groups alone.
-        start: where in the file the end begins.
-        groups: all row groups in order: None for the writer's next, else one copied and where its pages begin now.
-        sorting: what the rows are sorted by.
+        end: the file's end from its writer: a footer of the writer's row groups alone.
+        start: where the end begins in the file.
+        groups: all row groups in order: None for the writer's next one, else a copied one and its new start.
+        sorting: the columns that rows are sorted by.
     """
     footer = read_footer(bytes(end[: end.size - TAIL_BYTES]))
     own = iter(footer[_ROW_GROUPS][1][1])
@@ -258,7 +258,7 @@ def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buff
     """Return the end of a file without the least and greatest values of some column chunks.
 
     Args:
-        end: the file's end; what lies before the footer in it stays where it is.
+        end: the file's end. Bytes before the footer stay where they are.
         places: for each row group the chunks, counted from 0.
     """
     start = footer_start(end)
@@ -272,20 +272,20 @@ def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buff
 
 
 def _ended(footer: Struct) -> bytes:
-    """Return a footer with what ends a file."""
+    """Return a footer followed by its length and the magic."""
     data = write_struct(footer)
     return data + len(data).to_bytes(4, "little") + MAGIC
 
 
 class _Extras:
-    """What belongs to copied row groups and lies behind all of them, from `start` on."""
+    """The indexes and bloom filters of copied row groups. They lie after all row groups, from `start` on."""
 
     def __init__(self, start: int) -> None:
         self._start = start
         self.data = bytearray()
 
     def put(self, struct: Struct, fields: tuple[int, int], data: bytes | None) -> None:
-        """Append something, and have two fields of `struct` say where it is; None: that there is none."""
+        """Append data, and set two fields of `struct` to its place; for None, remove the fields."""
         for field in fields:
             struct.pop(field, None)
         if data is not None:
@@ -296,7 +296,7 @@ class _Extras:
 
 
 def _moved(group: RawGroup, start: int, extras: _Extras) -> Struct:
-    """Return the entry of a row group whose pages begin at `start` now."""
+    """Return the entry of a row group after its pages moved to `start`."""
     shift = start - group.start
     chunks = []
     for (chunk, meta), (columns, offsets, bloom) in zip(chunks_of(group.entry), group.extras, strict=True):
@@ -311,7 +311,7 @@ def _moved(group: RawGroup, start: int, extras: _Extras) -> Struct:
 
 
 def _shifted(struct: Struct, fields: Sequence[int], shift: int) -> Struct:
-    """Return a copy with offsets shifted. One of 0 means nothing, and stays."""
+    """Return a copy with shifted offsets. An offset of 0 means nothing, and stays."""
     changed = {
         field: (I64, struct[field][1] + shift) for field in fields if field in struct and struct[field][1] > 0
     }

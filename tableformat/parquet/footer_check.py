@@ -1,8 +1,8 @@
-"""Whether the footer of a file without checksums can be given to pyarrow.
+"""Check whether the footer of a file without checksums is safe to pass to pyarrow.
 
-pyarrow 26 ends the whole process where a bound in the statistics is not as long as its type, where a
-histogram has another number of levels than its column, or where a column chunk is of another type than its column.
-And it allocates what sizes claim before it reads. Pure: no I/O. Source: parquet.thrift of parquet-format 2.12.
+pyarrow 26 ends the whole process if a bound in the statistics has another length than its type, a histogram has another
+number of levels than its column, or a column chunk has another type than its column. It also allocates claimed sizes
+before it reads. Pure: no I/O. Source: parquet.thrift of parquet-format 2.12.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BOUNDS = 1, 2, 5, 6
 _SIZES, _REPETITION_LEVELS, _DEFINITION_LEVELS = 16, 2, 3
 _REQUIRED, _OPTIONAL, _REPEATED = range(3)
 
-# What the fields are, by id. A field of another type is none to pyarrow, and would be looked at here.
+# The types of fields, by id. pyarrow ignores a field of another type, but it would be checked here.
 _FILE_KINDS = {_SCHEMA: LIST, _NUM_ROWS: I64, _ROW_GROUPS: LIST}
 _ELEMENT_KINDS = {_TYPE: I32, _TYPE_LENGTH: I32, _REPETITION: I32, _NAME: BINARY, _CHILDREN: I32}
 _GROUP_KINDS = {1: LIST, _GROUP_ROWS: I64}
@@ -32,12 +32,12 @@ _CHUNK_KINDS |= dict.fromkeys((_VALUES, _UNCOMPRESSED, _COMPRESSED), I64)
 
 _BYTE_ARRAY, _FIXED = 6, 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value by the physical type's number; byte arrays have any, fixed ones what the column says."""
+"""Bytes of a value by the physical type's number. Byte arrays vary; fixed ones have the column's length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Leaf:
-    """A column of the file: its physical type, the bytes of a value if all are equally long, its greatest levels."""
+    """A column of the file: its physical type, the bytes of a value if they are fixed, its greatest levels."""
 
     type: int
     width: int | None
@@ -49,29 +49,29 @@ def check_footer(footer: Struct, *, pages_stop: int, row_count: int, most_chunk_
     """Refuse a footer that contradicts itself or its file.
 
     Args:
-        footer: as `read_footer` gives it.
+        footer: as from `read_footer`.
         pages_stop: where the footer begins in the file: all column chunks lie before it.
-        row_count: the rows that the file has.
+        row_count: the rows of the file.
         most_chunk_bytes: how many bytes a column chunk may take when decompressed.
 
     Raises:
-        ValueError: it does; tells where.
+        ValueError: there is a contradiction; says where.
     """
     try:
         _require_kinds(footer, _FILE_KINDS)
         leaves = _leaves(_structs(footer[_SCHEMA]))
         groups = _structs(footer[_ROW_GROUPS])
         _require(sum(_number(group, _GROUP_ROWS) for group in groups) == row_count, "its rows do not add up")
-        _require(_number(footer, _NUM_ROWS) == row_count, f"it has not {row_count} rows")
+        _require(_number(footer, _NUM_ROWS) == row_count, f"it does not have {row_count} rows")
         for group in groups:
             _check_group(group, leaves, pages_stop, most_chunk_bytes)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        msg = f"its footer lacks what it must have, or has it as another type: {error!r:.100}"
+        msg = f"its footer lacks a required field, or has one of another type: {error!r:.100}"
         raise ThriftError(msg) from error
 
 
 def coded_columns(footer: Struct) -> list[str]:
-    """Return the names of the columns of byte arrays, not nested, in a footer that was checked."""
+    """Return the names of the top-level columns of byte arrays in a checked footer."""
     return [
         meta[_PATH][1][1][0].decode()
         for _, meta in (chunks_of(footer[_ROW_GROUPS][1][1][0]) if footer[_ROW_GROUPS][1][1] else ())
@@ -112,9 +112,9 @@ def _check_statistics(meta: Struct, leaf: _Leaf) -> None:
 
 
 def _leaves(elements: Sequence[Struct]) -> list[_Leaf]:
-    """Return the leaves of a schema that is given depth first; there must be as many as their parents say."""
+    """Return the leaves of a schema given depth first. Parents must have as many children as they state."""
     found: list[_Leaf] = []
-    open_parents = [(1, 0, 0)]  # how many children are still to come, and the levels around them
+    open_parents = [(1, 0, 0)]  # number of children still missing, and the levels around them
     for number, element in enumerate(elements):
         while open_parents and open_parents[-1][0] == 0:
             open_parents.pop()
@@ -124,7 +124,7 @@ def _leaves(elements: Sequence[Struct]) -> list[_Leaf]:
         _require_kinds(element, _ELEMENT_KINDS)
         kind = element.get(_REPETITION, (0, _REQUIRED))[1]
         _require(kind in {_REQUIRED, _OPTIONAL, _REPEATED}, f"a repetition of {kind!r:.40}")
-        if number:  # (that of the root means nothing)
+        if number:  # (the root's repetition has no meaning)
             definition += kind != _REQUIRED
             repetition += kind == _REPEATED
         _require(isinstance(element[_NAME][1], bytes), "a schema element without a name")
@@ -141,7 +141,7 @@ def _leaves(elements: Sequence[Struct]) -> list[_Leaf]:
 
 def _structs(field: tuple[int, Any]) -> list[Struct]:
     kind, (item_kind, items) = field
-    _require(kind == LIST and (item_kind == STRUCT or not items), "a list of something else")
+    _require(kind == LIST and (item_kind == STRUCT or not items), "a list that does not have structs")
     return list(items)
 
 
@@ -152,7 +152,7 @@ def _require_kinds(struct: Struct, kinds: Mapping[int, int]) -> None:
 
 def _number(struct: Struct, field: int) -> int:
     value = struct[field][1]
-    _require(isinstance(value, int) and value >= 0, f"{value!r:.40} where a number of at least 0 must stand")
+    _require(isinstance(value, int) and value >= 0, f"{value!r:.40}, expected a number of at least 0")
     return int(value)
 
 

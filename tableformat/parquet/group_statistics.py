@@ -1,4 +1,4 @@
-"""What a Parquet footer says of the columns in each row group, in the form that `predicate.match` takes."""
+"""A Parquet footer's statistics of each row group, in the form that `predicate.match` takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 
 
 class RowGroupStatistics:
-    """The statistics of some row groups of the file `name`: one row a row group."""
+    """The statistics of some row groups of the file `name`, one entry for each."""
 
     def __init__(self, name: str, columns: FileColumns, groups: Sequence[int]) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class RowGroupStatistics:
         return np.array([group.num_rows for group in self._groups], dtype=np.int64)
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column; None where the footer has none that can be used.
+        """Return the statistics of one column; None if the footer has no usable ones.
 
         Raises:
             CorruptTableError: the footer contradicts itself.
@@ -43,7 +43,7 @@ class RowGroupStatistics:
             raise damaged(self._name, error) from error
 
     def _all_null(self, leaf: Leaf) -> ColumnStatistics:
-        """Return the statistics of a column that is younger than the block."""
+        """Return the statistics of a column that was added after the block was written."""
         kind = statistic_type(leaf.type)
         return ColumnStatistics(
             min=pa.nulls(len(self._groups), kind),

@@ -1,4 +1,4 @@
-"""Open a block's file: size, footer, row count and columns are compared with its address before any row is read."""
+"""Open a block's file. Compare size, footer, row count and columns with its address before any row is read."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
 _CHUNK_BYTES = 512
-"""What one column chunk's entry in a parsed footer takes."""
+"""Memory of one column chunk's entry in a parsed footer."""
 
 _TAIL_BYTES = 64 << 10
 _TAIL_SHARE = 128
-"""A footer is 0.2 % of a block of lineitem, 8 bytes and 130 a column chunk: this share holds it in one request."""
+"""A footer is 0.2 % of a block of lineitem: 8 bytes, and 130 for each column chunk. One request reads this share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockAddress:
-    """What is needed to open a block: its name, and what its file must agree with.
+    """Everything needed to open a block: its name, and values that its file must agree with.
 
     Attributes:
         path: the object's name; the table format has checked that it lies in the table.
         uncompressed_bytes: of its column chunks.
-        column_ids: of the schema that it was written with, at every depth: its file has them all.
-        seal: of its end; None where no checksums are known.
+        column_ids: of the schema that it was written with, at every depth. Its file has all of them.
+        seal: of its end; None if no checksums are known.
     """
 
     path: str
@@ -49,9 +49,9 @@ class BlockAddress:
 
 
 class Tails:
-    """The ends of blocks, with their footers: a merge opens each block for its keys, and later for its rows.
+    """A cache of blocks' ends with their footers: a merge opens each block for its keys, and later for its rows.
 
-    Takes `most_bytes` at most: what comes when it is full is not kept. Threads may share one; pickles empty.
+    Holds at most `most_bytes`; when it is full, nothing more is kept. Threads may share one. Pickles empty.
     """
 
     def __init__(self, most_bytes: int = 16 << 20) -> None:
@@ -70,7 +70,7 @@ class Tails:
         return self._kept.get(path)
 
     def drop(self, path: str) -> None:
-        """Keep the end of a block no longer."""
+        """Remove the end of a block."""
         with self._lock:
             self._kept.pop(path, None)
 
@@ -84,11 +84,11 @@ class OpenBlock:
 
     Attributes:
         source: the open file; the caller closes it.
-        ranges: `source` where ranges can be fetched before they are read; None elsewhere.
-        verified: gives verified bytes only; None for a block without checksums.
-        file: for pyarrow, over `verified` where there is one.
-        schema: of `file`, which makes it anew for every caller.
-        pre_buffer: whether Arrow joins what it reads.
+        ranges: `source`, if ranges can be fetched before they are read; else None.
+        verified: returns verified bytes only; None for a block without checksums.
+        file: for pyarrow, over `verified` if there is one.
+        schema: of `file`, kept because `file` makes it again on every access.
+        pre_buffer: whether Arrow joins its reads.
     """
 
     source: pa.NativeFile
@@ -100,39 +100,39 @@ class OpenBlock:
 
     @property
     def footer_memory_bytes(self) -> int:
-        """About what the parsed footer takes."""
+        """Approximate memory of the parsed footer."""
         metadata = self.file.metadata
         return int(metadata.num_row_groups * metadata.num_columns * _CHUNK_BYTES)
 
     def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
-        """Return the file opened again, with some columns of text as Arrow dictionaries."""
+        """Return the file opened again, with some text columns as Arrow dictionaries."""
         return _parquet_file(
             self.source, self.verified, self.file.metadata, pre_buffer=self.pre_buffer, dictionaries=names
         )
 
     def read_at(self, start: int, size: int) -> bytes | pa.Buffer:
-        """Return some bytes, verified where the block has checksums."""
+        """Return some bytes, verified if the block has checksums."""
         if self.verified is None:
             return self.source.read_at(size, start)
         return self.verified.read_at(start, start + size)
 
 
 class IdleBlocks:
-    """Open blocks that will be read again: a merge looks at the keys of its blocks before it reads their rows.
+    """A cache of open blocks that will be read again: a merge reads the keys of its blocks before their rows.
 
-    Keeps the last `most_files`, or fewer whose footers take about `most_bytes`; closes the others. Threads may share
-    one; pickles empty.
+    Keeps the last `most_files`, or fewer if their footers exceed about `most_bytes`, and closes the others. Threads may
+    share one. Pickles empty.
     """
 
     def __init__(self, most_files: int = 64, most_bytes: int = 16 << 20) -> None:
         self._most_files = most_files
         self._most_bytes = most_bytes
-        self._kept: dict[str, OpenBlock] = {}  # the one that was kept first comes first
+        self._kept: dict[str, OpenBlock] = {}  # the oldest comes first
         self._bytes = 0
         self._lock = Lock()
 
     def keep(self, path: str, block: OpenBlock) -> None:
-        """Keep a block open, instead of others or of itself if they would be too many."""
+        """Keep a block open. If there are too many, close others, or this one."""
         with self._lock:
             surplus = [self._kept.pop(path)] if path in self._kept else []
             self._kept[path] = block
@@ -144,7 +144,7 @@ class IdleBlocks:
             item.source.close()
 
     def take(self, path: str) -> OpenBlock | None:
-        """Return a block that was kept, and keep it no longer; None if it is not there."""
+        """Remove and return a kept block; None if it is not there."""
         with self._lock:
             block = self._kept.pop(path, None)
             if block is not None:
@@ -160,8 +160,8 @@ def open_block(
 ) -> OpenBlock:
     """Open a block, and verify its footer before pyarrow parses it.
 
-    On a remote storage it takes one request, none if the block's end is among `tails`. `ahead`: the memory is there to
-    hold what one call reads, as stored, all at once.
+    On a remote storage it takes one request, or none if the block's end is in `tails`. `ahead`: memory suffices to hold
+    all stored bytes of one call at once.
 
     Raises:
         CorruptTableError: it is missing or damaged.
@@ -172,8 +172,8 @@ def open_block(
         if ranges:
             _provide_tail(ranges, address, tails)
         verified, metadata = _verified_footer(storage, address, reader(ranges or source))
-        # Where ranges cannot be announced, Arrow joins what it reads: on a local disk that is only worth it to come
-        # through Python's lock once for many column chunks, 7 % of a scan, and holds them all at once.
+        # If ranges cannot be fetched ahead, Arrow joins its reads. On a local disk the only gain is that Python's lock
+        # is taken once for many column chunks, 7 % of a scan; the cost is to hold them all at once.
         pre_buffer = not ranges and (ahead or not storage.is_local)
         file = _parquet_file(source, verified, metadata, pre_buffer=pre_buffer)
         schema = file.schema_arrow
@@ -185,7 +185,7 @@ def open_block(
 
 @contextmanager
 def opening(storage: Storage, path: str) -> Iterator[None]:
-    """Raise what fails inside as that the block is missing, that it is damaged, or that the storage failed."""
+    """Turn errors inside into one of three: the block is missing, it is damaged, or the storage failed."""
     try:
         yield
     except (ObjectNotFoundError, FileNotFoundError) as error:
@@ -196,7 +196,7 @@ def opening(storage: Storage, path: str) -> Iterator[None]:
 
 
 def open_source(storage: Storage, address: BlockAddress) -> pa.NativeFile:
-    """Open a block's file, and refuse one of another size than its address says."""
+    """Open a block's file. Refuse it if its size differs from its address."""
     source = storage.open_input(address.path, size_bytes=address.size_bytes)
     size_bytes, expected = source.size(), address.size_bytes
     if size_bytes != expected:
@@ -206,17 +206,17 @@ def open_source(storage: Storage, address: BlockAddress) -> pa.NativeFile:
 
 
 def refused(storage: Storage, address: BlockAddress, why: str) -> CorruptTableError:
-    """Return that a block is not what its address says."""
+    """Return the error that a block differs from its address."""
     return CorruptTableError(f"{title_of(storage, address)} {why}", name=address.path)
 
 
 def title_of(storage: Storage, address: BlockAddress) -> str:
-    """Return what messages call a block."""
+    """Return a block's name in messages."""
     return f"{storage.url}: block {address.path}"
 
 
 def _provide_tail(ranges: RangeFile, address: BlockAddress, tails: Tails | None) -> None:
-    """Have the end of a remote block in memory: from `tails`, or in one request."""
+    """Get the end of a remote block into memory: from `tails`, or with one request."""
     path, size, seal = address.path, address.size_bytes, address.seal
     tail = tails.get(path) if tails else None
     if tail is None:
@@ -230,9 +230,9 @@ def _provide_tail(ranges: RangeFile, address: BlockAddress, tails: Tails | None)
 def _verified_footer(
     storage: Storage, address: BlockAddress, fetch: Fetch
 ) -> tuple[VerifiedFile | None, pq.FileMetaData | None]:
-    """Return the file behind its checksums, with its footer.
+    """Return the verified file and its footer.
 
-    Of a block without checksums the footer is looked through, and left to pyarrow to parse: None twice.
+    For a block without checksums, check the footer, leave its parsing to pyarrow, and return None twice.
     """
     size, seal = address.size_bytes, address.seal
     if seal is None:
@@ -269,7 +269,7 @@ def _parquet_file(
 def _require_rows_and_columns(
     storage: Storage, address: BlockAddress, metadata: pq.FileMetaData, schema: pa.Schema
 ) -> None:
-    """Refuse a footer of another number of rows, or without a column: its rows would read as null."""
+    """Refuse a footer with another number of rows, or without a column, which would be read as null."""
     row_count, expected = metadata.num_rows, address.row_count
     if row_count != expected:
         raise refused(storage, address, f"has {row_count} rows, expected {expected}")

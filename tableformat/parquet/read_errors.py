@@ -1,4 +1,4 @@
-"""Tell a storage that failed from an object that is damaged, when pyarrow could not read it."""
+"""Distinguish a failed storage from a damaged object if pyarrow could not read it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tblctl.tableformat.errors import CorruptTableError, TblctlError
 from tblctl.tableformat.storage import Storage
 
 ARROW_ERRORS = (ValueError, TypeError, KeyError, OSError, NotImplementedError, MemoryError, pa.ArrowException)
-"""What pyarrow raises for bytes that are not what they should be."""
+"""The errors that pyarrow raises for damaged bytes."""
 
 
 def read_error(storage: Storage, name: str, error: Exception) -> TblctlError:
-    """Return the storage's own error, or else that the object `name` is damaged.
+    """Return the storage's own error, or else the error that the object `name` is damaged.
 
-    Arrow reports a page that it cannot decode as a plain OSError without a number; those of files and servers have
-    one, are of a class of their own, or have a cause.
+    Arrow reports a page that it cannot decode as a plain OSError without a number. Errors of files and servers have a
+    number, a class of their own, or a cause.
     """
     if isinstance(error, TblctlError):
         return error
@@ -29,13 +29,13 @@ def read_error(storage: Storage, name: str, error: Exception) -> TblctlError:
 
 
 def damaged(name: str, error: Exception) -> CorruptTableError:
-    """Return that the object `name` is damaged, as `error` shows."""
+    """Return the error that the object `name` is damaged, with the cause `error`."""
     return CorruptTableError(f"{name} is damaged: {str(error)[:300]}", name=name)
 
 
 @contextmanager
 def explained(storage: Storage, name: str) -> Iterator[None]:
-    """Raise what pyarrow raises inside as `read_error` of the object `name`."""
+    """Turn errors of pyarrow inside into `read_error` of the object `name`."""
     try:
         yield
     except ARROW_ERRORS as error:

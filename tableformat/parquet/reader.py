@@ -1,7 +1,7 @@
 """Read one block: the row groups and columns that a scan needs, in the types of the table's schema.
 
-A block's file is only trusted as far as its metadata: a wrong size, row count or an unreadable page is
-`CorruptTableError` naming the block.
+A block's file must agree with its metadata. A wrong size, a wrong row count or an unreadable page raises a
+`CorruptTableError` that names the block.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Announced:
-    """Some columns of some row groups, which are being fetched or are there; `groups` are those not read yet."""
+    """Columns of row groups that are being fetched or are in memory. `groups` are those not read yet."""
 
     columns: list[str]
     groups: set[int]
@@ -51,9 +51,9 @@ class _Announced:
 class BlockFile:
     """An open block. Use as a context manager.
 
-    On a remote storage it reads what it needs of its row groups in few requests, at once (`storage.ranges.joined`).
-    See `open_block` for `tails` and `ahead`; columns of `codable` whose ids are in `coded` come as Arrow dictionaries.
-    With `idle` it is taken from there if it is there, and goes there at the end.
+    On a remote storage it reads its row groups in few, concurrent requests (`storage.ranges.joined`). See `open_block`
+    for `tails` and `ahead`. Columns of `codable` whose ids are in `coded` are returned as Arrow dictionaries. With
+    `idle`, the open file is taken from there if possible, and put back at the end.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class BlockFile:
             self._open.source.close()
 
     def close_after_use(self) -> None:
-        """Keep it open for nobody: what it was opened for is being read."""
+        """Close it after use instead of putting it into `idle`: it will not be read again."""
         self._idle = None
 
     @property
@@ -101,7 +101,7 @@ class BlockFile:
 
     @property
     def schema(self) -> pa.Schema:
-        """The file's own schema, with nothing coded."""
+        """The file's own schema, without coded columns."""
         return self._columns.schema
 
     @property
@@ -110,9 +110,9 @@ class BlockFile:
         return self._columns.codable
 
     def will_need(self, groups: Sequence[int], projection: Projection) -> int:
-        """Begin to fetch what `read` or `batches` will need of some row groups; return how many bytes that holds.
+        """Begin to fetch the bytes that `read` or `batches` will need of some row groups; return their number.
 
-        They are held until all of these row groups have been read. On a local disk it does nothing.
+        They are held until all of these row groups have been read. On a local disk this does nothing.
         """
         if self._open.ranges is None:
             return 0
@@ -124,7 +124,7 @@ class BlockFile:
     def in_memory(
         self, groups: Sequence[int], projection: Projection, *, gap_bytes: int = GAP_BYTES
     ) -> Iterator[None]:
-        """Have the bytes of some row groups in memory, all of them fetched at once; then let go of them."""
+        """Fetch the bytes of some row groups into memory all at once, and free them at the end."""
         if self._open.ranges is None:
             yield
             return
@@ -145,19 +145,19 @@ class BlockFile:
             return every
         from tblctl.tableformat.predicate.match import match
 
-        with explained(self._storage, self.address.path):  # bounds may be no values of the column's type
+        with explained(self._storage, self.address.path):  # bounds may not be values of the column's type
             outcome = match(condition, self.statistics(every), schema).outcome
         return [group for group in every if outcome[group] != NONE]
 
     def statistics(self, groups: Sequence[int]) -> RowGroupStatistics:
-        """Return what the footer says of the columns in some row groups."""
+        """Return the footer's statistics of some row groups."""
         return RowGroupStatistics(self.address.path, self._columns, groups)
 
     def projection(self, schema: Schema, columns: Sequence[str] | None = None) -> Projection:
         """Return how the file is read as columns of a table's schema: `Projection.plan`.
 
         Raises:
-            CorruptTableError: a column is of a type that it can never have had.
+            CorruptTableError: a column has a type that it never had.
         """
         with explained(self._storage, self.address.path):
             return Projection.plan(self.schema, schema, columns)
@@ -199,18 +199,18 @@ class BlockFile:
                 yield projection.apply(pa.Table.from_batches([batch]))
 
     def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
-        """Return the row groups that can stand in a file of `schema`, with `compression`, as they are stored."""
+        """Return the row groups that can be copied as stored into a file of `schema` with `compression`."""
         return self._columns.copyable(schema, compression)
 
     def raw_group(self, group: int) -> tuple[RawGroup, pa.Buffer]:
-        """Return a row group as it is stored, and its pages; they agree with its footer and their checksums."""
+        """Return a row group as stored, and its pages, verified against its footer and their checksums."""
         with explained(self._storage, self.address.path):
             return raw_group(
                 self._footer, group, self._open.read_at, verified=self._open.verified is not None
             )
 
     def stated_figures(self, groups: Sequence[int], schema: Schema) -> dict[int, Measured]:
-        """Return the figures in some row groups of the columns that the footer says enough of, by column id."""
+        """Return figures of columns in some row groups by column id, for columns whose figures the footer has."""
         statistics = self.statistics(groups)
         found = (
             (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))

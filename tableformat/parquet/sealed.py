@@ -1,12 +1,12 @@
 """Parquet files whose every byte is verified before it is parsed: blocks and segments.
 
-Between the pages and the footer, where Parquet's readers look at nothing, lies a table of 16 bytes a column chunk:
-where the chunk ends, and the checksum of all bytes since the end of the chunk before (the first: since the file's
-begin, so the magic is covered too). The end of the file, all bytes behind the last chunk, the
-table included, is covered by the `Seal` that names the file. So the end is read and verified first, then parsed; a
-column can still be read alone.
+Between the pages and the footer, where Parquet's readers read nothing, is a table with 16 bytes for each column chunk:
+where the chunk ends, and the checksum of all bytes since the end of the chunk before (for the first chunk: since the
+file's begin, so the magic is covered too). The `Seal`, stored outside the file, covers the file's end: all bytes after
+the last chunk, including the table. So the end is read and verified first, then parsed. A column can still be read
+alone.
 
-Verifying costs less than the CRC-32 of pages, which pyarrow can do itself, and covers page headers too.
+Verifying costs less than the CRC-32 of pages that pyarrow offers, and also covers page headers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tblctl.tableformat.storage.random_access import RandomAccessFile
 _ENTRY = np.dtype([("end", "<u8"), ("checksum", "<u8")])
 
 Fetch = Callable[[int, int], pa.Buffer]
-"""Returns the bytes of a file from an offset up to another."""
+"""Returns the bytes of a file between two offsets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """An object's name in its table, and what messages call it."""
+    """An object's name in its table, and its name in messages."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """A file's content, and its seal, which is kept where the file is named."""
+    """A file's content and its seal. The seal is stored in the metadata that names the file."""
 
     data: pa.Buffer
     seal: Seal
@@ -54,8 +54,8 @@ def seal(pages: pa.Buffer, end: pa.Buffer) -> Sealed:
     """Return a file with its table of checksums.
 
     Args:
-        pages: what a writer wrote before its footer: the column chunks, one after the other.
-        end: what comes behind them: the footer, and before it page indexes where the writer makes any.
+        pages: the bytes before the footer: the column chunks, one after the other.
+        end: the bytes after them: page indexes if the writer makes any, then the footer.
     """
     metadata = pq.read_metadata(pa.BufferReader(end))
     ends = _ends(metadata, pages.size)
@@ -95,10 +95,10 @@ def _ends(metadata: pq.FileMetaData, size: int) -> list[int]:
 
 
 def verified_end(place: Place, seal: Seal, size_bytes: int, data: pa.Buffer) -> pa.Buffer:
-    """Return the end of a file as it was sealed, from `data`: its last bytes, as many as the seal covers or more.
+    """Return the verified end of a file from `data`, its last bytes: at least as many as the seal covers.
 
     Raises:
-        CorruptTableError: it is damaged.
+        CorruptTableError: the end is damaged.
     """
     if seal.footer_bytes > size_bytes:
         msg = f"{place.title}: a footer of {seal.footer_bytes} bytes in a file of {size_bytes}"
@@ -111,12 +111,12 @@ def verified_end(place: Place, seal: Seal, size_bytes: int, data: pa.Buffer) -> 
 
 
 class VerifiedFile(RandomAccessFile):
-    """A sealed file for pyarrow. No byte leaves it before its checksum was compared.
+    """A sealed file for pyarrow. No byte is returned before its checksum is compared.
 
-    Reads are widened to whole column chunks, which is what pyarrow reads anyway. Calls must not overlap.
+    Reads are widened to whole column chunks, which pyarrow reads anyway. Calls must not overlap.
 
     Raises, from every read:
-        CorruptTableError: what is read is damaged.
+        CorruptTableError: the bytes are damaged.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class VerifiedFile(RandomAccessFile):
         self._stops: list[int] = table["end"].tolist()
         self._checksums: list[int] = table["checksum"].tolist()
         if len(self._stops) != count or (count and self._stops[-1] != self._pages_bytes):
-            self._refuse(f"its table of checksums is not one of {count} column chunks")
+            self._refuse(f"its table of checksums is not for {count} column chunks")
 
     def read_at(self, start: int, stop: int) -> pa.Buffer:
         """Return verified bytes, without a copy unless they reach from the pages into the end."""
@@ -153,16 +153,16 @@ class VerifiedFile(RandomAccessFile):
         return data
 
     def widened(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the bytes that are verified together with some bytes of the pages."""
+        """Return the byte range that is verified together with some bytes of the pages."""
         first = bisect_right(self._stops, start)
         last = bisect_left(self._stops, min(stop, self._pages_bytes))
         return self._stops[first - 1] if first else 0, self._stops[last]
 
     def verify(self, low: int, high: int, data: memoryview) -> None:
-        """Refuse `data`, bytes of whole column chunks as they were read, if they are not what was written.
+        """Refuse `data`, the bytes read of whole column chunks, if they differ from their checksums.
 
         Raises:
-            CorruptTableError: they are not.
+            CorruptTableError: they differ.
         """
         if len(data) != high - low:
             self._refuse(f"it ends at byte {low + len(data)}")
@@ -193,7 +193,7 @@ def open_verified(
 
 
 def reader(source: Any) -> Fetch:
-    """Return what fetches the bytes of an open file with `seek` and `read_buffer`; calls must not overlap."""
+    """Return a function that reads bytes of an open file with `seek` and `read_buffer`. Calls must not overlap."""
 
     def fetch(start: int, stop: int) -> pa.Buffer:
         source.seek(start)

@@ -1,4 +1,4 @@
-"""Statistics of one block: measured on its rows, window by window, or taken from the Parquet file they became."""
+"""Statistics of one block: measured on its rows, window by window, or taken from its Parquet file."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.parquet.dictionaries import is_coded
 
 FOOTER_BYTES = 4_000
-"""Parquet's footer has the least and greatest text of a column if they have at most this many bytes (pyarrow 26)."""
+"""Parquet's footer has the least and greatest text of a column if these have at most this many bytes (pyarrow 26)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Figures of one column in some rows; `min` and `max` are null scalars where there are none.
+    """Figures of one column in some rows; `min` and `max` are null scalars if unknown.
 
-    `in_footer`: they were left out, since the footer will have them; measuring text twice is a tenth of a write, and
-    decimals take 20 times as long as integers.
+    `in_footer`: bounds were left out, since the footer will have them. Measuring text twice takes a tenth of a write,
+    and decimals take 20 times as long as integers.
     """
 
     min: pa.Scalar
@@ -54,9 +54,9 @@ def measure(table: pa.Table, leaves: Iterable[Leaf], *, before_writing: bool = F
 
 
 def stored_figures(leaf: Leaf, found: ColumnStatistics | None, rows: np.ndarray) -> Measured | None:
-    """Return the figures of one column in some row groups, from the statistics of each; None if they lack some.
+    """Return the figures of one column in some row groups, from the statistics of each; None if some are missing.
 
-    Parquet counts no NaN, nor the rows in which a list is null. `rows`: of each row group.
+    Parquet does not count NaN, or rows in which a list is null. `rows`: of each row group.
     """
     if found is None or pa.types.is_floating(statistic_type(leaf.type)) or child_fields(leaf.type):
         return None
@@ -95,7 +95,7 @@ def _measured(table: pa.Table, leaf: Leaf, *, before_writing: bool) -> Measured:
 
 
 def _will_be_in_footer(values: pa.ChunkedArray, leaf: Leaf) -> bool:
-    """Tell whether Parquet's writer finds the bounds faster: of short text, and of decimals that are whole numbers."""
+    """Return whether Parquet's writer finds the bounds faster: of short text, and of decimals stored as integers."""
     if is_any_string(leaf.type) or is_any_binary(leaf.type):
         return _is_short(values.chunks)
     return is_small_decimal(leaf.type)
@@ -107,7 +107,7 @@ def _is_short(texts: Iterable[pa.Array]) -> bool:
 
 
 def joined(one: Mapping[int, Measured], other: Mapping[int, Measured]) -> dict[int, Measured]:
-    """Return the figures of the rows of both; the first may be of none."""
+    """Return the combined figures of two sets of rows. The first may be empty."""
     if not one:
         return dict(other)
     return {key: _joined(one[key], other[key]) for key in one}
@@ -126,7 +126,7 @@ def _joined(one: Measured, other: Measured) -> Measured:
 
 
 def _ends(values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar]:
-    """Return the least and greatest of some values, without nulls; nulls if there is none, or the type has no order."""
+    """Return the least and greatest of some values, ignoring nulls; nulls without values or without an order."""
     kind = values[0].type
     if not is_orderable(kind):
         return _null(kind), _null(kind)
@@ -154,7 +154,7 @@ def column_records(
 
 def _column_record(measured: Measured, chunks: _Chunks) -> ColumnRecord:
     low, high = measured.min, measured.max
-    if measured.in_footer:  # so are the figures of some windows; long text of others may be missing there
+    if measured.in_footer:  # so the figures of some windows are there; long text of others may be missing
         low, high = _ends([low, high, *chunks.ends(low.type)])
     bounds = shorten(low, up=False), shorten(high, up=True)
     return ColumnRecord(
@@ -201,7 +201,7 @@ def _null(kind: pa.DataType) -> pa.Scalar:
 
 
 def nan_places(measured: Mapping[int, Measured], schema: Schema) -> frozenset[int]:
-    """Return the places of the Parquet columns that have NaN by the figures, which are by column id."""
+    """Return the places of the Parquet columns that have NaN. The figures are by column id."""
     stops = itertools.accumulate(parquet_columns(leaf.type) for leaf in schema.leaves)
     return frozenset(
         stop - 1

@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as trees: what a Parquet footer is written in.
+"""Thrift's compact protocol, as trees: the format of Parquet footers.
 
-A tree keeps every field, known here or not, so that what is read, changed in places and written again loses nothing.
-Source: thrift-compact-protocol.md of Apache Thrift. A library that keeps unknown fields was looked for and not found.
+A tree keeps every field, also unknown ones, so that reading, changing and writing a footer loses nothing. Source:
+thrift-compact-protocol.md of Apache Thrift. No library was found that keeps unknown fields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
-"""Types; in a struct, the type of a boolean is its value."""
+"""Types. In a struct, the type of a boolean is its value."""
 
 Struct = dict[int, tuple[int, Any]]
 """Fields by id: type and value. A value is an integer, bytes (of a double and a UUID too), a struct, or as below."""
@@ -22,14 +22,14 @@ _VARINT_BITS = 70
 
 
 class ThriftError(ValueError):
-    """The bytes are no such tree."""
+    """The bytes are not such a tree."""
 
 
 def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
     """Return the struct that begins at `start`, and where it ends. O(bytes).
 
     Raises:
-        ThriftError: there is none, or not all of it.
+        ThriftError: there is none, or it is incomplete.
     """
     reader = _Reader(data, start)
     try:
@@ -78,7 +78,7 @@ class _Reader:
             return self._bytes(8 if kind == DOUBLE else 16)
         if kind == MAP:
             return self._map(depth + 1)
-        msg = f"{kind} is no Thrift type"
+        msg = f"{kind} is not a Thrift type"
         raise ThriftError(msg)
 
     def _items(self, depth: int) -> Items:
@@ -96,7 +96,7 @@ class _Reader:
         return keys, values, [(self._value(keys, depth), self._value(values, depth)) for _ in range(count)]
 
     def _checked(self, count: int) -> int:
-        """Refuse more elements than there are bytes: each takes one at least."""
+        """Refuse more elements than there are bytes: each takes at least one."""
         if count > len(self.data) - self.place:
             raise IndexError
         return count

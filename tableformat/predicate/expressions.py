@@ -1,4 +1,4 @@
-"""What conditions can say and PyIceberg's expressions cannot: a resolved tree in the place of an expression."""
+"""Conditions that PyIceberg's expressions cannot express: a resolved tree in place of an expression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tblctl.tableformat.predicate.nodes import Node
 
 
 class Resolved(ice.BooleanExpression):
-    """A condition that is resolved already, for the columns of one table: it can be joined with others by AND, OR, NOT.
+    """A condition already resolved for the columns of one table. It can be combined with others by AND, OR and NOT.
 
     It stands for NULL, LIKE with wildcards, IS TRUE and the like, and long lists. PyIceberg cannot bind it.
     """

@@ -1,4 +1,4 @@
-"""One test on one column: an operator and literals, placed on the column's own grid. Imports no PyIceberg."""
+"""One test of one column: an operator, and literals on the column's own grid. Does not import PyIceberg."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFF_GRID = {
 
 
 def unary_test(operator: Operator, leaf: Leaf, *, negated: bool) -> Test:
-    """Return IS NULL or IS NAN; NaN has no meaning for other types than floats, so nothing is one."""
+    """Return IS NULL or IS NAN. Only floats have NaN, so IS NAN is false for other types."""
     no = "NOT " if negated else ""
     text = f"{leaf.name} IS {no}{'NULL' if operator is Operator.NULL else 'NAN'}"
     if operator is Operator.NAN:
@@ -50,7 +50,7 @@ def comparison_test(operator: Operator, leaf: Leaf, operand: Operand, *, negated
         return Test(leaf=leaf, operator=Operator.NEVER, text=text)
     place = literals.place(operand, leaf)
     if not place.exact:
-        if place.floor is None:  # every value is greater; no float type comes here, so NaN is no concern
+        if place.floor is None:  # every value is greater; float types never get here, so NaN does not matter
             above = operator in (Operator.GREATER, Operator.GREATER_EQUAL)
             return Test(leaf=leaf, operator=Operator.FALSE, negated=negated or above, text=text)
         if operator is Operator.EQUAL:
@@ -62,7 +62,7 @@ def comparison_test(operator: Operator, leaf: Leaf, operand: Operand, *, negated
 
 
 def in_test(leaf: Leaf, operands: Sequence[Operand], *, negated: bool) -> Test:
-    """Return whether the value is one of some literals. O(n log n).
+    """Return the test whether a value is one of several literals. O(n log n).
 
     Raises:
         LiteralError: one cannot be compared with the column.
@@ -73,14 +73,14 @@ def in_test(leaf: Leaf, operands: Sequence[Operand], *, negated: bool) -> Test:
 
 
 def listed_test(leaf: Leaf, carriers: set[Any], texts: list[str], count: int, *, negated: bool) -> Test:
-    """Return whether the value is one of those that literals were placed on.
+    """Return the test whether a value is one of some values of the column's grid.
 
     Args:
         leaf: the column.
         carriers: the values.
         texts: the first literals.
-        count: how many literals there were.
-        negated: whether it is none of them.
+        count: the number of literals.
+        negated: test for none of them.
     """
     more = f", ... {count} values" if count > _SHOWN_VALUES else ""
     shown = ", ".join(text[:60] for text in texts[:_SHOWN_VALUES])
@@ -94,10 +94,10 @@ def listed_test(leaf: Leaf, carriers: set[Any], texts: list[str], count: int, *,
 
 
 def prefix_test(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
-    """Return whether the text or bytes begin with a literal.
+    """Return the test whether text or bytes begin with a literal.
 
     Raises:
-        LiteralError: it is of another kind, or the column has no prefixes.
+        LiteralError: the literal is of another kind, or the column's values have no prefixes.
     """
     shown = operand.text[1:-1] if operand.kind == "text" else operand.text
     text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{shown:.60}%'"
@@ -119,7 +119,7 @@ def prefix_test(leaf: Leaf, operand: Operand, *, negated: bool) -> Test:
 
 
 def pattern_test(leaf: Leaf, pattern: Pattern, *, negated: bool) -> Test:
-    """Return whether the text matches a pattern of LIKE; the column has strings, or is of type null."""
+    """Return the test whether text matches a pattern of LIKE. The column has strings, or is of type null."""
     text = f"{leaf.name} {'NOT LIKE' if negated else 'LIKE'} '{pattern.text:.60}'"
     if pat.is_null(leaf.type):
         return Test(leaf=leaf, operator=Operator.NEVER, text=text)
@@ -134,5 +134,5 @@ def pattern_test(leaf: Leaf, pattern: Pattern, *, negated: bool) -> Test:
 
 
 def pattern_holds(test: Test, values: Any) -> Any:
-    """Return whether strings, or an expression that stands for them, match the test's pattern: for rows and bounds."""
+    """Return whether strings, or a dataset expression for them, match the test's pattern: for rows and bounds."""
     return pc.match_substring_regex(values, test.pattern)

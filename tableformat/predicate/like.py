@@ -1,7 +1,7 @@
-"""Patterns of LIKE: `%` stands for any characters, `_` for one, and what follows the ESCAPE character for itself.
+"""Patterns of LIKE: `%` matches any characters, `_` one, and a character after the ESCAPE character matches itself.
 
-SQL has no escape character unless ESCAPE names one. Others take a backslash for it (Spark, PostgreSQL, MySQL) or do not
-(DuckDB, SQLite), so a backslash before a wildcard is refused without ESCAPE: nobody can know which rows are meant.
+SQL has no escape character unless ESCAPE names one. Some engines use the backslash (Spark, PostgreSQL, MySQL), others
+do not (DuckDB, SQLite). So a backslash before a wildcard is refused without ESCAPE: its meaning is ambiguous.
 
 Pure.
 """
@@ -12,18 +12,18 @@ import re
 from dataclasses import dataclass
 
 MOST_PATTERN_CHARACTERS = 4_000
-"""Of a pattern that is more than a beginning: it becomes a regular expression, and Arrow refuses some of 60,000."""
+"""Limit of a pattern that is more than a prefix. It becomes a regular expression, and Arrow refuses some of 60,000."""
 
 _WILDCARDS = "%_"
 _ANY = ".*"
 _SPECIAL = frozenset(r"\.+*?()|[]{}^$")
-"""What means more than itself in a regular expression of RE2's."""
+"""The special characters of RE2's regular expressions."""
 
 _PIECE = re.compile(r"(?P<any>%+)|(?P<one>_)|\\?(?P<char>.)", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A pattern is none, or it means different things elsewhere."""
+    """A pattern is malformed, or engines disagree on its meaning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class Pattern:
     """A pattern.
 
     Attributes:
-        prefix: what all text that it matches begins with.
-        rest: what comes behind that, from the first wildcard on, with a backslash before each `%`, `_` and backslash
-            that stands for itself; "" for nothing.
+        prefix: the common beginning of all matching text.
+        rest: the pattern after the prefix, from the first wildcard on, or "". A backslash stands before each `%`, `_`
+            and backslash that matches itself.
     """
 
     prefix: str
@@ -46,10 +46,10 @@ class Pattern:
 
     @property
     def regex(self) -> str:
-        r"""A regular expression of RE2's that is found in the text that matches, and in no other.
+        r"""A regular expression for RE2 that is found in exactly the matching texts.
 
-        Arrow's own `match_like` is of no use: of `%x%` and `%x` it takes x as it is written, with its backslashes.
-        `%` at an end is left out, since a search is faster that way.
+        Arrow's own `match_like` does not work: in `%x%` and `%x` it takes x literally, including backslashes. `%` at an
+        end is left out, since a search is faster that way.
         """
         parts = [_regex(piece) for piece in _PIECE.finditer(self.text)]
         open_start, open_stop = parts[:1] == [_ANY], parts[-1:] == [_ANY]
@@ -59,7 +59,7 @@ class Pattern:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether it asks only for how text begins."""
+        """Whether only the beginning of text is tested."""
         return self.rest != "" and not self.rest.strip("%")
 
 
@@ -67,19 +67,19 @@ def read_pattern(text: str, escape: str | None) -> Pattern:
     """Return the pattern written in `text`.
 
     Args:
-        text: with wildcards.
+        text: the pattern, with wildcards.
         escape: one character; None or "" for none.
 
     Raises:
-        PatternError: `escape` has several characters, or stands at the end; a backslash stands before a wildcard
-            without ESCAPE; the pattern is too long.
+        PatternError: `escape` has several characters, or ends the pattern; a backslash stands before a wildcard without
+            ESCAPE; or the pattern is too long.
     """
     if escape is not None and len(escape) > 1:
         raise PatternError(f"ESCAPE takes one character, not the {len(escape)} of {escape!r:.40}")
     if not escape and any(f"\\{wildcard}" in text for wildcard in _WILDCARDS):
         raise PatternError(
-            f"LIKE {text!r:.40}: a backslash before % or _ means itself in some engines and not in others; say which "
-            "with ESCAPE '\\', or with ESCAPE and another character"
+            f"LIKE {text!r:.40}: some engines take a backslash before % or _ as an escape, others do not; "
+            "write ESCAPE '\\', or ESCAPE with another character"
         )
     prefix: list[str] = []
     rest: list[str] = []
@@ -89,7 +89,7 @@ def read_pattern(text: str, escape: str | None) -> Pattern:
             char = next(chars, "")  # noqa: PLW2901
             if not char:
                 raise PatternError(
-                    f"LIKE {text!r:.40} ends with its escape character, which needs one behind it"
+                    f"LIKE {text!r:.40} ends with its escape character; a character must follow it"
                 )
         elif char in _WILDCARDS:
             rest.append(char)

@@ -1,11 +1,10 @@
 """Place a literal on a column's grid, exactly.
 
-A column's type is a grid of values: integers, multiples of 0.01, whole days, microseconds. A literal of the
-right kind need not lie on it (`count > 1.5`, `day < TIMESTAMP '1995-01-01 12:00:00'`, a constant that the type
-cannot hold). What a comparison needs to know is only the greatest grid value at or below the literal and whether
-it is the literal itself: `x < 1.5` is `x <= 1` on integers. Arithmetic is rational, so nothing is lost before
-that; only a float column's literals are rounded, to the column's nearest value, since `price = 0.1` would
-otherwise never hold.
+A column's type is a grid of values: integers, multiples of 0.01, whole days, microseconds. A literal of the right kind
+need not lie on it (`count > 1.5`, `day < TIMESTAMP '1995-01-01 12:00:00'`, a constant that the type cannot hold). A
+comparison needs only two facts: the greatest grid value at or below the literal, and whether this equals the literal.
+`x < 1.5` is `x <= 1` on integers. Arithmetic is rational, so it loses nothing. Only literals for float columns are
+rounded, to the column's nearest value, since `price = 0.1` would otherwise never hold.
 """
 
 from __future__ import annotations
@@ -32,16 +31,14 @@ Carrier = (
     bool | int | float | str | bytes
 )  # what `scalar_of` builds a scalar from; decimals are unscaled integers
 
-_EXPONENT_LIMIT = (
-    500  # beyond every type's range: 1e500 and 1e999999999 place alike, and the latter is never computed
-)
+_EXPONENT_LIMIT = 500  # beyond every type's range: 1e999999999 is placed like 1e500, without computing it
 MOST_DIGITS = 2_000
-"""A number, or a fraction of a second, may be written with so many characters: no type has more than 1,075 digits that
-count, and those of a million would take minutes."""
+"""Most characters of a number or of a fraction of a second. No type has more than 1,075 significant digits, and
+parsing a million digits would take minutes."""
 
 _EXACT = Context(
     prec=MOST_DIGITS + 100, Emax=MAX_EMAX, Emin=MIN_EMIN
-)  # no literal, moved by a scale, is rounded
+)  # enough digits that scaling a literal never rounds it
 _MOST_BITS = math.floor(MOST_DIGITS * math.log2(10))
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAY_SECONDS = 86_400
@@ -65,8 +62,9 @@ class LiteralError(ValueError):
 class Operand:
     """A literal before it meets a column.
 
-    `value` is by `kind`: bool, Decimal or float (number), str, bytes, and for date, timestamp and time a Fraction of
-    seconds (since 1970-01-01, or since midnight). `zoned` says that a timestamp named its offset, and so is an instant.
+    The type of `value` depends on `kind`: bool, Decimal or float (number), str, bytes, and for date, timestamp and time
+    a Fraction of seconds (since 1970-01-01, or since midnight). `zoned`: the timestamp has an offset, so it is an
+    instant.
     """
 
     kind: Kind
@@ -77,7 +75,7 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a literal lies: `floor` is the greatest value of the type at or below it, None when all are above."""
+    """Where a literal lies: `floor` is the greatest value of the type at or below it, None if all are above."""
 
     floor: Carrier | None
     exact: bool
@@ -87,7 +85,7 @@ def number(text: str) -> Operand:
     """Return the number written in `text` (decimal or exponent notation), exactly.
 
     Raises:
-        LiteralError: it is not a finite number, or longer than `MOST_DIGITS`.
+        LiteralError: the text is not a finite number, or longer than `MOST_DIGITS`.
     """
     try:
         value = Decimal(text)
@@ -107,7 +105,7 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"{text!r:.60} is no text: half a surrogate pair at {error.start}"
+        msg = f"{text!r:.60} is not valid text: half a surrogate pair at {error.start}"
         raise LiteralError(msg) from error
 
 
@@ -134,10 +132,10 @@ def date(text: str) -> Operand:
 
 
 def timestamp(text: str) -> Operand:
-    """Return the instant written as YYYY-MM-DD[ hh:mm[:ss[.fraction]][offset]]; kind "date" when it is only a day.
+    """Return the instant written as YYYY-MM-DD[ hh:mm[:ss[.fraction]][offset]]; kind "date" if it is only a day.
 
     Raises:
-        LiteralError: it is not of that form, or no such day or time exists.
+        LiteralError: the text has another form, or no such day or time exists.
     """
     found = _INSTANT.fullmatch(text.strip())
     if not found:
@@ -192,9 +190,9 @@ def from_python(value: Any) -> Operand:
     """Return the operand for a plain Python value.
 
     Raises:
-        LiteralError: the value is of another type, is NaN, has more than `MOST_DIGITS`, or is text that is no UTF-8.
+        LiteralError: the value is of another type, NaN, longer than `MOST_DIGITS`, or text that is not UTF-8.
     """
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python does not write it
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python refuses to print it
         msg = (
             f"an integer of {value.bit_length():,} bits is too long, at most {MOST_DIGITS:,} digits are read"
         )
@@ -234,7 +232,7 @@ def from_days(days: int) -> Operand:
 
 
 def from_micros(micros: int) -> Operand:
-    """Return the timestamp `micros` microseconds after 1970-01-01; whether it named a zone is not known any more."""
+    """Return the timestamp `micros` microseconds after 1970-01-01. Whether it had a zone is unknown."""
     return Operand(kind="timestamp", value=Fraction(micros, _MICROS), text=_instant_text(micros))
 
 
@@ -265,7 +263,7 @@ def place(operand: Operand, leaf: Leaf) -> Place:
 
 
 def _placing(leaf: Leaf) -> Callable[[Operand], Place]:
-    """Return what places literals among the values of the column's type; looked at once for many literals."""
+    """Return the function that places literals among the values of the column's type; made once for many literals."""
     kind = leaf.type.value_type if pat.is_dictionary(leaf.type) else leaf.type
     if pat.is_boolean(kind):
         return lambda operand: Place(floor=_expect(operand, leaf, "boolean", "TRUE or FALSE"), exact=True)
@@ -290,7 +288,7 @@ def _placing(leaf: Leaf) -> Callable[[Operand], Place]:
 
 
 def exact_places(operands: Sequence[Operand], leaf: Leaf) -> set[Any]:
-    """Return the carriers of those literals that are values of the column's type.
+    """Return the carriers of the literals that are values of the column's type.
 
     Raises:
         LiteralError: as `place`.
@@ -316,14 +314,14 @@ def scalar_of(carrier: Carrier, kind: pa.DataType) -> pa.Scalar:
 
 
 def column_value(leaf: Leaf, value: Any) -> pa.Scalar:
-    """Return `value` as a scalar of the column's statistic type, for writing it into the column.
+    """Return `value` as a scalar of the column's statistic type, to write it into the column.
 
-    Takes what `parse_assignments` returns and what a caller may put in a mapping: None, bool, int, float, Decimal, str,
-    bytes, UUID, date, datetime, time (text also for decimals, dates, times and timestamps); lists and dicts for columns
-    of such types.
+    Accepts the results of `parse_assignments` and the values of a caller's mapping: None, bool, int, float, Decimal,
+    str, bytes, UUID, date, datetime, time (text also for decimals, dates, times and timestamps); lists and dicts for
+    columns of such types.
 
     Raises:
-        LiteralError: the column cannot hold the value as it is, or None for a column that is not nullable.
+        LiteralError: the column cannot hold the value exactly, or it is None and the column is not nullable.
     """
     kind = statistic_type(leaf.type)
     if value is None:
@@ -348,7 +346,7 @@ def column_value(leaf: Leaf, value: Any) -> pa.Scalar:
 
 
 def temporal(operand: Operand, leaf: Leaf) -> Operand:
-    """Return text meant for a date, timestamp or time column as the moment it names; anything else unchanged."""
+    """Return text as the moment it names, if the column has dates, timestamps or times; anything else unchanged."""
     kind = leaf.type.value_type if pat.is_dictionary(leaf.type) else leaf.type
     if operand.kind != "text":
         return operand
@@ -370,7 +368,7 @@ def _refuse(operand: Operand, leaf: Leaf, wanted: str) -> None:
 
 
 def _number(operand: Operand, leaf: Leaf) -> Decimal:
-    """Return the literal as a number; an infinity becomes one beyond every type's range."""
+    """Return the literal as a number. An infinity becomes a number beyond every type's range."""
     value: Any = operand.value
     if operand.kind == "text" and pat.is_decimal(statistic_type(leaf.type)):
         value = number(str(value).strip()).value
@@ -382,7 +380,7 @@ def _number(operand: Operand, leaf: Leaf) -> Decimal:
 
 
 def _on_grid(value: Decimal | Fraction, scale: int, low: int, high: int) -> Place:
-    """Place a number among the multiples of 10^-scale, counted in them; a fraction counts them already."""
+    """Place a number among the multiples of 10^-scale, counted in these. A fraction is already counted in them."""
     if isinstance(value, Decimal):
         scaled = value.scaleb(scale, _EXACT)
         whole = scaled.to_integral_value(ROUND_FLOOR, _EXACT)

@@ -108,7 +108,7 @@ def _sets(node: Node, views: _Views) -> Sets:
 
 
 def _with_lists(children: tuple[Node, ...]) -> Iterator[Node]:
-    """Yield what is joined by OR, with IN in the place of several equalities of a column: `a = 1 OR a = 2 ..`.
+    """Yield the parts of an OR. Several equalities of a column, `a = 1 OR a = 2 ..`, become one IN.
 
     10,000 of them take as long as one.
     """
@@ -142,7 +142,7 @@ def _and_rows(left: int, right: int) -> int:
 
 
 def _table(combine: Any) -> Sets:
-    """Return the 64 results of `combine` over all pairs of sets, as every pair of rows may meet."""
+    """Return the 64 results of `combine` over all pairs of sets, since any two of their outcomes may occur together."""
     bits = (_TRUE, _FALSE, _NULL)
     pairs = [(a, b) for a in range(8) for b in range(8)]
     results = [
@@ -201,7 +201,7 @@ def _value_outcomes(test: Test, view: _View) -> tuple[Bools, Bools]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _View:
-    """A column's statistics with the unknown made explicit; a "number" is a value that is not NaN, of any type."""
+    """A column's statistics with unknowns made explicit. A "number" is a value of any type that is not NaN."""
 
     min: Bound
     max: Bound
@@ -238,7 +238,7 @@ class _View:
 
 
 class _Views:
-    """The views of all columns, each worked out once: a chain may test one column 10,000 times."""
+    """The views of all columns, each computed once: a chain may test one column 10,000 times."""
 
     def __init__(self, statistics: BlockStatistics) -> None:
         self._statistics = statistics
@@ -253,7 +253,7 @@ class _Views:
 
 
 def _without_nan(bound: Bound) -> Bound:
-    """A NaN bound bounds nothing."""
+    """Return the bounds with NaN as unknown."""
     return pc.if_else(pc.is_nan(bound), pa.scalar(None, bound.type), bound)
 
 
@@ -291,10 +291,10 @@ def _equal(test: Test, view: _View) -> tuple[Bools, Bools]:
 
 
 def _in(test: Test, view: _View) -> tuple[Bools, Bools]:
-    """A block may hold a listed value unless the least one at or above its minimum lies above its maximum."""
+    """A block may hold a listed value unless the least one at or above its minimum is above its maximum."""
     values = test.values
     assert values is not None
-    index = _lower_bound(values, view.min)  # 0 where the minimum is unknown: then all listed values count
+    index = _lower_bound(values, view.min)  # 0 if the minimum is unknown: then all listed values count
     candidate = values.take(pa.array(np.minimum(index, len(values) - 1)))
     outside = _known(pc.greater(candidate, view.max)) | (index == len(values))
     one_value = _known(pc.equal(view.min, view.max))
@@ -334,7 +334,7 @@ def _prefix(test: Test, view: _View) -> tuple[Bools, Bools]:
 
 
 def _pattern(test: Test, view: _View) -> tuple[Bools, Bools]:
-    """A pattern holds for some of the values that begin as it does; where a block has one value, that tells."""
+    """A pattern may hold for values with its prefix. If a block has a single value, that value is tested."""
     reached, _ = _prefix(test, view)
     one_value = _known(pc.equal(view.min, view.max))
     holds = _known(pattern_holds(test, view.min))

@@ -1,7 +1,7 @@
-"""Conditions as trees of tests on columns: what `resolve` makes of an expression, and all that matching needs.
+"""Conditions as trees of tests on columns. `resolve` makes them from expressions, and matching needs nothing else.
 
-A tree of and, or, not over a handful of tests; every test is NULL where its column is NULL (except IS NULL). Trees
-pickle, and nothing here imports PyIceberg: what runs elsewhere is sent the tree instead of the expression.
+A tree has AND, OR and NOT over a few kinds of tests. Every test is NULL where its column is NULL (except IS NULL).
+Trees can be pickled, and nothing here imports PyIceberg. So other processes get the tree instead of the expression.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Operator(enum.Enum):
-    """What a test asks of one value; all but NULL and NEVER are NULL for a null.
+    """The kinds of tests of a value. All except NULL and NEVER are NULL for a null.
 
     NaN is neither less than, nor greater than, nor equal to anything.
     """
@@ -35,7 +35,7 @@ class Operator(enum.Enum):
     PATTERN = "LIKE"
     NULL = "IS NULL"
     NAN = "IS NAN"
-    FALSE = "FALSE"  # false for every value: what a comparison that no value can meet becomes
+    FALSE = "FALSE"  # false for every value: a comparison that no value satisfies
     NEVER = "NEVER"  # NULL for every row: any comparison of a column of type null
 
 
@@ -43,8 +43,8 @@ class Operator(enum.Enum):
 class Test:
     """One predicate on one column; `negated` swaps true and false.
 
-    `value` is a scalar of the column's statistic type (for PREFIX and PATTERN: what values begin with, as binary),
-    `values` holds ascending distinct values of it, for IN; `pattern` is a regular expression, for PATTERN.
+    `value` is a scalar of the column's statistic type (for PREFIX and PATTERN: the prefix, as binary). `values` are
+    ascending distinct values, for IN. `pattern` is a regular expression, for PATTERN.
     """
 
     leaf: Leaf
@@ -86,7 +86,7 @@ class Negation:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """IS TRUE, IS FALSE, or with None IS UNKNOWN: whether the child has that value; never NULL itself."""
+    """IS TRUE, IS FALSE, or with None IS UNKNOWN: whether the child has that value. Never NULL itself."""
 
     child: Node
     value: bool | None
@@ -97,7 +97,7 @@ Condition: TypeAlias = "BooleanExpression | Node"
 
 
 def node_of(condition: Any, schema: Schema) -> Node:
-    """Return the tree of a condition: of an expression for the columns of `schema`, or itself if it is one already.
+    """Return the tree of a condition: an expression resolved for `schema`, or the condition itself if it is a tree.
 
     Raises:
         InvalidPredicateError: see `resolve`.

@@ -1,10 +1,10 @@
 """Turn a boolean expression into tests on columns, with three-valued logic kept exact.
 
-PyIceberg's expression classes are the one expression type of the project. Its own rewriting is not used:
-`~(x > 5)` there is `x <= 5`, which differs for NaN. A resolved expression is a tree of nodes.py, in which "not equal",
-"not in" and the like are their positive test negated.
+PyIceberg's expression classes are the one expression type of the project. Its own rewriting is not used: it turns
+`~(x > 5)` into `x <= 5`, which differs for NaN. A resolved expression is a tree of nodes.py. In it "not equal", "not
+in" and the like are a negated positive test.
 
-Comparisons are exact on the column's own grid (see literals.py): what no value equals becomes "false when not
+Comparisons are exact on the column's own grid (see literals.py). A test that no value satisfies becomes "false if not
 null".
 """
 
@@ -23,7 +23,7 @@ from tblctl.tableformat.predicate.leaf_tests import comparison_test, in_test, pr
 from tblctl.tableformat.predicate.literals import LiteralError, Operand
 from tblctl.tableformat.predicate.nodes import AllOf, AnyOf, Constant, Negation, Node, Operator, Test
 
-DEPTH_LIMIT = 150  # of AND, OR, NOT inside each other, a chain of one kind counting once
+DEPTH_LIMIT = 150  # nested levels of AND, OR and NOT; a chain of one kind counts once
 
 
 _COMPARISONS: dict[Any, Operator] = {
@@ -50,7 +50,7 @@ def resolve(expression: Any, schema: Schema) -> Node:
 
     Raises:
         InvalidPredicateError: not an unbound PyIceberg expression, an unknown column, a literal of another kind than
-            its column, or more than 150 levels of AND, OR and NOT inside each other.
+            its column, or more than 150 nested levels of AND, OR and NOT.
     """
     return _resolve(expression, schema, 0)
 
@@ -84,7 +84,7 @@ def _resolve(expression: Any, schema: Schema, depth: int) -> Node:
 
 
 def _chain(expression: Any) -> list[Any]:
-    """Return the parts of `a AND b AND c ...`, however the chain leans, without recursion."""
+    """Return the parts of `a AND b AND c ...`, left- or right-nested, without recursion."""
     kind, parts, todo = type(expression), [], [expression]
     while todo:
         part = todo.pop()
@@ -124,10 +124,10 @@ def test_of(expression: Any, leaf: Leaf) -> Test:
 
 
 def operand_of(literal: ice_literals.Literal[Any]) -> Operand:
-    """Return what a PyIceberg literal stands for.
+    """Return the operand of a PyIceberg literal.
 
     Raises:
-        LiteralError: it is one that stands for no value (above the maximum, below the minimum).
+        LiteralError: the literal has no value (above the maximum, below the minimum).
     """
     match literal:
         case ice_literals.DateLiteral():

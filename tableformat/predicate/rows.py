@@ -91,7 +91,7 @@ def _test(test: Test, column: Any) -> Any:
 
 
 def _comparable(column: Any, leaf: Leaf) -> Any:
-    """Return the column in its statistic type where kernels need that: dictionaries and half floats."""
+    """Return the column in its statistic type if kernels need that: for dictionaries and half floats."""
     kind = statistic_type(leaf.type)
     if pat.is_dictionary(leaf.type) or pat.is_float16(leaf.type):
         column = column.cast(kind)
@@ -99,7 +99,7 @@ def _comparable(column: Any, leaf: Leaf) -> Any:
 
 
 def _listed(test: Test) -> pa.Array:
-    """Return the values of IN for a hash lookup, which tells 0.0 from -0.0 though they are equal."""
+    """Return the values of IN for a hash lookup. A hash lookup distinguishes 0.0 and -0.0, although they are equal."""
     values = test.values
     assert values is not None
     if pat.is_floating(values.type) and pc.any(pc.equal(values, 0.0)).as_py():

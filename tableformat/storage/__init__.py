@@ -1,4 +1,4 @@
-"""Storage: the only owner of fsspec, and of the one thing a commit stands on: create a name only if it is free."""
+"""Storage: the only owner of fsspec, and of the operation that commits depend on: create a name only if it is free."""
 
 from __future__ import annotations
 

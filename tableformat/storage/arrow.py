@@ -1,4 +1,4 @@
-"""pyarrow's view of an fsspec filesystem, for datasets, with files opened the backend's way."""
+"""An fsspec filesystem for pyarrow's datasets, with files opened by the backend."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tblctl.tableformat.storage.backend import Backend
 class _Handler(pyarrow.fs.FSSpecHandler):  # type: ignore[misc]
     """Opens files through the backend.
 
-    pyarrow's own handler asks `isfile` first (a request more, which hides permission errors) and shares one position
-    between all readers of an object in memory.
+    pyarrow's own handler calls `isfile` first (one more request, and it hides permission errors). It also shares one
+    position between all readers of an object in memory.
     """
 
     def __init__(self, filesystem: Any, root: str, backend: Backend) -> None:
@@ -31,5 +31,5 @@ class _Handler(pyarrow.fs.FSSpecHandler):  # type: ignore[misc]
 
 
 def filesystem_over(filesystem: Any, root: str, backend: Backend) -> pyarrow.fs.FileSystem:
-    """Return a pyarrow filesystem over `filesystem`; `root` is the backend's, as a path of that filesystem."""
+    """Return a pyarrow filesystem over `filesystem`; `root` is the backend's root as a path in it."""
     return pyarrow.fs.PyFileSystem(_Handler(filesystem, root, backend))

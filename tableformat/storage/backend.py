@@ -1,4 +1,4 @@
-"""What every backend of Storage offers."""
+"""The interface of every backend of Storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ObjectInfo:
     Attributes:
         name: relative to the table's root.
         size_bytes: its length.
-        modified_seconds: when it was last written, in seconds since 1970-01-01 UTC, by the storage's own clock.
+        modified_seconds: time of the last write, in seconds since 1970-01-01 UTC, by the storage's own clock.
     """
 
     name: str
@@ -32,13 +32,13 @@ Times = list[float | None]
 
 
 class Backend(Protocol):
-    """Reads and writes below one root. Names were checked by the caller; errors are the library's own.
+    """Reads and writes below one root. The caller has checked the names. Errors are the library's own.
 
-    `failures.classify` tells what an error means; `Storage` turns it into an error of tblctl's. Backends hold no
-    locks and open nothing before the first call, so that they survive fork; pickling is Storage's matter.
+    `failures.classify` returns the meaning of an error; `Storage` turns it into a tblctl error. Backends hold no locks
+    and open nothing before the first call, so that they survive a fork. `Storage` does the pickling.
 
-    `time_step_seconds`: writes less than this apart may bear the same time, and times are whole multiples of it where
-    one request shows them finer than another.
+    `time_step_seconds`: writes less than this apart may have the same time. If some requests show finer times than
+    others, times are rounded to multiples of it.
     """
 
     time_step_seconds: float

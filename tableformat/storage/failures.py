@@ -1,8 +1,8 @@
-"""What a storage library's error means, and the tblctl error that says so. Pure: looks at exceptions only.
+"""Classify a storage library's error, and turn it into a tblctl error. Pure: looks at exceptions only.
 
-s3fs raises plain OSErrors whose `__cause__` is botocore's ClientError with the server's code; botocore's connection
-errors come through as they are. Both are told apart by their attributes and class names, so that neither library
-need be installed for local tables.
+s3fs raises plain OSErrors whose `__cause__` is botocore's ClientError with the server's code. botocore's connection
+errors are raised unchanged. Both are recognised by attributes and class names, so neither library need be installed for
+local tables.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tblctl.tableformat.storage.location import scrub
 
 
 class Failure(Enum):
-    """What went wrong, by what can be done about it."""
+    """Kinds of failures, by what can be done about them."""
 
     MISSING = auto()  # no such object
     NO_BUCKET = auto()
-    NOT_S3 = auto()  # a 404 without S3's error code: a wrong endpoint, or a proxy in between
+    NOT_S3 = auto()  # a 404 without S3's error code: a wrong endpoint, or a proxy
     BAD_BUCKET = auto()  # its name breaks the rules of S3
-    EXISTS = auto()  # the condition of a create did not hold
-    CONFLICT = auto()  # another request on the same name was under way (409): try again
+    EXISTS = auto()  # the name of a create was taken
+    CONFLICT = auto()  # another request on the same name was running (409): try again
     DENIED = auto()
     FULL = auto()
     NOT_SENT = auto()  # no connection was made, so the request certainly had no effect
     LOST = auto()  # sent, but no reply: it may have had its effect
-    BUSY = auto()  # the server answered that it could not (5xx)
-    SLOWED = auto()  # the server is up, and asks for fewer requests in a second (503 Slow Down, 429)
+    BUSY = auto()  # the server could not carry it out (5xx)
+    SLOWED = auto()  # the server is up, but asks for fewer requests a second (503 Slow Down, 429)
     OTHER = auto()
 
 
@@ -52,7 +52,7 @@ _BY_CODE = {
     "OperationAborted": Failure.CONFLICT,
     "RequestTimeout": Failure.BUSY,
     "SlowDown": Failure.SLOWED,
-    "SlowDownRead": Failure.BUSY,  # MinIO's, of one that lost disks
+    "SlowDownRead": Failure.BUSY,  # of a MinIO that lost disks
     "SlowDownWrite": Failure.BUSY,
     "RequestLimitExceeded": Failure.SLOWED,
     "Throttling": Failure.SLOWED,
@@ -81,7 +81,7 @@ _BY_STATUS = {
     507: Failure.FULL,
 }
 _CLIENT_ERROR, _SERVER_ERROR = 400, 500  # and above
-_BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of descent
+_BY_CLASS_NAME = {  # botocore and aiohttp, by any base class of the error
     "NoCredentialsError": Failure.DENIED,
     "PartialCredentialsError": Failure.DENIED,
     "CredentialRetrievalError": Failure.DENIED,
@@ -100,7 +100,7 @@ _BY_CLASS_NAME = {  # botocore and aiohttp, by any class in the error's line of 
     "FSTimeoutError": Failure.LOST,
 }
 _NO_CONNECTION = frozenset({"ClientConnectorError", "gaierror", "ConnectionRefusedError"})
-# Replies of 5xx that say by their S3 code that nothing was done; those of 4xx all do.
+# S3 codes of 5xx replies after which nothing was done. After a 4xx reply nothing was done either.
 _HARMLESS_CODES = frozenset(
     {code for code, failure in _BY_CODE.items() if failure is Failure.SLOWED}
     | {"ServiceUnavailable", "XMinioStorageFull", "NotImplemented"}
@@ -130,7 +130,7 @@ _BY_ERRNO = {
 
 
 def classify(error: BaseException) -> Failure:
-    """Return what `error` means. A missing bucket is told from a missing object only where the server says which."""
+    """Return the kind of `error`. A missing bucket differs from a missing object only if the server says so."""
     code, status, operation = _server_reply(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
@@ -142,7 +142,7 @@ def classify(error: BaseException) -> Failure:
         return _BY_STATUS.get(status, Failure.BUSY if status >= _SERVER_ERROR else Failure.OTHER)
     kinds = _class_names(error)
     if "EndpointConnectionError" in kinds:
-        # aiobotocore says this of connections that were reset after the request as well: look at what is inside.
+        # aiobotocore also raises this for connections that were reset after the request: check the cause.
         return Failure.NOT_SENT if _never_connected(error) else Failure.LOST
     for kind in kinds:
         if kind in _BY_CLASS_NAME:
@@ -163,9 +163,9 @@ def classify(error: BaseException) -> Failure:
 def surely_without_effect(error: BaseException) -> bool:
     """Return whether the one request that ended with `error` certainly changed nothing on an S3 server.
 
-    So it is if no connection was made, if the request was refused here, or if an S3 server (a reply with S3's error
-    code, not a proxy's page) refused it: 4xx, or 5xx with a code that says so. Anything else, also what is not
-    recognised, may have had its effect: a 500, 502 or 504 can follow a request that was carried out.
+    This is certain if no connection was made, if the request was refused on this side, or if an S3 server (a reply with
+    S3's error code, not a proxy's page) refused it: 4xx, or 5xx with a code that says so. Anything else, also an
+    unknown error, may have had its effect: a 500, 502 or 504 can follow a request that was carried out.
     """
     code, status, _operation = _server_reply(error)
     if status is not None or code:
@@ -196,7 +196,7 @@ def _class_names(error: BaseException) -> tuple[str, ...]:
 
 
 def _server_reply(error: BaseException) -> tuple[str, int | None, str]:
-    """Return the server's error code, HTTP status and the operation, from the error or what it was translated from."""
+    """Return the server's error code, HTTP status and the operation, from the error or its cause."""
     for candidate in (error, error.__cause__):
         response: Any = getattr(candidate, "response", None)
         if isinstance(response, dict):
@@ -211,9 +211,9 @@ def _server_reply(error: BaseException) -> tuple[str, int | None, str]:
 def explain(
     error: Exception, *, operation: str, name: str, url: str, secrets: tuple[str, ...]
 ) -> TblctlError:
-    """Return the tblctl error for `error`: its text names the object, what went wrong and what to do.
+    """Return the tblctl error for `error`. Its text names the object, the problem and what to do.
 
-    `operation` is a verb ("read"), `name` the object or '' when the whole table is meant.
+    `operation` is a verb ("read"), `name` the object, or '' for the whole table.
     """
     text = scrub(str(error) or type(error).__name__, secrets)[:500]
     where = f"{name} in {url}" if name else url
@@ -240,7 +240,7 @@ def explain(
             f"{intro}: the storage is full ({text}); free some space and try again", **details
         )
     if failure is Failure.NOT_S3:
-        msg = f"{intro}: what answered is not an S3 server ({text}); check the endpoint_url, and proxies in between"
+        msg = f"{intro}: the reply is not from an S3 server ({text}); check the endpoint_url, and proxies"
         return StorageError(msg, **details)
     if failure is Failure.SLOWED:
         msg = (
@@ -249,8 +249,6 @@ def explain(
         )
         return StorageError(msg, **details)
     if failure in RETRIED:
-        msg = (
-            f"{intro}: the storage does not answer as it should ({text}); check that it is up, then try again"
-        )
+        msg = f"{intro}: the storage does not respond properly ({text}); check that it is up, then try again"
         return StorageError(msg, **details)
     return StorageError(f"{intro}: {text}", **details)

@@ -1,9 +1,9 @@
 """Objects as files of this machine.
 
-fsspec's local filesystem is not used: its `mode="create"` looks first and writes then, so two writers can both win.
-Here an object is written to a temporary file beside it and flushed; `os.link` (create: fails if the name is taken)
-or `os.replace` (write) then publishes it in one step, and the folder is flushed. Measured: link and two flushes
-allow 1,200 to 1,500 commits a second. A writer that is killed leaves at most a `.tmp-` file, which gc sweeps.
+fsspec's local filesystem is not used: its `mode="create"` checks first and then writes, so two writers can both win.
+Here an object is written to a temporary file in the same folder and flushed. `os.link` (create: fails if the name is
+taken) or `os.replace` (write) then publishes it in one step, and the folder is flushed. Measured: link and two flushes
+allow 1,200 to 1,500 commits a second. A killed writer leaves at most a `.tmp-` file. gc removes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _NO_HARD_LINKS = frozenset(
 class LocalBackend:
     """See `Backend`; `root` is an absolute path."""
 
-    time_step_seconds = 0.01  # Linux stamps files with the time of the last clock tick, 100 to 1,000 a second
+    time_step_seconds = (
+        0.01  # Linux gives files the time of the last clock tick; there are 100 to 1,000 a second
+    )
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -91,7 +93,7 @@ class LocalBackend:
         return True
 
     def _confirm(self, name: str, folder: str) -> None:
-        """Flush the folder of the new object `name`, a second time if the first fails (network disks have hiccups)."""
+        """Flush the folder of the new object `name`; try again if that fails, since network disks fail briefly."""
         with contextlib.suppress(OSError):
             flush_folder(folder)
             return
@@ -99,7 +101,7 @@ class LocalBackend:
             flush_folder(folder)
         except OSError as error:
             msg = (
-                f"created {name} in {self._root}, but the disk did not confirm it ({error}): it is there now and may "
+                f"created {name} in {self._root}, but the disk did not confirm it ({error}): it exists now, but may "
                 "be gone after a crash; check the disk and read the object back"
             )
             raise CommitOutcomeUnknownError(msg, name=name, url=self._root, not_durable=True) from error
@@ -131,7 +133,7 @@ class LocalBackend:
             return []
 
     def modified(self, names: Sequence[str]) -> Times:
-        # One after the other: a stat takes microseconds, less than handing it to a thread.
+        # One after the other: a stat takes microseconds, less than starting it in a thread.
         return [self._modified_or_none(name) for name in names]
 
     def _modified_or_none(self, name: str) -> float | None:
@@ -158,7 +160,7 @@ class LocalBackend:
         for info in self.list(""):
             self.delete([info.name])
         with contextlib.suppress(FileNotFoundError):
-            # What is left: links (removed, not followed) and folders. A root that is a link itself stays, empty.
+            # Links (removed, not followed) and folders are left. A root that is itself a link stays, empty.
             if os.path.islink(self._root):  # noqa: PTH114
                 for entry in list(os.scandir(self._root)):
                     _remove(entry)
@@ -166,8 +168,8 @@ class LocalBackend:
                 shutil.rmtree(self._root)
 
     def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002
-        # Not a memory map: reading a mapped file that someone truncates kills the process (SIGBUS), and mapped pages
-        # count towards the memory that a budget is checked against. OSFile uses pread, from many threads at once.
+        # Not a memory map: reading a mapped file after someone truncates it kills the process (SIGBUS), and mapped
+        # pages count as memory of the budget. OSFile uses pread, from many threads at once.
         import pyarrow as pa
 
         return pa.OSFile(self._path(name), "rb")
@@ -181,8 +183,8 @@ class LocalBackend:
         """Return the file's path.
 
         Raises:
-            CorruptTableError: a link on the way leads out of the root. One lstat per part of the name; the real
-                path is only worked out when there is a link.
+            CorruptTableError: a link in the path leads out of the root. One lstat for each part of the name; the real
+                path is only computed if there is a link.
         """
         path = self._root
         linked = False
@@ -192,15 +194,15 @@ class LocalBackend:
         if linked:
             root = os.path.realpath(self._root)
             if not os.path.realpath(path).startswith(root.rstrip("/") + "/"):
-                msg = f"{name} in {self._root} is or lies behind a link that leaves the table; refusing to touch it"
+                msg = f"{name} in {self._root} is a link out of the table, or below one; refusing to touch it"
                 raise CorruptTableError(msg, name=name, url=self._root)
         return path
 
     def _publish(self, path: str, data: bytes | pa.Buffer, step: Callable[[str, str], None]) -> None:
         """Write `data` to a temporary file and publish it as `path` by `step`, a link or a rename.
 
-        A gc whose `older_than` is shorter than the write takes the temporary file for a leftover. Nothing is published
-        then, so it is written again.
+        A gc whose `older_than` is shorter than the write may delete the temporary file as a leftover. Nothing was
+        published then, so it is written again.
         """
         for _ in range(_TRIES):
             with self._temporary_beside(path, data) as temporary:
@@ -216,9 +218,9 @@ class LocalBackend:
 
     @contextlib.contextmanager
     def _temporary_beside(self, path: str, data: bytes | pa.Buffer) -> Iterator[str]:
-        """Write `data`, flushed, to a new file in the folder of `path`; it is gone afterwards, if the disk allows.
+        """Write `data`, flushed, to a new file in the folder of `path`, and remove the file afterwards.
 
-        That it could not be removed is no error: the object may be published by then, and gc sweeps the file.
+        A failure to remove it is no error: the object may already be published, and gc removes the file.
         """
         folder = os.path.dirname(path)  # noqa: PTH120
         make_folder(folder)
@@ -232,12 +234,12 @@ class LocalBackend:
                 os.close(handle)
             yield temporary
         finally:
-            with contextlib.suppress(OSError):  # mostly FileNotFoundError: os.replace took it
+            with contextlib.suppress(OSError):  # mostly FileNotFoundError: os.replace moved it
                 os.unlink(temporary)  # noqa: PTH108
 
 
 def make_folder(folder: str) -> None:
-    """Make `folder` and those above it, flushing each parent, so that a crash cannot lose a published name."""
+    """Make `folder` and its parents. Flush each parent, so that a crash cannot lose a published name."""
     if os.path.isdir(folder):  # noqa: PTH112
         return
     parent = os.path.dirname(folder)  # noqa: PTH120
@@ -261,7 +263,7 @@ def flush_folder(folder: str) -> None:
 
 
 def _write_whole(handle: int, data: memoryview) -> None:
-    """Write all of `data`; one os.write takes at most 2 GiB and may take less when the disk fills up."""
+    """Write all of `data`. One os.write takes at most 2 GiB, and may take less if the disk fills up."""
     rest = data.cast("B") if data.nbytes else data
     while rest.nbytes:
         rest = rest[os.write(handle, rest) :]

@@ -1,4 +1,4 @@
-"""What a table's URL means: which backend, where in it, and how to print it without secrets. Pure but for '~'."""
+"""Parse a table's URL: its backend, its place there, and how to print it without secrets. Pure, except for '~'."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tblctl.tableformat.errors import InputError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
-"""Up to the last @ where there is a colon: passwords may have @ and / in them, as secret keys of AWS do. What looks
-like one in a path (`http://h:80/a@b`) goes as well: rather too much than too little."""
+"""If there is a colon, it reaches to the last @: passwords may contain @ and /, as secret keys of AWS do. It also
+removes lookalikes in paths (`http://h:80/a@b`): removing too much is better than too little."""
 _CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
 _SEPARATOR = re.compile(r"[/:@?#]")
 _SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
-_MIN_SECRET_CHARS = 6  # shorter ones would blot out ordinary words
+_MIN_SECRET_CHARS = 6  # shorter ones would hide ordinary words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +38,16 @@ class Location:
 
     @property
     def absolute_url(self) -> str:
-        """The URL that means the same root in a process with another working folder."""
+        """The URL of the same root for processes with another working folder."""
         scheme = {"local": "file://", "memory": "memory:/", "s3": "s3://", "other": ""}[self.kind]
         return scheme + self.path
 
 
 def parse_location(url: str) -> Location:
-    """Return what `url` means: a path, `file://`, `memory://`, `s3://` or `s3a://`, or any other fsspec URL.
+    """Return the location of `url`: a path, `file://`, `memory://`, `s3://` or `s3a://`, or any other fsspec URL.
 
     Raises:
-        InputError: it is empty, names no bucket, or carries credentials.
+        InputError: the URL is empty, names no bucket, or has credentials.
     """
     if not url or "\0" in url:
         raise InputError(
@@ -78,7 +78,7 @@ def _s3(rest: str, url: str) -> Location:
     if "@" in bucket or (_has_password(rest) and not rest.startswith("arn:")):
         shown = shown_url(url)
         raise InputError(
-            f"{shown}: credentials do not belong into the URL; give them as storage options or to boto"
+            f"{shown}: credentials do not belong in the URL; give them as storage options or to boto"
         )
     if not bucket:
         raise InputError(f"{without_credentials(url)} names no bucket: expected s3://bucket/table")
@@ -99,7 +99,7 @@ def shown_url(url: str) -> str:
 
 
 def _has_password(rest: str) -> bool:
-    """Tell whether what is behind `://` begins with a user and a password: nothing else has a colon before an @."""
+    """Return whether the text after `://` begins with a user and a password: only these have a colon before an @."""
     return ":" in rest.rpartition("@")[0]
 
 
@@ -115,14 +115,14 @@ def _userinfos(url: str) -> Iterator[str]:
 
 
 def has_userinfo(url: str) -> bool:
-    """Tell whether a location's URL has a user name or a password in it."""
+    """Return whether a location's URL has a user name or a password in it."""
     return any(_userinfos(url))
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """Return what a location's URL has of user names and passwords, as written and decoded; the longest first.
+    """Return the user names and passwords in a location's URL, as written and decoded; the longest first.
 
-    Their pieces too: drivers cut a URL at the first separator, and repeat what is before or behind it.
+    Their pieces are included: drivers cut a URL at the first separator, and repeat the part before or after it.
     """
     found: set[str] = set()
     for userinfo in _userinfos(url):
@@ -130,13 +130,13 @@ def secrets_of(url: str) -> tuple[str, ...]:
         texts = {form for text in (userinfo, user, password) for form in (text, unquote(text))}
         forms = {form for text in texts for form in _pieces(text)}
         forms |= {unquote(form) for form in forms}
-        forms |= {form.lower() for form in forms}  # as host names are shown
+        forms |= {form.lower() for form in forms}  # host names are shown in lower case
         found |= {form for form in forms if len(form) >= _MIN_SECRET_CHARS or form == userinfo}
     return tuple(sorted(found, key=len, reverse=True))
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield `text`, what is between two of its separators, and what is before and behind each."""
+    """Yield `text`, and the parts between, before and after its separators."""
     yield text
     yield from _SEPARATOR.split(text)
     for separator in _SEPARATOR.finditer(text):
@@ -158,12 +158,12 @@ def _secrets(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
 
 
 def is_secret_option(name: str) -> bool:
-    """Tell whether a storage option's value may be a secret, by its name."""
+    """Return whether a storage option's value may be a secret, by its name."""
     return _SECRET_OPTION.search(name) is not None
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` fit for a message: no credentials in URLs, no secret values."""
+    """Return `text` for a message: without credentials in URLs and without secret values."""
     text = without_credentials(text)
     for secret in secrets:
         text = text.replace(secret, "***")

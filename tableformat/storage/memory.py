@@ -98,7 +98,7 @@ class MemoryBackend:
                     del filesystem.store[path]
 
     def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002
-        # Not the filesystem's open: all who open one object there share one position.
+        # Not the filesystem's own `open`: all readers of an object would share one position.
         import pyarrow as pa
 
         return pa.BufferReader(self.read(name))

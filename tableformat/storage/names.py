@@ -16,7 +16,7 @@ def check_name(name: object) -> str:
 
     Raises:
         CorruptTableError: it is absolute, has an empty part, '.', '..', a backslash, NUL or a drive letter, cannot be
-            encoded, or is longer than 1024 bytes. Names come from the table's metadata, so that is what is damaged.
+            encoded, or is longer than 1024 bytes. Names come from the table's metadata, so the metadata is damaged.
     """
     problem = name_problem(name)
     if problem is not None or not isinstance(name, str):
@@ -27,7 +27,7 @@ def check_name(name: object) -> str:
 
 
 def check_prefix(prefix: object) -> str:
-    """Return `prefix` if it may start a safe name: '' is every object, 'data/' a folder, 'data/ab' a part of a name.
+    """Return `prefix` if a safe name may start with it: '' is every object, 'data/' a folder, 'data/ab' part of a name.
 
     Raises:
         CorruptTableError: no safe name starts with it.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class RandomAccessFile(io.RawIOBase):
-    """A file of `size_bytes` with a position of its own; a subclass gives `read_at`. Calls must not overlap."""
+    """A file of `size_bytes` with its own position. Subclasses implement `read_at`. Calls must not overlap."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class RandomAccessFile(io.RawIOBase):
 
     @abstractmethod
     def read_at(self, start: int, stop: int) -> pa.Buffer:
-        """Return the bytes from `start` up to `stop`; fewer where the object is shorter than it should be."""
+        """Return the bytes from `start` up to `stop`; fewer if the object is shorter than it should be."""
 
     def readable(self) -> bool:
         return True

@@ -1,11 +1,11 @@
-"""Byte ranges of one object: which requests they become, and a file for pyarrow that has fetched them before it reads.
+"""Byte ranges of one object: how they become requests, and a file for pyarrow that fetches them before it reads.
 
-A gap of 1 MiB is what S3 sends in the time that one more request takes to answer; Rust's object_store joins over as
-much. A scan that reads a column waits for its answers, so it joins over that. Keys that a merge looks at are not joined
-so far: between them lie the rows, which are read later, once, or by other tasks, and a driver that looks for cuts would
-read whole tables through one network card. There a request counts for its processor time, 1.4 ms, in which a card of
-156 MB/s carries 200 KiB. A merge of lineitem in blocks of 577,000 rows takes 21 GETs a block so, and 1.01 times its
-bytes; over 1 MiB it took 6 and 1.96. 8 MiB is what AWS recommends for each of several requests at once.
+Near ranges are joined into one request. S3 sends 1 MiB in the time that one more request takes to answer, and Rust's
+object_store joins over the same gap. A scan waits for the answers, so it joins over 1 MiB. Keys that a merge looks at
+are joined over less: the rows between them are read later, or by other tasks, and a driver that looks for cuts would
+read whole tables through one network card. There a request costs 1.4 ms of processor time, in which a card of 156 MB/s
+carries 200 KiB. A merge of lineitem in blocks of 577,000 rows then takes 21 GETs a block and reads 1.01 times its
+bytes; over 1 MiB it took 6 GETs and 1.96 times. AWS recommends 8 MiB for each of several concurrent requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY_GAP_BYTES = 128 << 10
 REQUEST_BYTES = 8 << 20
 
 Range = tuple[int, int]
-"""The first byte and the one behind the last."""
+"""The first byte, and the one after the last."""
 
 Fetch = Callable[[int, int], Future[bytes]]
 """Begins to fetch a range."""
@@ -34,7 +34,7 @@ Fetch = Callable[[int, int], Future[bytes]]
 def joined(
     ranges: Iterable[Range], *, gap_bytes: int = GAP_BYTES, most_bytes: int = REQUEST_BYTES
 ) -> list[Range]:
-    """Return the requests for some ranges, ascending: what is near shares one, what is long is cut. O(n log n)."""
+    """Return ascending requests for ranges: near ranges share a request, long ones are cut. O(n log n)."""
     whole: list[Range] = []
     for start, stop in sorted(ranges):
         if whole and start - whole[-1][1] <= gap_bytes:
@@ -50,7 +50,7 @@ def _cut(start: int, stop: int, most_bytes: int) -> list[Range]:
 
 
 class Fetched:
-    """Ranges that are on their way into memory or there; a context manager that lets go of them."""
+    """Ranges that are in memory or being fetched; a context manager that frees them."""
 
     def __init__(self, file: RangeFile, parts: Sequence[tuple[Range, Future[bytes]]]) -> None:
         self._file = file
@@ -64,18 +64,18 @@ class Fetched:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return sum(stop - start for (start, stop), _ in self.parts)
 
     def close(self) -> None:
-        """Free the memory; what is still on its way is called off."""
+        """Free the memory, and cancel requests that are still running."""
         self._file.drop(self)
         for _, future in self.parts:
             future.cancel()
 
 
 class RangeFile(RandomAccessFile):
-    """A file for pyarrow: ranges that `begin` announced come from memory, without a copy; other reads are requests.
+    """A file for pyarrow. Ranges that `begin` fetched come from memory, without a copy. Other reads are requests.
 
     Calls must not overlap.
     """
@@ -86,16 +86,16 @@ class RangeFile(RandomAccessFile):
         self._fetched: list[Fetched] = []
 
     def begin(self, ranges: Iterable[Range], *, gap_bytes: int = GAP_BYTES) -> Fetched:
-        """Begin to fetch some ranges, in as few requests as `joined` says, all at once; those in memory are not."""
+        """Begin to fetch ranges that are not in memory, all at once, in the requests that `joined` returns."""
         missing = [item for item in ranges if not self._has(*item)]
         return self._keep([(item, self._fetch(*item)) for item in joined(missing, gap_bytes=gap_bytes)])
 
     def fetch(self, start: int, stop: int) -> bytes:
-        """Return a range from the storage, keeping nothing of it."""
+        """Return a range from the storage without keeping it."""
         return self._fetch(start, stop).result()
 
     def keep(self, start: int, data: bytes) -> Fetched:
-        """Take a range that was fetched before."""
+        """Add a range that was fetched before."""
         future: Future[bytes] = Future()
         future.set_result(data)
         return self._keep([((start, start + len(data)), future)])
@@ -105,7 +105,7 @@ class RangeFile(RandomAccessFile):
         return self._fetched[-1]
 
     def drop(self, fetched: Fetched) -> None:
-        """Read from these ranges no more."""
+        """Stop reading from these ranges."""
         self._fetched = [item for item in self._fetched if item is not fetched]
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class RangeFile(RandomAccessFile):
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
     def _piece(self, position: int, end: int) -> pa.Buffer:
-        """Return bytes from a position on: up to `end`, or as far as what is in memory goes."""
+        """Return bytes from a position up to `end`, or up to the end of the range in memory."""
         for (start, stop), future in self._parts():
             if start <= position < stop:
                 return pa.py_buffer(future.result()).slice(position - start)[: end - position]
@@ -144,7 +144,7 @@ class RangeFile(RandomAccessFile):
 
 
 class RangedInput(pa.PythonFile):  # type: ignore[misc]
-    """A `RangeFile` as pyarrow wants it: an open object for which ranges can be fetched before they are read."""
+    """A `RangeFile` for pyarrow: an open object whose ranges can be fetched before they are read."""
 
     def __init__(self, ranges: RangeFile, mode: str = "r") -> None:
         del mode  # PythonFile took both when it was made

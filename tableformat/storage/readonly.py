@@ -1,7 +1,7 @@
-"""Any other fsspec filesystem: reading only.
+"""Any other fsspec filesystem, read only.
 
-Whether `mode="create"` is atomic differs from one to the next (most look first and write then), so nothing is ever
-written: a commit would not be safe, and what an append wrote before it would be left behind.
+`mode="create"` is atomic on some and not on others (most check first and then write). So nothing is ever written: a
+commit would not be safe, and the blocks of an append would be left behind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyBackend:
-    """See `Backend`. One request after the other: not every fsspec driver can be used from several threads."""
+    """See `Backend`. Sends one request at a time: some fsspec drivers do not work from several threads."""
 
     time_step_seconds = 1.0
 
@@ -116,7 +116,7 @@ class ReadOnlyBackend:
         raise UnsupportedBackendError(msg, url=self._shown)
 
     def _filesystem(self) -> tuple[Any, str]:
-        """Return the filesystem and the root's path in it, opened once per process (fsspec's do not survive fork)."""
+        """Return the filesystem and the root's path in it. Opened once per process: it does not survive a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
             import fsspec
 
@@ -127,7 +127,9 @@ class ReadOnlyBackend:
                 self._opened = (os.getpid(), filesystem, root.rstrip("/"))
             except (ImportError, ValueError) as error:
                 problem = scrub(str(error), (*secrets_of(self._url), *secrets_in(self._options)))
-            if self._opened is None or problem is not None:  # out here: what fsspec says is not the context
+            if (
+                self._opened is None or problem is not None
+            ):  # outside of `except`: fsspec must not be the context
                 msg = f"cannot open {self._shown}: fsspec has no driver for it here ({problem})"
                 raise UnsupportedBackendError(msg, url=self._shown)
         return self._opened[1], self._opened[2]

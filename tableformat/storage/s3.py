@@ -1,13 +1,13 @@
-"""Objects on S3 and what speaks its protocol (MinIO), through s3fs.
+"""Objects on S3 and servers with its protocol (MinIO), through s3fs.
 
-One layer retries, this one: s3fs's and botocore's own are switched off (their products, 5 x 5 tries with waits, make
-a server that is down take minutes), unless the caller's `config_kwargs` say otherwise. Listings and file contents
-are never cached. aiohttp would send a PUT again by itself when a kept connection is cut, and hide that it did: also
-switched off, since a create must know whether a request may have been carried out. s3fs runs its requests on
+Only this layer retries. Retries of s3fs and botocore are switched off, unless the caller's `config_kwargs` say
+otherwise: together they make 5 x 5 tries with waits, so a server that is down would take minutes. aiohttp's resending
+is also switched off. When a kept connection is cut, aiohttp would silently send a PUT again, and a create must know
+whether a request may have been carried out. Listings and file contents are never cached. s3fs runs its requests on
 fsspec's one event-loop thread, which it starts and never ends.
 
-A server may ignore that a PUT asked to create (`If-None-Match`; old MinIO and Ceph do) and replace the object: then
-two writers would both believe in their commit. So the first create of a process is preceded by a proof.
+A server may ignore the condition of a create (`If-None-Match`; old MinIO and Ceph do) and replace the object. Then two
+writers would both believe in their commit. So the server is tested before the first create of a process.
 """
 
 # ruff: noqa: SLF001 (fsspec's coroutines are its documented asynchronous interface, and start with an underscore)
@@ -51,14 +51,14 @@ RETRY_SECONDS = 8.0  # no more tries after this long: a server that is down is r
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 15
 SLOWED_TRIES = 40
-SLOWED_SECONDS = 60.0  # so long for a server that is up and asks for fewer requests: others may be many
+SLOWED_SECONDS = (
+    60.0  # the same for a server that is up and asks for fewer requests: it may have many clients
+)
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 3.2
 _PARALLEL_REQUESTS = 32
 _DELETED_AT_ONCE = 1000  # S3's limit
-_ONE_PUT_BYTES = (
-    5 * 2**30
-)  # S3's limit for a PUT that is not in parts; only such a one is conditional everywhere
+_ONE_PUT_BYTES = 5 * 2**30  # S3's limit for a PUT without parts; only such a PUT is conditional everywhere
 _CONFIG = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
     "read_timeout": READ_TIMEOUT_SECONDS,
@@ -69,11 +69,11 @@ _CONFIG = {
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """How requests that are sent again tell the time and wait; tests hand in one whose waits end at once.
+    """The clock of retries. Tests pass one whose waits end at once.
 
     Attributes:
         elapsed: seconds on a clock that never goes back.
-        sleep: waits so many seconds on the event loop.
+        sleep: waits for a number of seconds on the event loop.
     """
 
     elapsed: Callable[[], float] = SYSTEM.elapsed
@@ -81,12 +81,12 @@ class Clock:
 
 
 CLOCK = Clock()
-# Endpoint and bucket of the servers that were seen to refuse a second create, in this process.
+# Endpoint and bucket of the servers that passed the test of creates in this process.
 _PROVEN: set[tuple[str, str]] = set()
 
 
 def wait_seconds(tries_done: int, random: float) -> float:
-    """Return how long to wait before the next try: doubling from 0.1 s to 3.2 s, and between half and all of that."""
+    """Return the wait before the next try: it doubles from 0.1 s to 3.2 s, shortened by up to a half at random."""
     seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** (tries_done - 1))
     return seconds * (0.5 + 0.5 * random)
 
@@ -107,7 +107,7 @@ class S3Backend:
         return self._run(self._read, name)
 
     async def _read(self, name: str) -> bytes:
-        # max_concurrency=1: otherwise s3fs asks for the size first, a request more for every object.
+        # max_concurrency=1: otherwise s3fs asks for the size first, one more request for every object.
         path, filesystem = f"{self._root}/{name}", self._filesystem()
         return bytes(await _patiently(lambda: filesystem._cat_file(path, max_concurrency=1)))
 
@@ -138,7 +138,7 @@ class S3Backend:
         await put_in_parts(ask, memoryview(data), abandoned=abandoned)
 
     async def _ask(self, name: str, method: str, **arguments: Any) -> Any:
-        """Send a request about one object, again after errors that pass."""
+        """Send a request about one object. Retry after transient errors."""
         filesystem, place = self._filesystem(), {"Bucket": self._bucket, "Key": self._key + name}
         return await _patiently(lambda: filesystem._call_s3(method, **place, **arguments))
 
@@ -146,11 +146,11 @@ class S3Backend:
         return self._run(self._create, name, _as_bytes(data))
 
     async def _create(self, name: str, data: bytes) -> bool:
-        """Put if absent. After a failure that may have had its effect, look: an object there ends it with False.
+        """Put if absent. After a failure that may have had its effect, look for the object: False if it is there.
 
-        What a lost request did stays open until an object is seen: it may still be under way when nothing is seen.
+        If it is not there, the outcome stays open: a lost request may still be running.
         """
-        await self._prove_create()
+        await self._test_create()
         path, filesystem = f"{self._root}/{name}", self._filesystem()
         patience, in_doubt = Patience(least_tries=1), False
         while True:
@@ -162,7 +162,7 @@ class S3Backend:
                     return False
                 if self._resends or not surely_without_effect(error):
                     in_doubt = True
-                    # Nobody to ask where no connection was made: the next try will tell.
+                    # Without a connection, looking is useless: the next try will show.
                     if failure is not Failure.NOT_SENT and await self._look(name):
                         return False
                 wait = patience.wait_seconds(failure)
@@ -174,14 +174,14 @@ class S3Backend:
             else:
                 return True
 
-    async def _prove_create(self) -> None:
-        """Make sure, once per process, endpoint and bucket, that the server refuses to create what exists.
+    async def _test_create(self) -> None:
+        """Test, once per process, endpoint and bucket, that the server refuses to create an existing object.
 
-        Three small requests: create an object of a fresh name twice, delete it. Its name is that of a leftover, so
-        that gc sweeps it where the delete fails.
+        Three small requests: create an object of a new name twice, then delete it. It is named like a leftover, so that
+        gc removes it if the delete fails.
 
         Raises:
-            UnsupportedBackendError: it replaced the object, or does not know the condition.
+            UnsupportedBackendError: the server replaced the object, or does not know the condition.
         """
         filesystem = self._filesystem()
         endpoint = str(filesystem._s3.meta.endpoint_url)
@@ -195,7 +195,7 @@ class S3Backend:
         except Exception as error:
             if error_code(error) == "NotImplemented":
                 raise self._unsafe(endpoint, "does not know conditional writes (If-None-Match)") from None
-            # A refusal of the first one is as good: the name is fresh, so it was stored by a try whose reply was lost.
+            # A refused first create is fine too: the name is new, so an earlier try stored it and its reply was lost.
             if classify(error) is not Failure.EXISTS:
                 raise
         else:
@@ -205,7 +205,7 @@ class S3Backend:
         _PROVEN.add((endpoint, self._bucket))
 
     async def _sweep(self, name: str) -> None:
-        """Delete the object if the server lets us; one try."""
+        """Try once to delete the object."""
         try:
             await self._filesystem()._call_s3("delete_object", Bucket=self._bucket, Key=self._key + name)
         except Exception as error:  # noqa: BLE001 (gc deletes it one day)
@@ -232,14 +232,14 @@ class S3Backend:
         url = f"s3://{self._root}"
         text = scrub(str(error), secrets_in(self._options))[:500]
         msg = (
-            f"cannot tell whether {name} was created in {url}: no clear reply came, and the object is not to be seen "
-            f"({text}); when the storage is up again, read the object back before trying again"
+            f"it is unknown whether {name} was created in {url}: there was no clear reply, and the object is not "
+            f"visible ({text}); when the storage is up again, read the object back before trying again"
         )
         return CommitOutcomeUnknownError(msg, name=name, url=url)
 
     @property
     def _resends(self) -> bool:
-        """Whether a request may be sent again below us: then its last failure says nothing of the ones before."""
+        """Whether lower layers may resend a request. Then its last failure says nothing about earlier tries."""
         config = self._config()
         own = config.get("http_session_cls")
         return config.get("retries") != _CONFIG["retries"] or own is None or own is not _session_class()
@@ -300,7 +300,7 @@ class S3Backend:
         return float(found["LastModified"].timestamp())
 
     def is_empty(self) -> bool:
-        # An object named like a folder is what consoles leave for "new folder": it holds nothing.
+        # Consoles make an object named like a folder for "new folder". It holds nothing.
         return not any(not item["Key"].endswith("/") for page in self._pages(self._key) for item in page)
 
     def delete_all(self) -> None:
@@ -340,7 +340,7 @@ class S3Backend:
     def _filesystem(self) -> Any:
         """Return s3fs's filesystem, opened once per process: it does not survive a fork.
 
-        Two threads may open one each at first; the later one stays, both work.
+        Two threads may each open one at first. Both work, and the later one is kept.
         """
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = (os.getpid(), self._open())
@@ -360,12 +360,12 @@ class S3Backend:
             sync(filesystem.loop, filesystem.set_session)
         except (TypeError, KeyError, ValueError) as error:
             text = scrub(str(error), secrets_in(self._options))
-            msg = f"storage options that s3fs does not understand, for s3://{self._root}: {text}"
+            msg = f"s3fs does not understand the storage options for s3://{self._root}: {text}"
             raise InvalidOptionError(msg, url=f"s3://{self._root}") from None
         return filesystem
 
     def _config(self) -> dict[str, Any]:
-        """Return botocore's settings: ours, above them those of fsspec's configuration, above them the caller's."""
+        """Return botocore's settings. The caller's override those of fsspec's configuration; these override ours."""
         from fsspec.config import conf
 
         configured: dict[str, Any] = conf.get("s3", {}).get("config_kwargs", {})
@@ -376,7 +376,7 @@ class S3Backend:
 
 
 class RefusedDeleteError(OSError):
-    """The server did not delete one of several objects; `response` as botocore's ClientError has it."""
+    """The server did not delete one of several objects. `response` is as in botocore's ClientError."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(f"{problem.get('Key')}: {problem.get('Message') or problem.get('Code')}")
@@ -385,9 +385,9 @@ class RefusedDeleteError(OSError):
 
 @functools.cache
 def _session_class() -> type | None:
-    """Return aiobotocore's HTTP session with aiohttp's own resending off; None for versions where it cannot be.
+    """Return aiobotocore's HTTP session with aiohttp's resending off; None for versions where that is impossible.
 
-    aiohttp sends idempotent requests (PUT is one) again on a new connection when a kept one breaks
+    aiohttp sends idempotent requests (such as PUT) again on a new connection if a kept one breaks
     (`ClientSession._retry_connection`, which has no public switch).
     """
     import aiohttp
@@ -415,10 +415,10 @@ def _as_bytes(data: bytes | pa.Buffer) -> bytes:
 def is_worth_a_try(
     failure: Failure, tries_done: int, seconds: float, *, least_tries: int = LEAST_TRIES
 ) -> bool:
-    """Return whether to try again `seconds` after the first try began: what may pass, 6 times, or for 8 seconds.
+    """Return whether to try again `seconds` after the first try began: 6 times, or for 8 seconds, if it is transient.
 
-    `least_tries` in any case: a server that hangs is only noticed after 15 seconds. One that asks for fewer requests
-    gets a minute: a job's tasks are many, and each of their requests must get through.
+    At least `least_tries` are made, because a hanging server is only noticed after 15 seconds. A server that asks for
+    fewer requests gets a minute: a job has many tasks, and all their requests must succeed.
     """
     if failure is Failure.SLOWED:
         return tries_done < SLOWED_TRIES and seconds <= SLOWED_SECONDS
@@ -428,15 +428,17 @@ def is_worth_a_try(
 
 
 class Patience:
-    """The tries of one request. Those that the server turned away for coming too fast count apart from the others."""
+    """The tries of one request. Tries that the server refused as too fast are counted separately."""
 
     def __init__(self, *, least_tries: int = LEAST_TRIES) -> None:
         self._least_tries = least_tries
-        self._began = CLOCK.elapsed()  # the try that is under way
-        self._done: dict[bool, tuple[int, float]] = {}  # by whether they were slowed: how many, since when
+        self._began = CLOCK.elapsed()  # start of the current try
+        self._done: dict[
+            bool, tuple[int, float]
+        ] = {}  # number and start of tries, by whether the server slowed them
 
     def wait_seconds(self, failure: Failure) -> float | None:
-        """Return how long to wait after a try that failed; None if that is not worth another."""
+        """Return how long to wait after a failed try; None to give up."""
         is_slowed = failure is Failure.SLOWED
         tries_done, since = self._done.get(is_slowed, (0, self._began))
         self._done[is_slowed] = tries_done + 1, since
@@ -449,7 +451,7 @@ class Patience:
 
 
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Run `attempt`, again as long as `is_worth_a_try` says so."""
+    """Run `attempt`, and retry while `is_worth_a_try` says so."""
     patience = Patience()
     while True:
         try:
@@ -462,7 +464,7 @@ async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _in_parallel(function: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:
-    """Run `function` for all names, 32 at a time, and return the results in their order; a failure ends the others."""
+    """Run `function` for all names, 32 at a time. Return the results in order. A failure stops the others."""
     turn = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
     async def one(name: str) -> T:

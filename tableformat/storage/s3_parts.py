@@ -1,11 +1,11 @@
-"""Large objects go to S3 in parts, several at once: whole or not at all.
+"""Upload large objects to S3 in parts, several at once. An object appears whole or not at all.
 
-Up to `WHOLE_BYTES` an object is one PUT, and so are most blocks: 128 MiB of rows of lineitem are 16 MiB in a file. An
-upload in parts takes two requests more, and requests that write cost twelve times those that read; but one connection
-to S3 carries some 80 MiB/s, and a part that was lost is sent again alone.
+Up to `WHOLE_BYTES` an object is one PUT. Most blocks are: 128 MiB of lineitem rows are 16 MiB in a file. An upload in
+parts takes two more requests, and requests that write cost twelve times as much as requests that read. But one
+connection to S3 carries only some 80 MiB/s, and a lost part can be sent again alone.
 
-A process that dies in the middle leaves parts that nobody sees but that are billed: a lifecycle rule of the bucket
-(AbortIncompleteMultipartUpload after a day) removes them. MinIO does so by itself.
+A process that dies during an upload leaves parts that are invisible but billed. A lifecycle rule of the bucket
+(AbortIncompleteMultipartUpload after a day) removes them. MinIO removes them by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTS_AT_ONCE = 2
 
 
 class Ask(Protocol):
-    """One request of S3's about one object, sent again after errors that pass."""
+    """Sends an S3 request about one object, and retries after transient errors."""
 
     def __call__(self, method: str, **arguments: Any) -> Awaitable[Any]: ...
 
@@ -32,9 +32,9 @@ async def put_in_parts(ask: Ask, data: memoryview, *, abandoned: Callable[[Excep
     """Write an object. Memory: a copy of two parts.
 
     Args:
-        ask: about the object.
+        ask: sends requests about the object.
         data: its bytes.
-        abandoned: is told why parts could not be deleted, after a failure that is raised then.
+        abandoned: called with the error if parts could not be deleted after a failure. The failure is then raised.
     """
     upload = (await ask("create_multipart_upload"))["UploadId"]
     turn = asyncio.Semaphore(PARTS_AT_ONCE)
@@ -47,7 +47,7 @@ async def put_in_parts(ask: Ask, data: memoryview, *, abandoned: Callable[[Excep
 
     numbers = range(1, math.ceil(len(data) / PART_BYTES) + 1)
     try:
-        # All of them, even after a failure: a part that arrives later would stay.
+        # Wait for all of them, even after a failure: a part that arrives later would stay.
         parts = _unless_failed(await asyncio.gather(*map(send, numbers), return_exceptions=True))
         await _complete(ask, upload, parts, len(data))
     except BaseException:
@@ -59,7 +59,7 @@ async def put_in_parts(ask: Ask, data: memoryview, *, abandoned: Callable[[Excep
 
 
 def _unless_failed(sent: Sequence[dict[str, Any] | BaseException]) -> list[dict[str, Any]]:
-    """Return what was sent; raise the first failure instead, if there is one."""
+    """Return the sent parts; raise the first failure instead, if there is one."""
     parts = []
     for item in sent:
         if isinstance(item, BaseException):
@@ -72,7 +72,7 @@ async def _complete(ask: Ask, upload: str, parts: list[dict[str, Any]], size_byt
     try:
         await ask("complete_multipart_upload", UploadId=upload, MultipartUpload={"Parts": parts})
     except Exception as error:
-        # A request whose reply was lost is sent again, and then the upload is no more: look for the object.
+        # After a lost reply the request is sent again, and the upload no longer exists: look for the object.
         if (
             classify(error) is not Failure.MISSING
             or (await ask("head_object"))["ContentLength"] != size_bytes

@@ -1,4 +1,4 @@
-"""Class Storage: one table's objects, wherever they lie.
+"""Class Storage: one table's objects, on any backend.
 
 Every public operation goes through `Storage._call`, one method with (operation, names): errors are mapped there, and
 tests inject faults there.
@@ -38,15 +38,15 @@ class Storage:
     Nothing is opened before the first call. Instances may be shared between threads, pickled (as URL and options)
     and used after a fork. Options may hold secrets: they are in no repr, message or log.
 
-    Every method may raise, besides what it names:
+    Besides its own errors, every method may raise:
         CorruptTableError: a name that is not safe below the root, or (on local disk) a link that leads out of it.
         AccessDeniedError, InputError (no such bucket), StorageError (unreachable, full, broken).
         UnsupportedBackendError: the driver is not installed, or the backend is for reading only.
 
     Args:
         url: the table's root; local paths are made absolute, '~' is the home folder.
-        storage_options: what fsspec's filesystem takes (`key`, `secret`, `endpoint_url`, ...). They win over
-            tblctl's own settings and over fsspec's configuration. Local disk and memory have none and ignore them.
+        storage_options: options of fsspec's filesystem (`key`, `secret`, `endpoint_url`, ...). They override tblctl's
+            own settings and fsspec's configuration. Local disk and memory ignore them.
     """
 
     def __init__(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
@@ -67,7 +67,7 @@ class Storage:
         return self._location.kind == "local"
 
     def elsewhere(self, url: str, more: Mapping[str, Any] | None = None) -> Storage:
-        """Return the storage at another place, reached with the same options; `more` win over them."""
+        """Return the storage at another place, with the same options; `more` override them."""
         return Storage(url, {**self._options, **(more or {})})
 
     def read(self, name: str) -> bytes:
@@ -90,7 +90,7 @@ class Storage:
         return self._call("read", checked, lambda: self._backend.read_many(checked))
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Write the object, replacing what is there: readers see the old or the new one, never a part.
+        """Write the object, or replace it: readers see the old or the new one, never a part.
 
         Durable on return (local disk: file and folder are flushed). On an error no part is left.
         """
@@ -101,11 +101,11 @@ class Storage:
         """Write the object only if the name is free, atomically. Durable on return.
 
         Returns:
-            True: it is there and it is ours. False: an object is there. It may still be ours, since a reply can
-            be lost and the request sent again: read it back and compare before giving up the name.
+            True: the object is there, and it is ours. False: an object is there. It may still be ours, since a reply
+            can be lost and the request sent again: read it back and compare before giving up the name.
 
         Raises:
-            CommitOutcomeUnknownError: no clear reply came, and the object is not to be seen. With
+            CommitOutcomeUnknownError: there was no clear reply, and the object is not visible. With
                 `details["not_durable"]` (local disk): it is there, but may be gone after a crash of the machine.
             UnsupportedBackendError: the backend has no atomic create (S3: the server is tested before the first
                 create of a process, with an object `metadata/.tmp-probe-...`).
@@ -121,8 +121,8 @@ class Storage:
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects whose name starts with `prefix`, by name ascending; never from a cache.
 
-        A prefix that nothing starts with yields nothing. Temporary files that a killed writer left (`.tmp-...`) are
-        objects too; links are not. Memory is that of one page (S3) or of one folder's names (local).
+        A prefix that nothing starts with yields nothing. Temporary files of killed writers (`.tmp-...`) are objects
+        too; links are not. Memory: one page (S3) or one folder's names (local).
         """
         check_prefix(prefix)
         return self._call("list", (prefix,), lambda: self._listing(prefix))
@@ -130,8 +130,8 @@ class Storage:
     def folders(self, folder: str = "") -> Names:
         """Return the folders right below `folder` ("" or "a/b/"), by name, each as "a/b/c/"; never from a cache.
 
-        What lies in them is not looked at, so that a folder of a million blocks costs no more than an empty one. Local
-        disk: those without an object too; links are not followed.
+        Their contents are not listed, so a folder of a million blocks costs no more than an empty one. On local disk,
+        empty folders are included, and links are not followed.
         """
         check_prefix(folder)
         found = self._call("list", (folder,), lambda: self._backend.folders(folder))
@@ -139,35 +139,35 @@ class Storage:
 
     @property
     def time_step_seconds(self) -> float:
-        """How coarse the storage's times are: writes less than this apart may bear the same one."""
+        """The resolution of the storage's times: writes less than this apart may have the same time."""
         return self._backend.time_step_seconds
 
     def modified(self, names: Sequence[str]) -> Times:
         """Return when each object was last written, by the storage's clock, in the order of `names`.
 
-        Seconds since 1970-01-01 UTC; None for an object that is not there. Asked concurrently.
+        Seconds since 1970-01-01 UTC; None for a missing object. Requests run concurrently.
         """
         checked = tuple(check_name(name) for name in names)
         return self._call("look for", checked, lambda: self._backend.modified(checked))
 
     def is_empty(self) -> bool:
-        """Return whether nothing at all lies below the root; empty folders count as nothing."""
+        """Return whether there are no objects below the root; empty folders do not count."""
         return self._call("look into", (), self._backend.is_empty)
 
     def delete_all(self) -> None:
-        """Delete everything below the root, and the root itself; not what links point to.
+        """Delete everything below the root, and the root itself. Targets of links stay.
 
-        In the order of names, so that `metadata/snapshots/` goes last: a run that was cut short can be repeated,
-        because the table is still recognised.
+        Objects go in the order of names, `metadata/snapshots/` last. An interrupted run can be repeated, because the
+        table is still recognised.
         """
         self._call("delete all of", (), self._backend.delete_all)
 
     def open_input(self, name: str, *, size_bytes: int | None = None) -> pa.NativeFile:
-        """Open the object for random access; what pyarrow asks for is what is read, nothing ahead of it.
+        """Open the object for random access. Only the bytes that pyarrow asks for are read, nothing ahead.
 
         Args:
             name: the object.
-            size_bytes: its length where known; saves S3 a request.
+            size_bytes: its length, if known; saves a request on S3.
 
         Raises:
             ObjectNotFoundError: there is none (S3 with a known length: raised by the first read).
@@ -180,7 +180,7 @@ class Storage:
         return self._call("open", (), self._backend.arrow_filesystem)
 
     def explain(self, error: Exception, operation: str, name: str = "") -> TblctlError:
-        """Return the tblctl error for what a file of `open_input` or a filesystem of `arrow_filesystem` raised."""
+        """Return the tblctl error for an error of an `open_input` file or an `arrow_filesystem` filesystem."""
         if isinstance(error, TblctlError):
             return error
         return explain(error, operation=operation, name=name, url=self.url, secrets=self._secrets)
@@ -200,14 +200,14 @@ class Storage:
         except Exception as error:  # noqa: BLE001 (drivers raise anything; the caller sees only our errors)
             failure = error
         shown = names[0] if len(names) == 1 else _several(names)
-        # out here, where the failure is not the context: it may have a secret in it
+        # outside of the except clause, so that the failure is not the context: it may contain a secret
         raise self.explain(failure, operation, shown) from self._cause(failure)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """Return `error` if its text may be seen in a traceback, else None.
+        """Return `error` if its text may appear in a traceback, else None.
 
-        With user info in the location it may not: drivers repeat pieces of it, too short to be looked for, or coded
-        (aiohttp shows the header that it made of them). The message has the text without secrets.
+        It may not if the location has user info: drivers repeat pieces of it that are too short to search for, or
+        encoded (aiohttp shows the header made from them). The message has the text without secrets.
         """
         if self._has_userinfo:
             return None

@@ -1,4 +1,4 @@
-"""What needs only the port: the same class over the native format and over its twin in memory, which has partitions."""
+"""`ClusteredTable` needs only the port: the same tests run on the native format and on its in-memory twin."""
 
 from __future__ import annotations
 

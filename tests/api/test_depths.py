@@ -1,4 +1,4 @@
-"""The depth after each snapshot: recorded, or measured, or honestly unknown."""
+"""The depth after each snapshot: recorded, measured, or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a table that is followed through its rounds: always those of measuring it again."""
+"""`RollingAverages` over several rounds: its figures always equal those of a new measurement."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_an_index_is_made_only_where_it_is_worth_it(several, blocks, share, inde
 
 
 def final_figures(url: str, indexing: Indexing) -> tuple[Any, ...]:
-    """Recluster a table in many small rounds; return what is said of it in the meantime."""
+    """Recluster a table in many small rounds; return the figures reported in between."""
     schema = pa.schema([("k", pa.int64())])
     table = tblctl.create(url, schema, cluster_by=["k"], options={"block_rows": 4})
     for start in range(24):
@@ -261,7 +261,7 @@ def test_places_are_those_of_sorting_keys_in(seed):
         places, equal = key_places(keys, ordered, SORT)
         for number, (place, is_known) in enumerate(zip(places.tolist(), equal.tolist(), strict=True)):
             key = keys.slice(number, 1)
-            # Stable: a key given last goes behind those that it equals, given first before them.
+            # Stable: among equal keys, the key given last comes last.
             behind = sort_indices(pa.concat_tables([ordered, key]), SORT).to_pylist().index(count)
             before = sort_indices(pa.concat_tables([key, ordered]), SORT).to_pylist().index(0)
             assert (place, is_known) == (before, behind > before)

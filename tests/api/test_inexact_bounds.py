@@ -31,7 +31,7 @@ def text_table(
 
 
 def counts(info: ClusteringInfo) -> dict[str, int]:
-    """Return the counts of blocks, after looking that every block is counted and that every number is one."""
+    """Return the counts of blocks, after checking that every block is counted and no figure is NaN."""
     found = json.loads(json.dumps(info.to_dict(), allow_nan=False))
     measured = sum(found["block_depth_histogram"].values())
     apart = {name: found[f"{name}_block_count"] for name in ("constant", "unclustered", "unknown")}
@@ -50,7 +50,7 @@ def measure(request):
 
 
 def test_shortened_bounds_are_measured_and_can_only_overlap_more(measure, memory_url):
-    # Apart they are, but all that the bounds tell is many times x and what follows.
+    # The keys differ, but the bounds show only many times x and the rest.
     table = text_table(memory_url, [f"{LONG}1", f"{LONG}2"], [f"{LONG}3", f"{LONG}4"], ["a", "b"])
     info = measure(table)
     assert counts(info) == {"measured": 3, "constant": 0, "unclustered": 0, "unknown": 0}
@@ -93,7 +93,7 @@ def test_only_nan_is_a_key_like_any_other(memory_url):
 
 
 def without_bounds(table: tblctl.Table, *, null_count: int) -> None:
-    """Put a block in the place of the first one whose statistics have no bounds; a null count of -1 of s is unknown."""
+    """Replace the first block by one without bounds in its statistics; a null count of -1 of s is unknown."""
     port = NativePort(table._native)
     version = port.newest()
     column_id = version.schema.leaf("s").id
@@ -134,7 +134,7 @@ def test_a_block_without_statistics_by_one_column_of_two_is_unknown(memory_url):
 
 
 def test_a_block_as_wide_as_the_table_is_one_more_at_every_point_of_the_index():
-    """So a caller counts blocks of which nothing is known as overlapping everything, if that is what it wants."""
+    """This way a caller can count blocks without bounds as overlapping everything."""
     low = np.arange(0, 1000, 10)
     index = IntervalIndex(low, low + 12)
     before = [index.count(point, point) for point in range(1012)]

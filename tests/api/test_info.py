@@ -72,7 +72,7 @@ def test_blocks_of_another_key_count_as_unclustered(memory_url: str) -> None:
 
 
 def _of_another_key(url: str, blocks: int = 4) -> tblctl.Table:
-    """Return a table whose blocks are all in the order of the key that it had before."""
+    """Return a table whose blocks are all in the order of an earlier key."""
     table = tblctl.create(url, "a: int64, b: int64", cluster_by=["a"])
     for number in range(blocks):
         table.append(pa.table({"a": [number, 9], "b": [9, number]}))
@@ -214,7 +214,7 @@ CONDITIONS = {  # by what a block must hold then
 def test_versions_with_other_types_are_compared_by_a_condition_made_for_each(
     memory_url: str, where: str, tmp_path: Path
 ) -> None:
-    """One made for the newer version's int32 met bounds of int64 in the older one."""
+    """A condition made for the newer version's int32 met bounds of int64 in the older one."""
     table = tblctl.create(memory_url, "a: int32", cluster_by="a")
     for value in (1, 2, 3):
         table.append(pa.table({"a": pa.array([value], pa.int32())}))

@@ -1,4 +1,4 @@
-"""Values as points and back: what lies between two points is bounded by what they stand for."""
+"""Values as points and back: values between two points are bounded by the values of these points."""
 
 from __future__ import annotations
 

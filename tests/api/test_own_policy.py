@@ -20,7 +20,7 @@ from tblctl.cli.main import application
 
 @dataclass(frozen=True, kw_only=True)
 class SmallestOptions:
-    """What may be asked of `smallest`."""
+    """The options of `smallest`."""
 
     most_together: int = policies.option(default=2, unit="blocks", help="Blocks to merge at once.", least=2)
     largest_bytes: int | None = policies.option(default=None, unit="bytes", help="Leave larger blocks.")
@@ -114,7 +114,9 @@ def test_the_command_takes_its_options(location: str) -> None:
 
 def test_the_help_of_the_command_names_it_and_its_options_as_long_as_it_is_registered() -> None:
     text = " ".join(run("recluster", "--help").stdout.split())
-    assert "levels (default), full, which sorts all that overlaps, or smallest, which merges the" in text
+    assert (
+        "levels (default), full, which sorts everything that overlaps, or smallest, which merges the" in text
+    )
     assert "--most-together N Blocks to merge at once." in text
     assert "--largest-bytes SIZE Leave larger blocks." in text
     policies.unregister("smallest")

@@ -1,4 +1,4 @@
-"""A file of conditions is taken apart as people write it, and positions in errors are the file's."""
+"""A file of conditions is split into conditions, and positions in errors are those in the file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What programs and scripts rely on: the names of `tblctl`, its signatures, the fields of results, the command's flags.
+"""The names that programs and scripts rely on: of `tblctl`, its signatures, the fields of results, the command's flags.
 
-A name is added to the lists when it is added to the package. One that leaves them breaks somebody's program.
+A name is added to the lists when it is added to the package. Removing a name breaks a user's program.
 """
 
 from __future__ import annotations

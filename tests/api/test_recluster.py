@@ -34,7 +34,7 @@ def rows_of(table: tblctl.Table) -> list[tuple[int, int]]:
 
 
 def table_of(url: str, *inserts: list[int], **options: Any) -> tblctl.Table:
-    """Make a table of one block an insert; `n` numbers the rows."""
+    """Make a table with one block for each insert; `n` numbers the rows."""
     table = tblctl.create(url, SCHEMA, cluster_by=["k"], options={"block_rows": 4, **options})
     for place, keys in enumerate(inserts):
         append(table, keys, first=1000 * place)
@@ -159,7 +159,7 @@ def test_who_ends_a_run_early_is_told_what_is_committed(
 
     with pytest.raises(KeyboardInterrupt) as caught:
         overlapping.recluster(commit_every=1, progress=stop)
-    assert caught.value.__notes__ == ["what was reclustered up to snapshot 6 is committed and stays"]
+    assert caught.value.__notes__ == ["groups reclustered up to snapshot 6 are committed and stay"]
     assert sorted(block[2] for block in blocks_of(overlapping)) == [0, 0, 1, 1]
 
 
@@ -223,10 +223,10 @@ def test_options_are_a_mapping_or_a_value(overlapping: tblctl.Table) -> None:
         ({"on_conflict": "retry"}, "expected 'salvage' or 'fail'"),
         ({"commit_every": "often"}, "commit_every is 'often', expected a number of groups"),
         ({"options": {"threshold": 2, "ratio": 0.1}}, "threshold and ratio"),
-        ({"plan": True, "policy": "levels"}, "a plan says"),
-        ({"plan": True, "where": "k > 1"}, "a plan says"),
-        ({"plan": True, "options": {}}, "a plan says"),
-        ({"plan": True, "final": True}, "a plan says"),
+        ({"plan": True, "policy": "levels"}, "a plan fixes"),
+        ({"plan": True, "where": "k > 1"}, "a plan fixes"),
+        ({"plan": True, "options": {}}, "a plan fixes"),
+        ({"plan": True, "final": True}, "a plan fixes"),
     ],
 )
 def test_wrong_arguments_are_refused(
@@ -336,7 +336,7 @@ def test_a_round_after_a_write_whose_commit_is_in_doubt_is_told_as_such(
 
     monkeypatch.setattr("tblctl.maintain.recluster.merge_round", lose_the_reply)
     assert append(overlapping, [3], recluster=True).recluster is None
-    assert "is written; whether it was reclustered too is not known: no reply" in caplog.text
+    assert "is written; it is not known whether it was also reclustered: no reply" in caplog.text
     assert "not reclustered" not in caplog.text
 
 
@@ -362,7 +362,7 @@ def test_a_table_without_key_is_written_quietly_with_recluster_auto(
 
 
 class FakeSpark:
-    """Stands for the Spark engine; `sessions` are those that it was made with."""
+    """A fake Spark engine. `sessions` records the sessions that it was made with."""
 
     sessions: ClassVar[list[Any]] = []
 
@@ -544,7 +544,7 @@ def test_final_ends_where_some_keys_have_wide_rows(memory_url: str, name: str, p
     [
         ({"options": [1]}, "options is .*expected a mapping"),
         ({"policy": 5}, "unknown policy 5"),
-        ({"progress": 5}, "progress is 5, expected something to call"),
+        ({"progress": 5}, "progress is 5, expected a function"),
         ({"plan": {"version": 1}}, "plan is a dict, expected a Plan; Plan.from_json reads"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Random tables: whatever happens to them, reclustering keeps the rows and every invariant, and plans predict well."""
+"""Random tables and operations: reclustering keeps the rows and every invariant, and plans predict well."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def data_of(rows: list[Row], first: int) -> pa.Table:
 
 
 def appended(table: tblctl.Table, batches: list[list[Row]], first: int) -> list[tuple[int, str]]:
-    """Append rows numbered from `first`; return what `rows_of` will say of them."""
+    """Append rows numbered from `first`; return the result of `rows_of` for them."""
     keys = [value for new in batches for value, _ in new]
     for new in batches:
         table.append(data_of(new, first))

@@ -1,4 +1,4 @@
-"""The statement of the RFC: what it says, where it is wrong, and what `execute` does with it."""
+"""The statement of the RFC: how it is parsed, where its errors point, and what `execute` does."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_condition_is_passed_on_verbatim_with_its_place(condition: str) -> N
 @pytest.mark.parametrize(
     ("text", "marked", "message"),
     [
-        ("", "", "expected ALTER TABLE ... RECLUSTER or OPTIMIZE TABLE ... RECLUSTER, and it ends"),
+        ("", "", "expected ALTER TABLE ... RECLUSTER or OPTIMIZE TABLE ... RECLUSTER, but the text ends"),
         ("SELECT 1", "SELECT", "not 'SELECT'"),
         ("SHOW TABLES", "SHOW", "expected ALTER TABLE ... RECLUSTER"),
         ("ALTER t RECLUSTER", "t RECLUSTER", "expected TABLE, not 't'"),
@@ -121,12 +121,12 @@ def test_the_condition_is_passed_on_verbatim_with_its_place(condition: str) -> N
         ("ALTER TABLE lake/'t' RECLUSTER", "'t'", "or single quotes around the whole name, not"),
         ("ALTER TABLE `t RECLUSTER", "`t", "` is never closed"),
         ("ALTER TABLE 't RECLUSTER", "'t", "' is never closed"),
-        ("ALTER TABLE t", "", "expected RECLUSTER, and it ends"),
+        ("ALTER TABLE t", "", "expected RECLUSTER, but the text ends"),
         ("ALTER TABLE t DROP COLUMN c", "DROP", "expected RECLUSTER, not 'DROP'"),
         ('ALTER TABLE t "RECLUSTER"', '"RECLUSTER"', "expected RECLUSTER"),
         ("ALTER TABLE t RECLUSTER FULL", "FULL", "expected FINAL, WHERE or the end, not 'FULL'"),
         ("ALTER TABLE t RECLUSTER FINAL FINAL", "FINAL", "expected WHERE or the end, not 'FINAL'"),
-        ("ALTER TABLE t RECLUSTER WHERE", "", "expected a condition, and it ends"),
+        ("ALTER TABLE t RECLUSTER WHERE", "", "expected a condition, but the text ends"),
         ("ALTER TABLE t RECLUSTER WHERE ;", "", "expected a condition"),
         ("ALTER TABLE t RECLUSTER; DROP TABLE t", "; DROP", "one statement is expected"),
         ("ALTER TABLE t RECLUSTER WHERE a = 'x", "'x", "' is never closed"),
@@ -166,7 +166,7 @@ def test_a_location_of_ordinary_characters_needs_no_quotes(location: str) -> Non
 
 
 class Recorded:
-    """Stands for `tblctl.tables.open` and for the table that it returns."""
+    """Fakes `tblctl.tables.open` and the table that it returns."""
 
     def __init__(self, existing: str, error: Exception | None = None) -> None:
         self.existing, self.error = existing, error

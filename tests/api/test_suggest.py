@@ -1,4 +1,4 @@
-"""Suggested keys: the estimates agree with tables that are really sorted so, and nothing odd breaks them."""
+"""Suggested keys: the estimates agree with tables that are really sorted by them, also for unusual tables."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_a_key_is_rejected_with_a_reason(memory_url: str) -> None
     assert dict(found.rejected) == {
         "tags": "list<int64> has no order",
         "gone": "all its rows are null",
-        "same": "all blocks hold one and the same value of it",
+        "same": "all blocks hold the same single value of it",
         "x": "no block has bounds of it",
     }
     assert [item.terms for item in found.candidates] == [("a",)]
@@ -159,7 +159,7 @@ def test_what_statistics_cannot_tell_is_said(memory_url: str) -> None:
     )
     found = {item.terms: item for item in table_of(memory_url, rows).suggest(["mode = 'AIR'"]).candidates}
     assert found["mode",].caveats == (
-        "40 blocks begin and end with only 2 values of it: how many rows share one cannot be told from statistics",
+        "40 blocks begin and end with only 2 values of it: how many rows share one is not known from statistics",
     )
     assert found["half",].caveats == ("50% of its rows are null, and would lie together",)
     assert found["half",].null_share == 0.5
@@ -235,7 +235,7 @@ def test_every_type_can_be_estimated_at_its_extremes(memory_url: str, kind: str)
 
 
 class Arrays:
-    """Statistics of one column of integers, and of another one beside it."""
+    """Statistics of two columns of integers."""
 
     def __init__(self, blocks: list[list[tuple[int | None, int]]]) -> None:
         self.blocks = blocks

@@ -1,4 +1,4 @@
-"""Tables are found on every storage without listing their data, and a survey outlives any one of them."""
+"""Tables are found on every storage without listing their data, and a broken table does not end a survey."""
 
 from __future__ import annotations
 

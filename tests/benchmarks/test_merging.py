@@ -1,4 +1,4 @@
-"""What `benchmarks.merge` compares is only worth something if a contender that does not do the job is noticed."""
+"""`benchmarks.merge` notices a contender that does not do the job."""
 
 from __future__ import annotations
 

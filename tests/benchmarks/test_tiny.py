@@ -1,4 +1,4 @@
-"""Every benchmark runs to its end on small data, so that none rots. What it measures there means nothing."""
+"""Every benchmark runs to its end on small data, so that it keeps working. Its figures there mean nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW = {"merge", "spark_source"}  # start Spark
 
 
 def tiny(subject, *words, spark=False):
-    """Run a benchmark on small data, with variables by which Spark starts quickly."""
+    """Run a benchmark on small data, with environment variables for a quick start of Spark."""
     command = [sys.executable, "-m", f"benchmarks.{subject}", "--tiny", *words]
     variables = os.environ | (quick_java() if spark else {})
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)

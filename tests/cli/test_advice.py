@@ -1,4 +1,4 @@
-"""Where `recluster` has nothing to do in a table that `info` finds deep, both say so, and name commands that help."""
+"""If `recluster` has nothing to do in a table that `info` finds deep, both say so, and name commands that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command on real tables: what it prints for people, its JSON, and what it leaves in the table."""
+"""Every command on real tables: its text, its JSON, and its effect on the table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def loc(tmp_path: Path, data: Path) -> Path:
-    """A table with 100 rows in 10 blocks: snapshot 2 (or whatever `created` and one append make)."""
+    """A table with 100 rows in 10 blocks: snapshot 2, after `created` and one append."""
     path = tmp_path / "table"
     done("create", path, "--schema", SCHEMA, "--cluster-by", "id", "--set", "block_rows=10")
     done("append", path, data)

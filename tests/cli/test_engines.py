@@ -1,4 +1,4 @@
-"""Spark starts for a merge, and for nothing less; an address that is none is told before anything is looked at."""
+"""Spark starts only for a merge. A malformed address is refused before the table is read."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def loc(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def many(tmp_path: Path, loc: Path) -> Path:
-    """A folder with `table`, and in `lake` a better one, an empty one, one without key, and one that is broken."""
+    """A folder with `table`, and in `lake` four more: well clustered, empty, without key, and broken."""
     for name, key, rows in (("good", "id", range(5)), ("empty", "id", ()), ("no_key", "", range(3))):
         table = tblctl.create(str(tmp_path / "lake" / name), "id: int64", cluster_by=key)
         if rows:
@@ -236,7 +236,7 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
 
 
 def _altered_then_appended_to(loc: Path, *, before: int, after: int) -> None:
-    """Make a table of blocks in the order of the key that it had before, and of others that do not overlap."""
+    """Make a table with blocks in the order of an earlier key, and with others that do not overlap."""
     table = tblctl.create(str(loc), "a: int64, b: int64", cluster_by="a")
     for number in range(before):
         table.append(pa.table({"a": [number, 99], "b": [99, number]}))

@@ -1,4 +1,4 @@
-"""Lines of a page: depths as bars, paragraphs that fit, colours that mean something."""
+"""Lines of a page: depths as bars, paragraphs that fit, colours by depth."""
 
 from __future__ import annotations
 

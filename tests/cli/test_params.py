@@ -1,4 +1,4 @@
-"""How the command reads its words."""
+"""How the command parses its arguments."""
 
 from __future__ import annotations
 

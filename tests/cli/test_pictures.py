@@ -1,4 +1,4 @@
-"""`tblctl info --picture --compare`: what the words mean, and what is refused."""
+"""`tblctl info --picture --compare`: how the arguments are parsed, and which are refused."""
 
 from __future__ import annotations
 

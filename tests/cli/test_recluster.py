@@ -1,7 +1,7 @@
-"""`recluster`, `sql` and `append --recluster`: what their words ask of the library, and what they print.
+"""`recluster`, `sql` and `append --recluster`: the calls that they make to the library, and their output.
 
-The library's part is a recorded stand-in here, so that every outcome can be told; test_recluster_tables.py runs the
-same commands on real tables.
+The library is a recording fake here, so that every outcome can be tested. test_recluster_tables.py runs the same
+commands on real tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tblctl.selector.plan import Group, Plan, PlanOptions, Prediction, Rejection
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Stands for `tblctl.Outcome`."""
+    """A fake `tblctl.Outcome`."""
 
     rounds: int = 2
     commits: int = 2
@@ -107,7 +107,7 @@ PLAN = Plan(
 
 @dataclass
 class Library:
-    """Stands for the tables of the library, and for Spark sessions."""
+    """Fakes the tables of the library, and Spark sessions."""
 
     outcome: Done = field(default_factory=Done)
     outcome_of_round: Any = None
@@ -148,7 +148,7 @@ class Library:
         self.open_sessions -= 1
 
     def asked(self) -> dict[str, Any]:
-        """Return what the one call asked for, beyond the defaults."""
+        """Return the arguments of the only call that differ from the defaults."""
         [(name, arguments)] = self.calls
         plain = {
             "plan": None, "policy": None, "where": None, "options": None, "final": False, "engine": "auto",
@@ -250,20 +250,20 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--master", "local", "--remote", "sc://h"], "--master and --remote exclude each other"),
         (
             ["--engine", "local", "--master", "local"],
-            "--engine local runs without Spark, which --master is for",
+            "--engine local runs without Spark, but --master is for Spark",
         ),
-        (["--engine", "local", "--remote", "sc://h"], "which --remote is for"),
-        (["--engine", "local", "--spark-conf", "a=b"], "which --spark-conf is for"),
+        (["--engine", "local", "--remote", "sc://h"], "but --remote is for Spark"),
+        (["--engine", "local", "--spark-conf", "a=b"], "but --spark-conf is for Spark"),
         (["--spark-conf", "a=b"], "--spark-conf needs a session to set"),
         (["--master", "local", "--spark-conf", "ab"], "--spark-conf: 'ab' is not KEY=VALUE"),
         (["--engine", "flink"], "'flink' is not one of 'auto', 'local', 'spark'"),
         (["--on-conflict", "wait"], "'wait' is not one of 'salvage', 'fail'"),
-        (["--memory", "-1"], "'--memory': '-1' is no size"),
-        (["--memory", "0B"], "'--memory': '0B' is nothing"),
+        (["--memory", "-1"], "'--memory': '-1' is not a size"),
+        (["--memory", "0B"], "'--memory': '0B' is not above 0"),
         (["--memory", "4"], "'--memory': '4' has no unit"),
-        (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is no size"),
-        (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is no size"),
-        (["--max-bytes", "0.3B"], "'--max-bytes': '0.3B' is no whole number of bytes"),
+        (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is not a size"),
+        (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is not a size"),
+        (["--max-bytes", "0.3B"], "'--max-bytes': '0.3B' is not a whole number of bytes"),
         (["--max-blocks", "0"], "'--max-blocks': 0 is not in the range x>=1"),
         (["--max-groups", "-3"], "'--max-groups': -3 is not in the range x>=1"),
         (["--plan", "missing.json"], "'--plan': 'missing.json': No such file"),
@@ -323,7 +323,7 @@ def test_a_dry_run_as_json_is_a_plan_that_plan_takes(library: Library, tmp_path:
     assert library.asked() == {"plan": PLAN}
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "is no plan of tblctl")])
+@pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "is not a plan of tblctl")])
 def test_a_file_that_is_no_plan_is_refused(library: Library, text: str, message: str) -> None:
     result = run("recluster", "t", "--plan", "-", stdin=text)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -543,12 +543,12 @@ def test_commits_are_counted_where_there_are_more_than_rounds(library: Library) 
 def test_what_is_committed_all_the_same_is_told_below_the_error(
     library: Library, capsys: pytest.CaptureFixture[str], error: BaseException, first: str
 ) -> None:
-    error.add_note("what was reclustered up to snapshot 6 is committed and stays")
+    error.add_note("groups reclustered up to snapshot 6 are committed and stay")
     library.error = error
     with pytest.raises(SystemExit):
         application.main(["recluster", "t"])
     told = capsys.readouterr().err.split("\n")
     assert [line for line in told if line] == [
         first,
-        "what was reclustered up to snapshot 6 is committed and stays",
+        "groups reclustered up to snapshot 6 are committed and stay",
     ]

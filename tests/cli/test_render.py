@@ -1,4 +1,4 @@
-"""What people see: tables that fit, numbers they can read, and no control characters from data."""
+"""Output for people: tables that fit, readable numbers, and no control characters from data."""
 
 from __future__ import annotations
 

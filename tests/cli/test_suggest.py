@@ -129,7 +129,7 @@ def test_a_table_without_rows_has_nothing_to_rank(tmp_path: Path) -> None:
 
 def test_a_table_whose_columns_are_all_rejected_says_how_to_see_why(tmp_path: Path) -> None:
     tblctl.create(str(tmp_path / "t"), "a: list<int64>").append(pa.table({"a": [[1]]}))
-    assert "no column can be a key; --rejected tells why" in done("suggest", tmp_path / "t")
+    assert "no column can be a key; --rejected shows why" in done("suggest", tmp_path / "t")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Make tables in an embedded Databend and write down what its `clustering_information` says: a program of its own.
+"""Make tables in an embedded Databend and store the results of its `clustering_information`. A separate program.
 
     python figures.py CASES RESULTS
 
-CASES is a JSON list of tables (see `Case.to_json` in test_differential.py), RESULTS becomes one of figures, in the same
-order. Databend keeps its data in the current folder, and its threads do not outlive a fork: hence another process.
+CASES is a JSON list of tables (see `Case.to_json` in test_differential.py). RESULTS gets a JSON list of figures in the
+same order. Databend keeps its data in the current folder, and its threads do not survive a fork: so it needs its own
+process.
 """
 
 from __future__ import annotations

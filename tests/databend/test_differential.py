@@ -5,7 +5,7 @@ different by design, the test says so, and what then is equal:
 
 - it keeps the first 8 characters of a string in a cluster key, so that longer ones may look alike: its figures are
   those of the key `truncate(8, s)` here;
-- where there is no block to measure, its averages are NaN or 0, and 0 here;
+- without a block to measure, its averages are NaN or 0, and 0 here;
 - its keys are ascending, with nulls last, which is the default here too.
 """
 
@@ -103,7 +103,7 @@ class Case:
         }
 
     def make(self, location: str, term: Callable[[str, Kind], str]) -> tblctl.Table:
-        """Make the table here; `term` tells what of a column is the key."""
+        """Make the table here; `term` is the key as a term of a column."""
         schema = pa.schema([(name, kind.arrow) for name, kind in self.kinds.items()])
         table = tblctl.create(location, schema, options={"block_rows": self.block_rows})
         for step in self.steps:
@@ -175,7 +175,7 @@ def shortened(name: str, kind: Kind) -> str:
 
 @pytest.fixture(scope="module")
 def databend(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Case]], list[dict[str, Any]]]:
-    """Return a function from tables to what Databend says of them."""
+    """Return a function from tables to Databend's figures."""
     if importlib.util.find_spec("databend") is None:
         reason = "the embedded Databend (PyPI databend) is not installed; it has wheels for Linux only"
         if os.environ.get("CI") == "true":

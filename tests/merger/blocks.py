@@ -1,4 +1,4 @@
-"""Blocks without a table around them, and what merge tasks make of them.
+"""Blocks without a table around them, and merges of them.
 
 with lake("k: int64", "k desc", block_rows=4) as here:
     here.add(rows)                     # a block in key order; `unordered(rows)` one as the rows come
@@ -165,7 +165,7 @@ class Lake:
 
 
 class TwinLake(Lake):
-    """The same over blocks of the twin in memory: of each block some rows are deleted while they are stored."""
+    """The same over blocks of the in-memory twin. Some stored rows of each block are deleted."""
 
     def __init__(self, schema, terms, **options):
         self.port = MemoryPort(_schema(schema).logical, terms, **options)
@@ -175,12 +175,12 @@ class TwinLake(Lake):
         self.splits: list[InputSplit] = []
 
     def add(self, rows, deleted=()) -> InputSplit:
-        """Write rows as one block in key order; then delete those of these numbers."""
+        """Write rows as one block in key order; then delete the rows with these numbers."""
         rows = self.conformed(rows)
         return self._store(rows.take(sort_indices(self.keys(rows), self.sort)), deleted, ordered=True)
 
     def unordered(self, rows, deleted=()) -> InputSplit:
-        """Write rows as one block as they are; then delete those of these numbers."""
+        """Write rows as one block in their given order; then delete the rows with these numbers."""
         return self._store(self.conformed(rows), deleted, ordered=False)
 
     def _store(self, rows, deleted, *, ordered) -> InputSplit:

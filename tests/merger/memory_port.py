@@ -1,7 +1,7 @@
-"""The table port over Arrow tables in a dict: what planning, merging and committing need of a table, and no more.
+"""The table port over Arrow tables in a dict: only what planning, merging and committing need of a table.
 
-It has what the native format lacks: partitions, ids of versions that say nothing, and rows that are deleted while their
-blocks still store them.
+It has features that the native format lacks: partitions, opaque ids of versions, and deleted rows that blocks still
+store.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class MemoryIO:
 
 
 class MemoryPort:
-    """A table in memory. Every change makes a version with an id that says nothing; all of them stay readable.
+    """A table in memory. Every change makes a version with an opaque id. All versions stay readable.
 
     `partition_of` names the partition of a row.
     """
@@ -454,7 +454,7 @@ class MemoryPort:
             self._commit(records=records)
 
     def mark_deleted(self, column: str, value: Any) -> None:
-        """Note that the rows which hold `value` are deleted; their blocks stay as they are."""
+        """Mark the rows with `value` as deleted; their blocks stay unchanged."""
         with self._lock:
             deleted = dict(self._version.deleted)
             for path in self._version.records:

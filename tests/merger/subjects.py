@@ -1,4 +1,4 @@
-"""Tables behind the port that do the same things: the native format, and its twin in memory, also with deletes."""
+"""Tables for tests of the port: the native format, and its in-memory twin, also with deletes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Row = tuple[str, int]
 
 
 class Subject(Protocol):
-    """A table with a float key `k` and a number `n` that tells rows apart."""
+    """A table with a float key `k` and a number `n` that is unique for each row."""
 
     port: TablePort[Any]
 
@@ -56,7 +56,7 @@ class Subject(Protocol):
         """Return the names of all blocks that are stored, listed or not."""
 
     def detail(self) -> Any:
-        """Return what the newest version's summary says."""
+        """Return the newest version's summary."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is fetched ahead of a merge: the next row groups while the present one is merged, within one budget."""
+"""Read-ahead of a merge: the next row groups are fetched while the present one is merged, within one budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS, GROUPS, STORED = 10, 6, 100
 
 
 class Reader:
-    """A block of which every row group takes 100 bytes in the file; notes in which order things happen."""
+    """A block whose row groups take 100 bytes each in the file. Records the order of events."""
 
     group_bytes = (1_000,) * GROUPS
 

@@ -91,7 +91,7 @@ def test_coded_text_becomes_the_same_file_as_text(data):
 
 
 def test_the_files_do_not_depend_on_windows_of_whole_row_groups():
-    """What encodings a block gets is decided by its first row group, of which every window has one."""
+    """The first row group decides a block's encodings, and every window has one."""
     with lake("k: int64, s: string, n: int64", "k", row_group_rows=100) as here:
         for start in (0, 1):
             keys = range(start, 2_000, 2)

@@ -1,4 +1,4 @@
-"""Rounds that commit groups as they are merged: what is committed when, what is told of it, and what an end leaves."""
+"""Rounds that commit groups as they are merged: when they commit, their outcomes, and the state after an early end."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_appends_and_deletes_between_commits_do_no_harm(pairs: Subject) -> None:
     def meddle(done: int) -> None:
         pairs.append(100.0 * done + 0.5)
         if done == 3:
-            pairs.delete(0)  # its group is committed by then: the block that it went into is replaced
+            pairs.delete(0)  # its group is already committed: this replaces the group's output block
 
     outcome, _ = run(pairs, engine=one_by_one(meddle))
     assert statuses(outcome) == ["committed"] * 4

@@ -122,7 +122,7 @@ def test_what_is_left_between_copies_and_they_are_every_row_once():
 
 @st.composite
 def overlapping(draw):
-    """Blocks of ascending keys, each of which overlaps the next ones by a little, or much, or not."""
+    """Blocks of ascending keys. Each overlaps the next ones by a little, by much, or not at all."""
     blocks, start = [], 0
     for _ in range(draw(st.integers(1, 5))):
         size = draw(st.integers(1, 60))

@@ -35,7 +35,7 @@ def rows(start, count, step=1):
 
 
 class Spy:
-    """What inputs did: rows of each piece read, pieces spilled, blocks open at once."""
+    """Records of inputs: rows of each piece read, pieces spilled, blocks open at once."""
 
     def __init__(self, monkeypatch, folder):
         self.whole, self.pieces, self.spilled = [], [], []

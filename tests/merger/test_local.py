@@ -1,4 +1,4 @@
-"""The engine in threads: every task is reported once, failures stay alone, an interrupt leaves nothing behind."""
+"""The engine in threads: every task is reported once, failures affect only their task, interrupts leave no blocks."""
 
 from __future__ import annotations
 

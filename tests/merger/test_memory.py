@@ -1,4 +1,4 @@
-"""What the allocator keeps is given back when tasks would take more than they may, and not before."""
+"""The allocator's free pages are returned when tasks would exceed their budgets, and not before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_REST = 500 * MIB
 
 
 class Process:
-    """A process that has as much memory as it is said to have, and whose allocator is asked to give back."""
+    """A fake process with settable memory. Counts how often its allocator should return pages."""
 
     def __init__(self, after_release=AT_REST):
         self.size_bytes = AT_REST
@@ -68,7 +68,7 @@ def test_where_the_system_does_not_tell_nothing_is_given_back():
     assert not released
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
 def test_linux_tells_how_much_memory_the_process_has():
     assert SYSTEM.resident_bytes() > 16 * MIB
 

@@ -108,7 +108,7 @@ def assert_merged(here, records, *, level=LEVEL):
     assert {record.level for record in records} <= {level, -1}
 
 
-# -- the same whatever it is run with ---------------------------------------------------------------------------------
+# -- the same output with any settings --------------------------------------------------------------------------------
 
 
 def facts(here, records):
@@ -411,7 +411,7 @@ def test_statistics_that_tell_of_nulls_that_are_none_are_noticed_and_nothing_sta
     (task,) = here.cut()
     monkeypatch.setattr(statistics, "_measured", wrong)
     with pytest.raises(
-        VerificationError, match=r"group 7, task 0: statistics of 'k' count \d+ nulls, yet 0 were"
+        VerificationError, match=r"group 7, task 0: statistics of 'k' count \d+ nulls, but 0 were"
     ):
         run_task(here.io, task, threads=2)
     assert here.stored() == set()

@@ -19,7 +19,7 @@ from .subjects import SCHEMA, Twin, blocks_of, plan_of
 
 
 def in_days() -> Twin:
-    """Make a table of two days, in each of which two blocks overlap; all blocks hold keys from 0 to 7."""
+    """Make a table of two days. In each day two blocks overlap. All blocks hold keys from 0 to 7."""
     subject = Twin(MemoryPort(SCHEMA, "k", partition_of=lambda row: f"day={row['n'] // 8}", block_rows=4))
     for _day in range(2):
         subject.append(0.0, 2.0, 4.0, 6.0)

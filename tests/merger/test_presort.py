@@ -1,4 +1,4 @@
-"""Blocks in another order are sorted once for all tasks of a group; outputs do not tell how."""
+"""Blocks in another order are sorted once for all tasks of a group; the output is the same in any case."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run_sorted_beforehand(here, tasks):
     return [record for result in results for record in result.records]
 
 
-# -- the same whatever is done beforehand ------------------------------------------------------------------------------
+# -- the same output with any presorting -------------------------------------------------------------------------------
 
 
 @given(st.data())
@@ -270,7 +270,7 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
 
 @pytest.mark.parametrize("large", [False, True])
 def test_presorted_text_of_few_values_stays_as_it_is_stored(monkeypatch, large):
-    """Unless it has so many values that each piece would be full of them, or a block has not stored it so."""
+    """Unless a piece would be full of its values, or a block does not store it as a dictionary."""
     kept = []
     real = presorter.sorted_portions
 
@@ -370,7 +370,7 @@ def test_whatever_ends_sorting_ends_the_run(here, monkeypatch, error):
 
 
 def test_tasks_that_wait_for_sorted_rows_take_part_in_sorting(here, monkeypatch):
-    """Four sort tasks, each of which waits until another is begun by a thread of another task."""
+    """Four sort tasks. Each waits until a thread of another task has begun another one."""
     together = threading.Barrier(4, timeout=20)
     real = presorter.sorted_portions
 

@@ -1,4 +1,4 @@
-"""The folder for what does not fit into memory: made when needed, gone when the task ends, and clear errors."""
+"""The spill folder: made when needed, deleted when the task ends, with clear errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_threads_that_begin_at_once_share_one_folder(temporary, monkeypatch):
     def mkdtemp(**arguments):
         made.append(arguments)
         with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(0.3)  # a second thread that gets here would make a folder that nobody deletes
+            both.wait(0.3)  # a second thread here would make a folder that is never deleted
         return real(**arguments)
 
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)

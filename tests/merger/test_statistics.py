@@ -1,4 +1,4 @@
-"""Column statistics through the port: every table format tells the same of the same rows."""
+"""Column statistics through the port: every table format gives the same ones for the same rows."""
 
 from __future__ import annotations
 

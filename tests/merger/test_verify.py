@@ -177,7 +177,7 @@ def test_the_error_says_where_and_that_it_is_a_bug():
     with pytest.raises(InternalError) as caught:
         require_equal(pa.array([1, None]), pa.array([1, 2]), "group 3")
     assert str(caught.value).startswith(
-        "group 3: of 'v' the values read and merged differ (of 'v' 2 with 1 nulls"
+        "group 3: the values read and merged differ in 'v' ('v': 2 with 1 nulls"
     )
     assert "please report it" in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Where a table would be cut by another column, against rows that are counted one by one."""
+"""Cuts of a table by another column, compared with rows counted one by one."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_numbers_that_became_free_are_given_again_so_that_a_long_life_needs_no_m
 
 @pytest.fixture
 def looked_up(monkeypatch):
-    """How many blocks depths are worked out of, call after call."""
+    """How many blocks are measured in each call."""
     sizes = []
 
     def counting(low, high):

@@ -1,4 +1,4 @@
-"""Clustering information: the golden cases exactly, and what else a report promises."""
+"""Clustering information: the golden cases exactly, and the other promises of a report."""
 
 from __future__ import annotations
 

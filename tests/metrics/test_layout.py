@@ -1,4 +1,4 @@
-"""Where a picture puts blocks, and how deep it says they lie."""
+"""The places and depths of blocks in a picture."""
 
 from __future__ import annotations
 

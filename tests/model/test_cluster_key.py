@@ -83,7 +83,7 @@ class TestTexts:
             ("l", 0, "'l' of type list<int8> has no order"),
             ("m", 0, "has no order"),
             ("n", 0, "has no order"),
-            ("a, age(d)", 3, "'age' is no transform"),
+            ("a, age(d)", 3, "'age' is not a transform"),
             ("year(a)", 0, "year cannot be taken of column 'a' of type int64"),
             ("hour(d)", 0, "hour cannot be taken"),
             ("truncate(a, 4)", 9, "whole number"),

@@ -1,4 +1,4 @@
-"""Where blocks are cut: sizes, and the slack within which a cut may move back to where a key ends."""
+"""Cuts into blocks: sizes, and the slack within which a cut may move back to where a key ends."""
 
 from __future__ import annotations
 

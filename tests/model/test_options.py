@@ -89,7 +89,7 @@ def test_every_problem_is_listed_at_once():
         ({"block_rows": True}, "whole number"),
         ({"block_rows": 1.5}, "whole number"),
         ({"block_rows": None}, "whole number"),
-        ({"block_bytes": "12 parsecs"}, "is no size"),
+        ({"block_bytes": "12 parsecs"}, "is not a size"),
         ({"block_bytes": 2**60}, "from 1 to"),
         ({"compression_level": 23}, "zstd has levels 1 to 22"),
         ({"compression": "snappy", "compression_level": 1}, "snappy has no levels"),
@@ -164,7 +164,7 @@ def test_durations_are_read(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-1h", "1y", "1h30m", "0.5"])
 def test_a_duration_needs_a_number_and_a_unit(text):
-    with pytest.raises(InvalidOptionError, match="is no duration"):
+    with pytest.raises(InvalidOptionError, match="is not a duration"):
         parse_duration(text)
 
 

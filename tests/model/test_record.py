@@ -1,4 +1,4 @@
-"""Records travel from Spark's workers as pickles, whatever values their statistics have."""
+"""Records can be pickled with any values in their statistics, since Spark's workers return them as pickles."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_fixed_size_list_that_pyarrow_could_not_read_back_is_refused(text, refus
     if refused is None:
         make(text)
         return
-    with pytest.raises(InvalidSchemaError, match=f"^{refused}: a fixed_size_list inside something nullable"):
+    with pytest.raises(InvalidSchemaError, match=f"^{refused}: a fixed_size_list inside a nullable field"):
         make(text)
 
 
@@ -169,8 +169,8 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            (lambda s: s.add_column("a", pa.int8()), "exists already"),
-            (lambda s: s.add_column("s.x", pa.int8()), "exists already"),
+            (lambda s: s.add_column("a", pa.int8()), "already exists"),
+            (lambda s: s.add_column("s.x", pa.int8()), "already exists"),
             (lambda s: s.add_column("a.b", pa.int8()), "no struct"),
             (lambda s: s.add_column("m.key.b", pa.int8()), "keys of a map"),
             (lambda s: s.add_column("b", pa.duration("s")), "cannot be stored"),
@@ -230,7 +230,7 @@ class TestStrictJson:
             ({"columns__0__name": "s"}, "used by 2"),
             ({"columns__0__name": "\ud800"}, "Unicode"),
             ({"columns__0__nullable": 1}, "true or false"),
-            ({"columns__0__type": "int65"}, "is no type"),
+            ({"columns__0__type": "int65"}, "is not a type"),
             ({"columns__0__type": "bigint"}, "as tblctl writes it"),
             ({"columns__0__type": "list<int8>"}, "as tblctl writes it"),
             ({"columns__0__type": "duration[s]"}, "cannot be stored"),

@@ -1,4 +1,4 @@
-"""Appends: whatever brings the rows, within the memory that they may take, cut as the options say."""
+"""Appends: from every source, within the memory budget, cut as the options say."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ print(json.dumps({"before_kib": before, "after_kib": after, "rows": outcome.rows
 
 
 def test_a_stream_of_six_times_the_budget_stays_within_it(tmp_path):
-    """368 MB of rows with 64 MiB. Beyond the budget: the batch under way, and what allocators keep: 128 MiB allowed."""
+    """368 MB of rows with 64 MiB. 128 MiB more are allowed for the current batch and the allocators' free pages."""
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_SCRIPT, str(tmp_path / "t")], check=True, capture_output=True, text=True
     )
@@ -401,7 +401,7 @@ def test_a_stream_of_six_times_the_budget_stays_within_it(tmp_path):
 
 
 def test_an_append_to_a_table_of_a_hundred_full_segments_writes_one_segment_and_one_snapshot():
-    """Of a million blocks; they are made up, their data files do not exist."""
+    """A table of a million blocks whose data files do not exist."""
     with memory_table("n: int64, s: string", cluster_by="n") as table:
         table.append(pa.table({"n": [1], "s": ["a"]}))
         native = table._native

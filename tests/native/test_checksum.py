@@ -1,4 +1,4 @@
-"""The checksum is XXH3-64 as published, whatever holds the bytes: tables outlive the library that computes it."""
+"""The checksum is XXH3-64 as published, for every kind of buffer: tables outlive the library that computes it."""
 
 import pyarrow as pa
 import pytest

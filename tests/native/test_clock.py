@@ -1,4 +1,4 @@
-"""Clocks: the storage's decides what is old; a writer's far off is refused; one that got in is set right."""
+"""Clocks: the storage's clock decides ages; a writer whose clock is far off is refused; a wrong time is corrected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
 
 
 def off_by(url: str, seconds: float, options: dict[str, Any] | None = None) -> tblctl.Table:
-    """Open a table on a machine whose clock is ahead by so many seconds, behind if below 0."""
+    """Open a table on a machine whose clock is ahead by `seconds`, behind if below 0."""
     return tblctl.Table(NativeTable(Storage(url, options), Environment(now=lambda: time.time() + seconds)))
 
 
@@ -87,7 +87,7 @@ def test_no_table_is_created_by_a_clock_that_is_far_off(at: Places) -> None:
 
 
 def test_the_storage_is_asked_for_its_time(location: Location) -> None:
-    """On S3 the time of an append's own segment is compared, which is asked for anyway: no request more."""
+    """On S3 the time of an append's own segment is compared. It is requested anyway, so there is no extra request."""
     table = _table(location.url, location.storage_options)
     with pytest.raises(ClockError):
         off_by(location.url, 3600, location.storage_options).append(rows(9))
@@ -245,7 +245,7 @@ def test_check_tells_a_clock_that_was_ahead_and_fix_clock_sets_it_right(tmp_path
 
 
 def test_a_snapshot_that_nobody_could_read_is_not_created(at: Places) -> None:
-    """Bugs are played: a tag beyond the head, a segment twice, counts that do not add up, a lower horizon."""
+    """Simulated bugs: a tag beyond the head, a segment twice, counts that do not add up, a lower horizon."""
     url = _table(at.fresh()).location
     native = native_of(tblctl.open(url))
     before = objects_of(url)
@@ -280,7 +280,7 @@ def test_blocks_of_a_commit_that_would_not_be_readable_are_deleted(at: Places) -
 
 
 def test_a_gc_by_a_clock_that_was_ahead_can_be_undone(at: Places) -> None:
-    """On local disk the storage's clock is the machine's, so nobody notices: its horizon lies 50 years ahead."""
+    """On local disk the storage's clock is the machine's, so nothing notices: its horizon is 50 years ahead."""
     url = _table(at.fresh()).location
     storage = Storage(url)
     name = snapshot_path(3)

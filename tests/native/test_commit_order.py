@@ -1,4 +1,4 @@
-"""Operations that meet: each concerns the rows that are there at its commit, whatever step of it others come between.
+"""Concurrent operations: each applies to the rows at its commit, wherever others come in between.
 
 The model is a list of rows: every operation in the order of the commits does to it what it says.
 """
@@ -173,7 +173,7 @@ def _assert_follows_the_commits(
     for sequence, name in sorted((number, name) for number, name in acts if number is not None):
         now = known[sequence] = ACTS[name].model(now, known)
     for number, name in acts:
-        if number is None:  # it had nothing to do: so it was, at some moment
+        if number is None:  # it had nothing to do; this was right at some moment
             assert any(ACTS[name].model(then, known) == then for then in known.values()), (name, context)
     found = [tuple(row.values()) for row in tblctl.open(url).scan(columns=["id", "v"]).to_arrow().to_pylist()]
     assert sorted(found) == sorted(now), context

@@ -1,4 +1,4 @@
-"""Row groups copied undecoded: every reader finds the same rows, and the block is told right."""
+"""Row groups copied undecoded: every reader finds the same rows, and the block's metadata is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged objects are told by name, as CorruptTableError: never a traceback of a library, a hang, or a deletion."""
+"""Damaged objects raise a CorruptTableError with their name: never a library's error, a hang, or a deletion."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def _segment_mutations(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     ):
         yield f"path {path!r}", table.set_column(0, "path", pa.array([path] * table.num_rows, pa.string()))
     yield (
-        "two columns of one name",
+        "two columns have the same name",
         pa.table([*table.columns, table.column(0)], [*table.column_names, "path"]),
     )
 

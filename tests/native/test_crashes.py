@@ -1,4 +1,4 @@
-"""A process that dies, or a storage that fails, at any storage call of any operation harms nothing."""
+"""A dying process or a failing storage does no harm, at any storage call of any operation."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _refuse_to_log_commits(record: logging.LogRecord) -> bool:
 
 
 class _Interrupt(BaseException):
-    """What Ctrl-C or a job's time limit raises anywhere."""
+    """An interrupt that Ctrl-C or a job's time limit may raise anywhere."""
 
 
 @pytest.mark.parametrize("act", ["append several blocks", "delete", "update", "overwrite"])

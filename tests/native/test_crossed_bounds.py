@@ -30,7 +30,7 @@ def table(memory_url: str) -> tblctl.Table:
 
 
 def cross(monkeypatch: pytest.MonkeyPatch, names: Sequence[str]) -> None:
-    """Make every segment that is read have two of its columns in each other's place."""
+    """Swap two columns of every segment that is read."""
     whole = metadata.read_segment
 
     def crossed(*args: Any, **words: Any) -> pa.Table:
@@ -81,7 +81,7 @@ def test_crossed_keys_are_damage_to_every_reader(
     memory_url: str, table: tblctl.Table, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cross(monkeypatch, KEY)
-    with pytest.raises(CorruptTableError, match="least keys lie above the greatest"):
+    with pytest.raises(CorruptTableError, match="least keys are above the greatest"):
         KEY_READS[name](table)
 
 
@@ -89,7 +89,7 @@ def test_a_picture_of_crossed_keys_is_refused(
     table: tblctl.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cross(monkeypatch, KEY)
-    with pytest.raises(CorruptTableError, match="least keys lie above the greatest"):
+    with pytest.raises(CorruptTableError, match="least keys are above the greatest"):
         table.picture(tmp_path / "picture.svg")
 
 

@@ -34,7 +34,7 @@ def test_filters_pushed_into_the_dataset_lose_no_row(rows, data):
     with memory_table(plain.schema, options={"block_rows": 3, "row_group_rows": 2}) as table:
         table.append(plain)
         if data.draw(st.booleans()):
-            table.rename_column("n", "m")  # all blocks are now of another schema, and handed out converted
+            table.rename_column("n", "m")  # all blocks now have another schema, and are exposed converted
             table.rename_column("m", "n")
             table.widen_column("i8", "int16")
         dataset = table.to_dataset()
@@ -98,7 +98,7 @@ def test_blocks_of_several_schemas_are_one_dataset(mixed):
 
 
 def test_old_blocks_are_skipped_by_their_guarantees_too(mixed):
-    dataset = mixed.to_dataset()  # opens those that are handed out as they are, for their footers
+    dataset = mixed.to_dataset()  # opens the blocks that are exposed unconverted, for their footers
     calls = storage_calls(lambda: dataset.to_table(filter=pads.field("a") < 10))
     opened = {call.name for call in calls if call.name.startswith("data/")}
     assert len(opened) == 1

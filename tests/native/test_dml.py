@@ -1,4 +1,4 @@
-"""Delete, update and overwrite against rows in memory; what becomes of blocks, levels and runs."""
+"""Delete, update and overwrite, compared with rows in memory; blocks, levels and runs afterwards."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ TestRowsFollowAModel.settings = settings(
 )
 
 
-# -- what is read, and what becomes of blocks -------------------------------------------------------------------------
+# -- which blocks are read and written --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_blocks_of_another_key_keep_their_own_order_when_they_lose_rows(table):
     table.set_cluster_key("v")
     table.delete("k = 12")
     assert {block.cluster_key_id for block in table.files()} == {1}
-    table.update({"v": "z"}, "k = 2")  # v is no term of the blocks' own key
+    table.update({"v": "z"}, "k = 2")  # v is not a term of the blocks' own key
     assert {block.cluster_key_id for block in table.files()} == {1}
     table.update({"k": 77}, "k = 3")
     assert sorted(block.cluster_key_id for block in table.files()) == [1, 1, 1, 2]

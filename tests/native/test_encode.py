@@ -1,4 +1,4 @@
-"""Blocks that are written window by window: their statistics, sizes, levels and dictionaries are those of all rows."""
+"""Blocks written window by window have the same statistics, sizes, levels and dictionaries as if written at once."""
 
 from __future__ import annotations
 

@@ -85,6 +85,6 @@ def test_many_appends_of_one_row_leave_few_segments_and_every_row():
         assert explained.segments_pruned >= len(segments) - 1
         storage = table._native.storage
         written = list(storage.list("metadata/segments/"))
-        assert len(written) == APPENDS  # one object an append, whatever is folded into it
+        assert len(written) == APPENDS  # one object for each append, with or without folding
         assert sum(item.size_bytes for item in written) < APPENDS * 16_000
         assert table.check().ok

@@ -95,7 +95,7 @@ def test_thrift_that_is_cut_short_is_refused(struct, data):
     [
         (b"\x1c" * 100, "nested"),
         (b"\x16" + b"\xff" * 11 + b"\0", "64 bits"),
-        (b"\x1f\0", "no Thrift type"),
+        (b"\x1f\0", "not a Thrift type"),
         (b"\x19\xf5\xff\xff\xff\xff\x0f", "does not end"),
     ],
     ids=["deep", "long", "unknown type", "a list longer than the file"],

@@ -111,7 +111,7 @@ def test_the_committed_table_stays_small():
 
 
 def test_the_script_still_makes_such_a_table(tmp_path):
-    """Its values may not depend on the machine or the day, names and times aside."""
+    """Except for names and times, its values may not depend on the machine or the day."""
     MAKE["make"](tmp_path / "table")
     found = json.loads(json.dumps(MAKE["described"](tmp_path / "table")))
     for name, version in EXPECTED["versions"].items():

@@ -1,4 +1,4 @@
-"""gc removes what nothing names any more and is old enough, and nothing else; what it expired stays in the history."""
+"""gc removes only old objects that nothing names any more. Expired snapshots stay in the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gc beside writers: whatever the order of their storage calls, no head names what is gone, and no row is lost."""
+"""gc beside writers: in any order of their storage calls, no head names a deleted object, and no row is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tblctl.tableformat.storage import Storage
 
 MINUTE_SECONDS = 60.0
 STRESS_SECONDS = 60 if THOROUGH else 4
-STRIDE = 1 if THOROUGH else 4  # of the orders of storage calls, every so many are tried
+STRIDE = 1 if THOROUGH else 4  # every STRIDE-th order of storage calls is tried
 
 Act = Callable[[tblctl.Table], Any]
 

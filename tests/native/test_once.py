@@ -1,4 +1,4 @@
-"""What is done once: a block is opened once a recluster, the head decoded once, a condition resolved once."""
+"""Work done only once: a recluster opens a block once, the head is decoded once, a condition is resolved once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 200
 
 @pytest.fixture
 def location(tmp_path) -> str:
-    """Return where a table lies whose blocks all overlap, with several row groups each."""
+    """Return the location of a table whose blocks all overlap, with several row groups each."""
     location = str(tmp_path / "table")
     table = tblctl.create(location, "k: int64, v: string", cluster_by="k", options={"row_group_rows": 50})
     for block in range(BLOCKS):
@@ -75,7 +75,7 @@ def test_a_condition_is_resolved_once_however_many_blocks_are_read(location, mon
 
 
 class File:
-    """Stands for an open block: notes whether it was closed."""
+    """A fake open block. Records whether it was closed."""
 
     def __init__(self, footer_memory_bytes: int = 1) -> None:
         self.footer_memory_bytes = footer_memory_bytes

@@ -1,4 +1,4 @@
-"""Writers that meet: whatever the order of their steps, the table is as if they had come one after the other."""
+"""Concurrent writers: in any order of their steps, the table is as if they had run one after the other."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_writer_whose_blocks_an_impatient_gc_removed_is_told_and_nothing_is_pu
         tblctl.open(url).append(rows(2))
         tblctl.open(url).gc(keep=1, older_than=0)
 
-    with pytest.raises(ConflictError, match="removed before they could be published"):
+    with pytest.raises(ConflictError, match="before they were published"):
         _late_writer(url, impatient, lambda table: table.append(rows(3)))
     assert ids_of(tblctl.open(url)) == [1, 2]
     assert_sound(tblctl.open(url))
@@ -247,7 +247,7 @@ def test_a_writer_whose_table_was_dropped_does_not_bring_it_back(at: Places, rec
 
 
 def _recreate(url: str, commits: int) -> None:
-    """Put another table in the place of this one, with its own snapshots of the same names."""
+    """Replace this table by another one, with its own snapshots of the same names."""
     tblctl.drop(url)
     table = tblctl.create(url, SCHEMA, options={"block_rows": 4})
     for number in range(commits):

@@ -1,4 +1,4 @@
-"""A recluster that dies, or whose storage fails, at any call: the rows stay, and nothing is left lying about."""
+"""A recluster that dies, or whose storage fails, at any call: the rows stay, and gc removes all leftovers."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_an_error_at_any_storage_call_costs_a_group_at_most_and_leaves_no_orphan
                 outcome = None
         assert faults.fired, str(point)
         needed = before.keys() if outcome is None else {"metadata/latest", *named_objects(tblctl.open(url))}
-        # What was written, though its writer was told otherwise, is left to gc.
+        # gc deletes objects that were written although their writer got an error.
         spare = (point.at, point.call.operation) == ("after", "write")
         assert len(objects_of(url).keys() - needed) <= spare, str(point)
         if outcome is not None:

@@ -22,7 +22,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
 
 
 def build(url: str) -> set[str]:
-    """Make a table of full blocks, of which two overlap; return the paths of the others."""
+    """Make a table of full blocks. Two of them overlap. Return the paths of the others."""
     table = tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 4})
     for ids in (*FULL, *PAIR):
         table.append(rows(*ids))

@@ -1,4 +1,4 @@
-"""A recluster among writers: whatever the order of their steps, no writer fails and no row is lost or doubled."""
+"""A recluster beside writers: in any order of their steps, no writer fails and no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_impatient_gc_during_a_long_merge_is_noticed(at: Places) -> None:
 
     outcome = meanwhile(table, collect)
     assert (outcome.committed_groups, outcome.conflicted_groups) == (0, 2)
-    assert "removed before they could be published" in outcome.groups[0].error
+    assert "before they were published" in outcome.groups[0].error
     assert len(ids_of(table)) == 17
     assert_sound(table)
     outcome = table.recluster(final=True)

@@ -1,4 +1,4 @@
-"""What reclusters leave in `metadata/records/`: how long gc keeps it, and what check says of it."""
+"""Records of reclusters in `metadata/records/`: how long gc keeps them, and what check reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_SECONDS = 86400.0
 
 
 def reclustered(url: str, *days_ago: float) -> tblctl.Table:
-    """Make a table that was appended to and reclustered so many days ago, once or several times."""
+    """Make a table that was appended to and reclustered some days ago, once or several times."""
     tblctl.create(url, SCHEMA, cluster_by="id", options={"block_rows": 4})
     done: frozenset[str] = frozenset()
     for days in days_ago:

@@ -1,4 +1,4 @@
-"""What goes in comes out, of every type, by every way of reading."""
+"""Rows of every type are read back unchanged, by every way of reading."""
 
 from __future__ import annotations
 

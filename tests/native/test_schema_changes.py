@@ -1,4 +1,4 @@
-"""Columns come, go, change their names and widen; rows follow them without being rewritten."""
+"""Columns are added, dropped, renamed and widened without rewriting rows."""
 
 from __future__ import annotations
 
@@ -455,7 +455,7 @@ def column_of(values, kind):
         ("bucket(4, c)", "date", "date64[ms]", None),
         ("bucket(4, c)", "string", "large_string", None),
         ("bucket(4, c)", "date", "timestamp", "a bucket of a date is another"),
-        ("truncate(3, c)", "int32", "int64", "rounds the least values of int32 otherwise"),
+        ("truncate(3, c)", "int32", "int64", "rounds the least values of int32 differently"),
         ("bucket(4, c)", "uint32", "uint64", "bucket cannot be taken"),
         ("truncate(3, c)", "decimal128(5, 2)", "decimal256(50, 2)", "truncate cannot be taken"),
     ],

@@ -124,7 +124,7 @@ def assert_every_change_is_noticed(table, kind):
 
 
 def test_the_checksums_are_where_the_format_says(table):
-    """A reader in another language finds them: this one knows nothing but docs/FORMAT.md."""
+    """A reader in another language can verify them: the reader here uses only docs/FORMAT.md."""
     storage = storage_of(table)
     rows = pq.read_table(io.BytesIO(storage.read(table._native.head().segments[0].path)))
     for row in rows.select(["path", "footer_bytes", "footer_checksum"]).to_pylist():
@@ -238,7 +238,7 @@ def test_a_merge_of_a_block_without_an_id_of_its_schema_fails_and_commits_nothin
     ids=["delete", "update", "recluster"],
 )
 def test_a_block_is_not_replaced_if_it_has_not_the_nulls_that_its_segment_tells(table, act):
-    """As if a column had been read as null, by whatever fault: the numbers do not agree, and nothing is made final."""
+    """As if a fault had made a column null on reading: the counts do not agree, and nothing is committed."""
     storage, head = storage_of(table), table._native.head()
     document = json.loads(storage.read(snapshot_name(table)))
     for segment, ref in zip(document["segments"], head.segments, strict=True):

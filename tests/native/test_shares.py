@@ -1,4 +1,4 @@
-"""Scans in shares: together they are the scan, each is about as large as the next, and workers need no PyIceberg."""
+"""Input splits of a scan: together they are the scan, they have about the same size, and workers need no PyIceberg."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def document(table: tblctl.Table) -> dict[str, Any]:
 
 
 def in_order(table: tblctl.Table, sort: Sort) -> bool:
-    """Tell whether the blocks, in order of their keys, hold the rows in the order of a sort."""
+    """Return whether the blocks, in order of their keys, hold the rows in the order of a sort."""
     listing = port(table).newest().listing(sort, None)
     assert listing.own.all()
     order = np.argsort([value.as_py() for value in listing.low.column(0)])

@@ -1,4 +1,4 @@
-"""Writes in parts: tasks write blocks, one commit publishes them; what happens in between, and batches of streams."""
+"""Staged writes: tasks write blocks, one commit publishes them; changes in between, and batches of streams."""
 
 from __future__ import annotations
 

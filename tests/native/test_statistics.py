@@ -1,4 +1,4 @@
-"""Statistics say what the rows say; pruning by them never loses a row; reports count what was read."""
+"""Statistics agree with the rows; pruning by them never loses a row; reports count the rows and bytes read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this version does with tables that a newer tblctl has touched."""
+"""How this version treats tables that a newer tblctl has written to."""
 
 from __future__ import annotations
 

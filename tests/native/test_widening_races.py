@@ -70,7 +70,7 @@ def at(tmp_path: Path) -> Iterator[Places]:
 
 
 def rows(table: tblctl.Table, values: tuple[Any, ...], numbers: list[int]) -> pa.Table:
-    """Return rows in the types that the table has now; `v`, which is no key, runs against `k`."""
+    """Return rows in the table's present types. `v`, not a key column, descends as `k` ascends."""
     columns = {
         "k": pa.array(values, table.schema.field("k").type),
         "v": pa.array(values[::-1], table.schema.field("v").type),
@@ -212,7 +212,7 @@ def test_fresh_rows_beyond_a_type_that_their_column_was_widened_to_are_refused(a
         "append": lambda table: table.append(fresh),
         "overwrite": lambda table: table.overwrite(fresh, where="n = 1"),
     }
-    with pytest.raises(ConflictError, match="values beyond its type now"):
+    with pytest.raises(ConflictError, match="values that do not fit its new type"):
         losing_a_race(
             table.location, lambda: tblctl.open(table.location).widen_column("k", "timestamp"), acts[act]
         )

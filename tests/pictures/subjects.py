@@ -30,7 +30,7 @@ def table_of(location: str, *blocks: tuple[int | None, int | None]) -> tblctl.Ta
 
 @dataclass(frozen=True, kw_only=True)
 class ListedVersion:
-    """As much of `tblctl.tableformat.port.Version` as a picture needs."""
+    """The part of `tblctl.tableformat.port.Version` that a picture needs."""
 
     low: np.ndarray
     high: np.ndarray

@@ -1,4 +1,4 @@
-"""The HTML picture in a real browser: it shows with scripts off, tells of what is pointed at, and loads nothing."""
+"""The HTML picture in a browser: it shows without scripts, describes the block under the pointer, loads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that are taken out of a condition's text mean what they mean in it."""
+"""Lists that are taken out of a condition's text keep their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from SQL text, and how the rest is refused."""
+"""Conditions parsed from SQL text, and how the rest is refused."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ REFUSED = {  # text: position of the trouble, words of the message
     "a = 1_000": (5, "unexpected '_000'"),
     "a = 1; b": (5, "unexpected ';'"),
     "a = 1e": (4, "not a number"),
-    "a = 1)": (5, "nothing is open"),
+    "a = 1)": (5, "without a '('"),
     "b AND (a = 1": (6, "never closed"),
     "()": (0, "missing"),
     "a = 1 AND": (6, "missing after 'AND'"),
@@ -217,7 +217,7 @@ REFUSED = {  # text: position of the trouble, words of the message
     "b IS TRUE b": (10, "unexpected 'b'"),
     "(a, s) = 1": (9, "another row"),
     "(a, s) = (1)": (10, "another row"),
-    "(a, s) = (1, 'x', 2)": (10, "2 values is compared with one of 3"),
+    "(a, s) = (1, 'x', 2)": (10, "2 values cannot be compared with one of 3"),
     "(a, s) IN ((1, 'x'), 5)": (21, "another row"),
     "(a, s) = (1, 2)": (13, "takes a string"),
     "(a, s) IS NULL": (1, "column on its left"),
@@ -471,7 +471,7 @@ def test_assignments_are_read_as_plain_values():
         ("a = 1 + 1", 4, "arithmetic"),
         ("a > 1", 0, "column = literal"),
         ("a", 0, "column = literal"),
-        ("1 = a", 0, "a column is expected"),
+        ("1 = a", 0, "expected a column"),
         ("nope = 1", 0, "nope"),
         ("st = NULL", 0, "struct"),
         ("req = NULL", 6, "not nullable"),

@@ -1,4 +1,4 @@
-"""A budget holds whatever a policy decides, and every block is taken or left for a rule."""
+"""A budget limits the drafts of any policy, and every block is taken or left by a rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoOptions:
 
 
 class Spender:
-    """Takes all that may be selected, as groups of a few blocks, whatever the budget is."""
+    """Selects all selectable blocks, as groups of a few blocks, and ignores the budget."""
 
     name = "spender"
     options = NoOptions

@@ -1,4 +1,4 @@
-"""`--final` stops on every table, leaves it well clustered, and keeps every rule of a plan on the way."""
+"""`--final` stops on every table and leaves it well clustered, and every plan keeps the rules."""
 
 from __future__ import annotations
 

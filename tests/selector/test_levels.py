@@ -190,7 +190,7 @@ def test_a_small_level_is_merged_as_far_as_its_group_may_go():
 @pytest.mark.parametrize(
     ("limits", "advice"),
     [
-        ({"max_blocks": 1}, "Raise max_blocks, now 1: a group is 2 blocks at least"),
+        ({"max_blocks": 1}, "Raise max_blocks, now 1: a group has at least 2 blocks"),
         ({"max_bytes": 7}, "Raise max_bytes, now 7: two blocks of average size are 8 bytes of files"),
         (
             {"max_group_bytes": 9},

@@ -1,4 +1,4 @@
-"""What passes through a sort unwritten, and what is merged between: what overlaps or is small, never a sliver."""
+"""Blocks that pass through a sort unwritten, and the stretches merged between them: never a sliver."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_run_that_is_a_sliver_takes_the_smaller_neighbour_along():
     assert merged(table_of(left, *slivers)) == [[(0, 9), (12, 14), (13, 15)]]
     assert merged(table_of(left, [12, 14, 16], [13, 15], right)) == [
         [(12, 16), (13, 15)]
-    ]  # half a block is none
+    ]  # half a block is not a sliver
 
 
 def test_two_slivers_that_take_the_same_neighbour_become_one_run_with_it():

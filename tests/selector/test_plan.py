@@ -34,7 +34,7 @@ def test_a_plan_survives_json_and_pickling(chosen):
     [
         (lambda plan: plan.update(version=1), "version 1, .*; plan again"),
         (lambda plan: plan.update(version=3), "version 3"),
-        (lambda plan: plan.pop("version"), "no plan"),
+        (lambda plan: plan.pop("version"), "not a plan"),
         (lambda plan: plan.pop("groups"), "groups is missing"),
         (lambda plan: plan.update(extra=1), "extra is unknown"),
         (lambda plan: plan.update(groups=7), r"plan\.groups: expected a list"),
@@ -112,7 +112,7 @@ def test_every_wrong_option_is_named_at_once():
     with pytest.raises(InvalidOptionError) as raised:
         SelectOptions.from_mapping(wrong)
     for name in (
-        "two ways",
+        "set the same limit",
         "threshold:",
         "ratio:",
         "max_group_bytes:",

@@ -1,4 +1,4 @@
-"""Policies are pure objects that anyone may add; what they are handed arrives, and what they return is checked."""
+"""Policies are pure objects that programs may add; they get all arguments, and their decisions are checked."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_two_policies_of_one_name_are_refused(pairs):
 
 
 def test_the_policies_of_tblctl_stay():
-    with pytest.raises(InvalidOptionError, match="stays"):
+    with pytest.raises(InvalidOptionError, match="cannot be removed"):
         unregister("full")
 
 
@@ -171,7 +171,7 @@ class Rogue:
         ([[]], "a group has no blocks"),
         ([[0, 1], [1, 2]], "a block is selected twice"),
         ([[0, 0]], "a block is selected twice"),
-        ([[0, 4]], "a block is selected that may not be"),
+        ([[0, 4]], "a group has a block that may not be selected"),
         ([[0, 5]], "a group crosses partitions"),
     ],
 )

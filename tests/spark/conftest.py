@@ -70,7 +70,7 @@ def java() -> None:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Return what a session of tests is told: where its events go, and that few rows need few partitions."""
+    """Return the settings of a test session: where its events go, and few partitions for few rows."""
     return {
         "spark.sql.shuffle.partitions": "2",
         "spark.eventLog.enabled": "true",

@@ -28,7 +28,7 @@ class Cluster:
     workers: dict[int, Path]
 
     def executors(self) -> list[Path]:
-        """Return the working folders of all executors that there were, of whatever application."""
+        """Return the working folders of all executors so far, of any application."""
         return sorted(path for folder in self.workers.values() for path in folder.glob("work/app-*/*"))
 
     def kill_an_executor(self) -> Path:
@@ -87,7 +87,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def _daemon(words: tuple[str, ...], own: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process of Spark's whose temporary files, and those of its children, are below `own`."""
+    """Run a Spark process. Its temporary files, and those of its children, are below `own`."""
     for name in ("tmp", "local"):
         (own / name).mkdir(parents=True)
     variables = unmarked_environment() | {

@@ -1,4 +1,4 @@
-"""The engine keeps its contract on every kind of session, whatever tasks do."""
+"""The engine keeps its contract on every kind of session, also if tasks fail."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_job_that_was_given_up_is_parted_by_group() -> None:
 
 
 class NoSpark:
-    """Stands for a session and all that it has: it runs nothing, and keeps what a job's function weighs."""
+    """A fake session. It runs nothing, and records the size of a job's function."""
 
     defaultParallelism = 2  # noqa: N815 (pyspark's)
 

@@ -1,4 +1,4 @@
-"""A master that answers after it was given up: nobody would stop the session that comes then."""
+"""A master that answers too late: its session is stopped, although no caller gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that tblctl opens: what they are given, what is said when there is none, and whose they are at the end."""
+"""Sessions that tblctl opens: their settings, the error if there is none, and who stops them."""
 
 from __future__ import annotations
 

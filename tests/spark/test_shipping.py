@@ -1,4 +1,4 @@
-"""The zip that carries tblctl to workers: whole, the same for the same sources, and nobody else's."""
+"""The zip with tblctl for workers: complete, the same for the same sources, and writable by its user only."""
 
 from __future__ import annotations
 

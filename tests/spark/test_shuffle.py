@@ -32,7 +32,7 @@ from .test_tables import make_table, rows, shape
 from .toys import outcomes_of, result, task
 
 ALWAYS_BEFOREHAND = Thresholds(decodings_alone=0, decodings_by_worker=0)
-"""Whatever workers would decode twice is sorted once for all, and carried by Spark's shuffle."""
+"""Rows that workers would decode repeatedly are sorted once for all tasks, and carried by Spark's shuffle."""
 
 BY_WORKER = Thresholds(decodings_alone=0, decodings_by_worker=8)
 """Workers sort for themselves what their tasks take."""

@@ -1,4 +1,4 @@
-"""What Spark calls beside its driver and in its tasks, called by hand: no session, no Java."""
+"""The functions that Spark calls beside its driver and in tasks, called directly: no session, no Java."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_an_abort_deletes_what_tasks_wrote_unless_there_may_have_been_a_commit(t
     assert blocks(table) == before
     messages: list[Any] = [task(writer, 8), task(writer, 9)]
     writer.commit(messages)
-    writer.abort(messages)  # Spark calls it when commit raised, whatever the commit did
+    writer.abort(messages)  # Spark calls it after commit raised, committed or not
     assert ids_of(table)[4:6] == [8, 9]
     assert table.check(deep=True).ok
 

@@ -1,4 +1,4 @@
-"""Streams into tables: every batch is in the table once, whatever Spark replays."""
+"""Streams into tables: every batch is in the table once, also if Spark replays it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column types on their way to Spark and back, without a session."""
+"""Column types from tblctl to Spark and back, without a session."""
 
 from __future__ import annotations
 

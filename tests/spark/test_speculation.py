@@ -1,4 +1,4 @@
-"""Spark runs a slow task a second time: what the attempt wrote that Spark took counts, the rest is orphans for gc.
+"""Spark runs a slow task a second time: only blocks of the accepted attempt count, gc deletes the others.
 
 Spark starts no second attempt on the host of the first, so `local-cluster`, which is all on one host, never starts one.
 The workers of the cluster have two addresses of this machine.

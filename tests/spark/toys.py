@@ -1,4 +1,4 @@
-"""Merge tasks that merge nothing: what they do on a worker is said by a function, which the engine is handed."""
+"""Merge tasks that merge nothing: a function passed to the engine defines what they do on a worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def task(group: int, number: int = 0) -> MergeTask:
 
 
 class ToyIO(SimpleNamespace):
-    """What tasks are given: attributes. `discarded` are the paths whose deletion the engine asked for."""
+    """A fake `BlockIO` for tasks. `discarded` has the paths that the engine wanted to delete."""
 
     discarded: frozenset[str] = frozenset()
 

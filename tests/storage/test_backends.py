@@ -100,7 +100,7 @@ PASSWORDS = st.text(alphabet="aZ09/@:+%=-._~!$&*,;", min_size=6, max_size=40).fi
 
 
 def seen_in(error):
-    """Return all that an error and what it comes from show to whoever prints or logs them."""
+    """Return everything that an error and its causes show when printed or logged."""
     texts, todo = [], [error]
     while todo:
         one = todo.pop()

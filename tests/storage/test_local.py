@@ -1,4 +1,4 @@
-"""What only local disk does: links, flushes, full disks, folders."""
+"""Behaviour of local disk only: links, flushes, full disks, folders."""
 
 # ruff: noqa: PTH112, PTH115 (what is patched and looked at is the os module)
 
@@ -271,7 +271,7 @@ def test_an_interrupt_leaves_no_temporary_file(storage, root, monkeypatch, opera
 
 @pytest.fixture
 def sweep(root, monkeypatch):
-    """Remove temporary files as soon as they are flushed, as an impatient gc may; so many times."""
+    """Remove temporary files as soon as they are flushed, as a gc without a grace period may, several times."""
     real, left = os.fsync, [0]
 
     def flush(handle):

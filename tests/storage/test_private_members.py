@@ -1,4 +1,4 @@
-"""Private members of fsspec, s3fs and what is below them: every one that is used is named here, and exists.
+"""Private members of fsspec, s3fs and their dependencies: every used one is named here, and exists.
 
 They may change in any release of these packages, without notice. So pyproject.toml caps these packages, and an upgrade
 that takes a member away fails here by name, instead of at a commit.

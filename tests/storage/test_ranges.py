@@ -1,4 +1,4 @@
-"""Which requests ranges become, and that what was fetched ahead is read from memory, once, and let go of."""
+"""How ranges become requests, and that fetched ranges are read from memory once and then freed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_requests_cover_what_is_asked_for_and_beyond_it_nothing_but_gaps(ranges,
 
 
 class Store:
-    """Notes what is asked for; answers at once, or when told to."""
+    """Records requests. Answers at once, or on command."""
 
     def __init__(self, *, at_once=True):
         self.requests = []

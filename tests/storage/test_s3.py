@@ -1,4 +1,4 @@
-"""What only S3 does: lost replies, servers that are busy or down, credentials, buckets, bytes on the wire."""
+"""Behaviour of S3 only: lost replies, busy or missing servers, credentials, buckets, bytes on the wire."""
 
 from __future__ import annotations
 

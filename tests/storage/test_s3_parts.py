@@ -1,4 +1,4 @@
-"""Objects that go to S3 in parts: whole or not at all, whatever happens on the way, and few requests."""
+"""Uploads to S3 in parts: an object appears whole or not at all, also after failures, with few requests."""
 
 from __future__ import annotations
 

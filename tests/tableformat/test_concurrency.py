@@ -1,4 +1,4 @@
-"""Work that is begun before it is asked for."""
+"""Work that begins before its result is needed."""
 
 from __future__ import annotations
 

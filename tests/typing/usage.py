@@ -1,4 +1,4 @@
-"""What a user's code looks like to a type checker: `make lint` runs mypy --strict over it. Never executed."""
+"""A user's code as a type checker sees it: `make lint` runs mypy --strict over it. Never executed."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""The engine on Spark: tasks run on executors, through the DataFrame API alone, so that classic and Connect are one.
+"""The engine on Spark: tasks run on executors, through the DataFrame API only, so classic and Connect work alike.
 
-Tasks go out as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`frame.py`): a worker
-is sent the pickle of its own share of tasks alone, however many others there are. On local[2], warm, 2 empty tasks take
-0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
+Tasks are sent as a few jobs. Each job is a frame of task descriptions, a row and a partition each (`frame.py`): a
+worker gets only the pickle of its own share of tasks, however many others there are. On local[2], warm, 2 empty tasks
+take 0.2 s and 8 take 0.5 s. Rows of Python values instead of Arrow's take 2 s.
 
-The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows, in
-its UI, its event log and its messages, but nothing of a Python function except its name.
+The function carries the BlockIO, which holds secrets (storage options). Spark prints plans, expressions and rows in its
+UI, its event log and its messages. Of a Python function it prints only the name.
 
-Several jobs at once, rather than one, report outcomes as they go, and a job that Spark gives up (a worker that dies
-again and again) takes only its own groups with it; these are tried apart.
+There are several jobs instead of one, so that outcomes are reported early. If Spark gives up a job (a worker dies
+repeatedly), only its own groups fail, and these are tried one by one.
 
-Jobs and stages are named in Spark's UI by the table and the groups that they merge: those of a classic session by their
-description, those of a Connect session, whose server describes jobs itself, by a tag.
+Spark's UI names jobs and stages by the table and the groups that they merge. A classic session uses the description; a
+Connect session uses a tag, because its server describes jobs itself.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from tblctl.tableformat.port import BlockIO
 Outcome = TaskResult | TaskFailure
 
 JOB_BYTES = 128 << 20
-"""Of files, what each processor gets to read in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
+"""Bytes of files that each processor reads in a job: seconds of work for the 0.1 s (Connect: 0.2 s) a job costs."""
 
 _JOBS_AT_ONCE = 3
-"""One runs, one fills the processors that the first leaves free towards its end, one is being planned."""
+"""Jobs at once: one runs, one uses the processors that the first leaves idle at its end, one is being planned."""
 
 _NAMED_GROUPS = 8  # of a job, in Spark's UI
 _CANCEL_TRIES = 30  # with a second between them
 
 
 class SparkEngine:
-    """Runs tasks on a Spark session, classic or Connect, which stays the caller's; an `Engine`.
+    """Runs tasks on the caller's Spark session, classic or Connect; an `Engine`.
 
     Args:
-        session: pyspark's. None of its settings is changed; tblctl's code joins its Python files.
-        code: what of tblctl is sent to the session's workers.
-        function: what runs a task, if not `on_worker.run`.
-        thresholds: by which groups are cut into tasks, and rows presorted.
-        job_bytes: of files, what each processor gets to read in a job.
+        session: pyspark's. Its settings stay unchanged; tblctl's code is added to its Python files.
+        code: the parts of tblctl that are sent to the session's workers.
+        function: runs a task; by default `on_worker.run`.
+        thresholds: for cutting groups into tasks, and for presorting.
+        job_bytes: bytes of files that each processor reads in a job.
     """
 
     name = "spark"
@@ -81,7 +81,7 @@ class SparkEngine:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks the session runs at once, as far as it tells: its default number of partitions."""
+        """How many tasks the session runs at once, estimated by its default number of partitions."""
         return workers.parallelism(self._session)
 
     def run(
@@ -116,8 +116,8 @@ class _DealtUnit(NamedTuple):
     """A unit of tasks, and how it runs on workers.
 
     Attributes:
-        shares: neighbouring tasks that one worker runs one after the other; it sorts for itself what they take.
-        sorts: for shares of one task each, the sort tasks of all of them instead, which run before.
+        shares: neighbouring tasks that one worker runs one after the other. It sorts their rows for itself.
+        sorts: alternatively, if each share is one task: sort tasks for all of them, which run before.
     """
 
     shares: Sequence[tuple[MergeTask, ...]]
@@ -138,7 +138,7 @@ Job = Sequence[_DealtUnit]
 def _dealt(
     unit: tuple[MergeTask, ...], parallelism: int, group_rows: int, thresholds: Thresholds
 ) -> _DealtUnit:
-    """Return how a unit runs: its workers sort for themselves, or all is sorted before, whichever decodes less."""
+    """Return how a unit runs: workers sort for themselves, or all rows are sorted before, whichever decodes less."""
     if len(unit) == 1:
         return _DealtUnit([unit])
     shares = deal(unit, parallelism, thresholds)
@@ -148,7 +148,7 @@ def _dealt(
 
 
 def _in_jobs(units: Iterable[_DealtUnit], parallelism: int, job_bytes: int) -> Iterator[Job]:
-    """Yield the units as jobs, in their order; each is enough for all processors, and worth what it costs."""
+    """Yield the units as jobs, in order. Each job occupies all processors and is worth its overhead."""
     job: list[_DealtUnit] = []
     size_bytes = processors = 0
     for unit in units:
@@ -176,7 +176,7 @@ def _by_group(job: Job) -> list[Job]:
 
 
 class _Jobs:
-    """The jobs of one run. Each is waited for by a thread, which Spark's Python API calls for."""
+    """The jobs of one run. A thread waits for each, because Spark's Python API blocks."""
 
     def __init__(
         self, session: Any, setup: WorkerSetup, function: TaskFunction, *, title: str, tag: str
@@ -191,7 +191,7 @@ class _Jobs:
         self._threads: list[Any] = []
 
     def run(self, jobs: Iterable[Job], report: Callable[[Outcome], None]) -> None:
-        """Run all jobs, and report the outcomes of each as it ends. Whatever is raised cancels and undoes."""
+        """Run all jobs, and report the outcomes of each when it ends. Errors cancel jobs and delete their blocks."""
         waiting = iter(jobs)
         running = 0
         try:
@@ -205,7 +205,7 @@ class _Jobs:
                 running -= 1
                 if not isinstance(outcomes, BaseException):
                     while outcomes:
-                        report(outcomes.popleft())  # which from here on is the caller's, whatever happens
+                        report(outcomes.popleft())  # from here on it belongs to the caller
                     self._written.pop(id(outcomes), None)
                     continue
                 if not isinstance(outcomes, Exception):
@@ -224,7 +224,7 @@ class _Jobs:
             raise
 
     def _start(self, job: Job) -> None:
-        from pyspark.util import InheritableThread  # the caller's scheduler pool and job group hold in it too
+        from pyspark.util import InheritableThread  # inherits the caller's scheduler pool and job group
 
         thread = InheritableThread(self._wait_for, session=self._session, args=(job,), daemon=True)
         self._threads = [other for other in self._threads if other.is_alive()] + [thread]
@@ -242,7 +242,7 @@ class _Jobs:
         name = _name(self._title, job)
         if workers.is_connect(self._session):
             self._session.addTag(self._tag)
-            self._session.addTag(name.replace(",", ";"))  # which no tag may hold
+            self._session.addTag(name.replace(",", ";"))  # a tag must not contain commas
         else:
             self._session.sparkContext.addJobTag(self._tag)
             self._session.sparkContext.setJobDescription(name)
@@ -265,7 +265,7 @@ class _Jobs:
             ) from cause
 
     def _cancel(self) -> None:
-        """Cancel, again and again: a thread may have been about to start its job."""
+        """Cancel repeatedly: a thread may have been about to start its job."""
         for _ in range(_CANCEL_TRIES):
             alive = [thread for thread in self._threads if thread.is_alive()]
             if not alive:
@@ -279,7 +279,7 @@ class _Jobs:
 
 
 def _mapper(setup: bytes, function: TaskFunction) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of shares in, outcomes out."""
+    """Return the function that Spark applies to a partition: batches of shares in, outcomes out."""
 
     def tblctl_merge(
         batches: Iterator[Any],
@@ -299,8 +299,8 @@ def _mapper(setup: bytes, function: TaskFunction) -> Callable[[Any], Any]:
 
 def _given_up(job: Job, error: Exception) -> list[TaskFailure]:
     text = (
-        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has most often "
-        "run out of memory: give tasks less (memory_bytes), or executors more beside the JVM's "
+        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has usually "
+        "run out of memory: give tasks less memory (memory_bytes), or executors more outside of the JVM "
         "(spark.executor.memoryOverhead)"
     )
     return [

@@ -1,6 +1,6 @@
-"""What runs on Spark's workers: tasks from their pickles, outcomes as pickles. Nothing here needs pyspark.
+"""The code that runs on Spark's workers: pickled tasks in, pickled outcomes out. Nothing here needs pyspark.
 
-A task that raised would make Spark run it again, and then give up the whole job: failures are outcomes too.
+If a task raised, Spark would run it again, and then give up the whole job. So failures are returned as outcomes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TaskFunction = Callable[..., TaskResult]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSetup:
-    """What every task of a run needs on its worker.
+    """Values that every task of a run needs on its worker.
 
     Attributes:
         io: of the table; it holds secrets.
@@ -47,15 +47,15 @@ class WorkerSetup:
 
 
 def run(io: BlockIO, task: MergeTask, **more: Any) -> TaskResult:
-    """Run a task as every engine does: a slot of an executor is one core, yet reads or writes while it computes."""
+    """Run a task with the usual threads: an executor's slot is one core, but it can read or write while it computes."""
     return run_task(io, task, threads=THREADS, **more)
 
 
 def run_pickled(setup: bytes, share: bytes, function: TaskFunction = run) -> Iterator[bytes]:
-    """Run a share of tasks: one, or neighbouring tasks of a unit, which sort together what they take.
+    """Run a share of tasks: one, or neighbouring tasks of a unit that sort their rows together.
 
     Yields:
-        The pickle of each one's `TaskResult`, or of the `TaskFailure` of whatever it raised.
+        For each task the pickle of its `TaskResult`, or of the `TaskFailure` if it raised.
     """
     return _outcomes(setup, pickle.loads(share), function)  # noqa: S301 (both pickles are the driver's)
 
@@ -84,7 +84,7 @@ def _runner(
     portions: Sequence[Portion] | None,
     opened: ExitStack,
 ) -> Callable[[MergeTask], TaskResult]:
-    """Return what runs each task of a share."""
+    """Return the function that runs each task of a share."""
     setup: WorkerSetup = pickle.loads(pickled)  # noqa: S301 (the driver's)
     run_one = partial(function, setup.io)
     if len(share) == 1:
@@ -99,11 +99,11 @@ def _runner(
 
 
 def sort_pickled(setup: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buffer]]:
-    """Run a sort task, which comes with the number in the job of each merge task that takes rows.
+    """Run a sort task. Its pickle also has the number in the job of each merge task that takes rows.
 
     Yields:
-        The number of a merge task; the pickle of a `Portion`; and its rows, which that pickle lacks. If something is
-        raised, its error for each merge task instead, and no rows.
+        The number of a merge task, the pickle of a `Portion` without its rows, and the rows. After an error, the error
+        for each merge task instead, and no rows.
     """
     task: SortTask
     task, numbers = pickle.loads(sort)  # noqa: S301 (both pickles are the driver's)
@@ -118,7 +118,7 @@ def sort_pickled(setup: bytes, sort: bytes) -> Iterator[tuple[int, bytes, pa.Buf
                 what = pickle.dumps(
                     replace(portion, content=content), protocol=5, buffer_callback=rows.append
                 )
-                del portion  # which has all rows that were sorted with its own
+                del portion  # it refers to all rows of its run
                 yield numbers[taker], what, pa.py_buffer(rows[0].raw())
                 memory.give_back()
     except Exception as error:  # noqa: BLE001 (whatever it is, only these tasks fail)
@@ -137,9 +137,9 @@ def merge_pickled(
 
     Args:
         setup: the pickle of a `WorkerSetup`.
-        rows: shares as `run_pickled` gets them, and what `sort_pickled` yielded for them, in any order. Numbers tell
-            what belongs together.
-        held_bytes: of portions that may stay in memory; the others go to the spill folder as they are.
+        rows: shares as for `run_pickled`, and the results of `sort_pickled` for them, in any order. Equal numbers
+            belong together.
+        held_bytes: bytes of portions that may stay in memory; other portions go unchanged to the spill folder.
         function: runs a task.
 
     Yields:
@@ -175,9 +175,9 @@ def merge_pickled(
 def spare_zips() -> None:
     """Save this worker's next task 0.09 s of processor time, which Spark would spend on reading zips again.
 
-    Spark invalidates the import system's caches before every task. Python 3.11 then reads a zip once for each folder of
-    it that something was imported from: 14 times Spark's own Python files, and a jar. Forgotten finders come back when
-    something is looked for that is not loaded, and know what was read.
+    Spark invalidates the import system's caches before every task. Python 3.11 then reads a zip again for each of its
+    folders that was imported from: 14 times for Spark's own Python files, and a jar. Removed finders are made again
+    when a module is searched that is not loaded, and then share what was read.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):

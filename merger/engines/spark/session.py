@@ -1,4 +1,4 @@
-"""Spark sessions for those who give a master's or a server's address instead of a session of theirs."""
+"""Open Spark sessions for callers that give the address of a master or server instead of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tblctl.merger.engines.spark.workers import is_connect, reason
 from tblctl.tableformat.errors import EngineError, InvalidOptionError, TblctlError
 
 ANSWER_SECONDS = 30.0
-"""How long a master or server may take to answer, the start of the JVM included."""
+"""How long a master or server may take to answer, including the start of the JVM."""
 
 _MASTER = re.compile(
     r"local|local\[(\*|\d+)(,\d+)?\]|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s|mesos)://.+"
@@ -27,7 +27,7 @@ _CONNECT_PORT = 15002
 
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
 _QUIET_AND_ON_THIS_HOST = _QUIET | {
-    "spark.log.level": "FATAL",  # what a job failed of is reported, without the stacks of the JVM
+    "spark.log.level": "FATAL",  # failures of jobs are reported anyway, without the JVM's stacks
     "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL",  # the same, until that is read
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -41,7 +41,7 @@ _ALLOCATOR = {"MIMALLOC_PURGE_DELAY"}
 def open_session(
     *, master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
 ) -> AbstractContextManager[Any]:
-    """Return what gives a session when it is entered, and stops it at the end; until then nothing starts.
+    """Return a context manager that starts a session when entered, and stops it at the end.
 
     Args:
         master: starts Spark with it; `local[*]` if neither this nor `remote` is given. A classic session that
@@ -50,13 +50,13 @@ def open_session(
         conf: Spark's settings.
 
     Raises:
-        InvalidOptionError: at once, if the arguments contradict each other or name no master or server; when entered,
-            if they contradict the session that already runs.
-        EngineError: when entered: pyspark or Java is missing, or nothing answers at the address.
+        InvalidOptionError: at once if the arguments contradict each other or name no master or server; on entry if they
+            contradict the running session.
+        EngineError: on entry: pyspark or Java is missing, or nothing answers at the address.
     """
     if master is not None and remote is not None:
         raise InvalidOptionError(
-            "master and remote exclude each other: one starts Spark, the other uses a server's"
+            "master and remote exclude each other: the first starts Spark, the second connects to a server"
         )
     if remote is not None and not remote.startswith("sc://"):
         raise InvalidOptionError(
@@ -82,13 +82,13 @@ def _session(master: str | None, remote: str | None, conf: Mapping[str, str]) ->
         try:
             yield session
         finally:
-            with suppress(Exception):  # what was done with it counts; one that is gone cannot be stopped
+            with suppress(Exception):  # its results count, and a session that is gone cannot be stopped
                 session.stop()
 
 
 @contextmanager
 def _mode_restored() -> Iterator[None]:
-    """Take back that pyspark makes a process, for its first Connect session, one that cannot start a classic one."""
+    """Undo what pyspark does at a process's first Connect session: afterwards it could not start a classic one."""
     before = {name: os.environ.get(name) for name in _CONNECT_MODE}
     try:
         yield
@@ -123,7 +123,7 @@ def _require_same(running: Any, master: str | None, conf: Mapping[str, str] | No
     if master not in {None, own} or conf:
         kind = "a Spark Connect session" if own is None else f"a Spark session with master {own}"
         raise InvalidOptionError(
-            f"{kind} already runs in this process, and has its settings: pass it as spark=, or stop it first"
+            f"{kind} already runs in this process with its own settings: pass it as spark=, or stop it first"
         )
 
 
@@ -148,7 +148,7 @@ def _start(master: str, conf: Mapping[str, str]) -> Any:
             text = f"Spark did not start with master {master!r}: {reason(error)}"
         raise EngineError(f"{text}; --engine local needs none") from error
     python = settings.get("spark.pyspark.python", sys.executable if is_local else None)
-    if python is not None:  # pyspark asks the environment alone, and else takes the `python3` of PATH
+    if python is not None:  # pyspark reads only the environment, and otherwise takes the `python3` of PATH
         session.sparkContext.pythonExec = python
     return session
 
@@ -171,7 +171,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> Any:
 
 
 def _require_grpc(remote: str) -> None:
-    """Raise unless a gRPC server answers in time; pyspark itself would try for ten minutes, and block the exit."""
+    """Raise unless a gRPC server answers in time. pyspark itself would try for ten minutes, and block the exit."""
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -183,7 +183,7 @@ def _require_grpc(remote: str) -> None:
 
 
 def _registered(start: Callable[[], Any], master: str) -> Any:
-    """Return what `start` does, unless it waits too long for the master; Spark itself waits a minute."""
+    """Return the result of `start`, unless it waits too long for the master. Spark itself waits a minute."""
     _require_listener(master)
     answers: list[Any] = []
     answered = threading.Condition()
@@ -200,7 +200,7 @@ def _registered(start: Callable[[], Any], master: str) -> Any:
             answered.notify()
             if waits or isinstance(found, BaseException):
                 return
-        found.stop()  # nobody will: it came too late
+        found.stop()  # it came too late, so no caller will stop it
 
     threading.Thread(target=ask, daemon=True).start()
     with answered:
@@ -233,11 +233,11 @@ def _hosts(address: str) -> list[tuple[str, int]]:
         parts = [urlsplit(f"{scheme}://{host}") for host in rest.split("/")[0].split(",")]
         return [(part.hostname or "", part.port or _CONNECT_PORT) for part in parts]
     except ValueError as error:
-        raise InvalidOptionError(f"{_shown(address)} is no address: {error}") from error
+        raise InvalidOptionError(f"{_shown(address)} is not an address: {error}") from error
 
 
 def _refuses(host: str, port: int) -> bool:
-    """Tell whether nothing listens there. Whatever else may be in the way, such as a proxy, Spark finds out."""
+    """Return whether nothing listens there. Spark finds other obstacles, such as a proxy."""
     try:
         socket.create_connection((host, port), timeout=_PROBE_SECONDS).close()
     except (ConnectionRefusedError, socket.gaierror):
@@ -248,5 +248,5 @@ def _refuses(host: str, port: int) -> bool:
 
 
 def _shown(address: str) -> str:
-    """Return an address without the parameters behind it, which may hold a token."""
+    """Return an address without its parameters, which may contain a token."""
     return address.partition("/;")[0].partition("?")[0]

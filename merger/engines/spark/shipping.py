@@ -1,8 +1,8 @@
-"""The package as one zip for Spark's workers, which need no installation of tblctl.
+"""The package as one zip for Spark's workers, so that they need no installation of tblctl.
 
-The zip is named by its content's hash, since Spark refuses other content under a name that it knows, and lies at a
-path that is the same for every session of a user, since a cluster refuses a known name from another path. It stays
-there: executors that start late in a session fetch it from the driver then.
+The zip is named by its content's hash, since Spark refuses other content under a known name. Its path is the same for
+every session of a user, since a cluster refuses a known name from another path. It is not deleted: executors that start
+late in a session fetch it from the driver.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tblctl.tableformat.errors import EngineError
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """What Spark's workers need of tblctl, chosen by the layer that knows every use of a session.
+    """The parts of tblctl that Spark's workers need, chosen by the layer that knows every use of a session.
 
     Attributes:
-        packages: their dotted names; each comes whole, with its sub-packages.
-        modules: single files of the top package, `__init__.py` among them.
+        packages: dotted names of whole packages, with their sub-packages.
+        modules: single files of the top package, including `__init__.py`.
     """
 
     packages: tuple[str, ...]
@@ -41,10 +41,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources g
 
 
 def stored_zip(code: Code) -> Path:
-    """Return the zip's path, in a folder of this user's under the system's for temporary files; write it if needed.
+    """Return the zip's path in this user's temporary folder. Write it if needed.
 
     Raises:
-        EngineError: it cannot be written; or the folder is open to others, who could put code of theirs there.
+        EngineError: it cannot be written; or others may write to the folder, and could put their code there.
     """
     content = zip_content(code)
     try:
@@ -55,14 +55,14 @@ def stored_zip(code: Code) -> Path:
             Path(unfinished.name).replace(path)
     except OSError as error:
         raise EngineError(
-            f"the code for Spark's workers cannot be kept: {error}; free space there, or let TMPDIR name another place"
+            f"the code for Spark's workers cannot be stored: {error}; free space there, or set TMPDIR to another place"
         ) from error
     return path
 
 
 @functools.cache
 def zip_content(code: Code) -> bytes:
-    """Return the zip: the same bytes for the same sources, as they were when first asked for."""
+    """Return the zip: the same bytes for the same sources. Sources are read at the first call."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(_sources(code).items()):
@@ -100,6 +100,6 @@ def _own_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
         raise EngineError(
             f"{folder} keeps the code for Spark's workers, and other users could change it: expected a folder that "
-            f"user {user} owns and nobody else may write to; remove it, or let TMPDIR name another place"
+            f"user {user} owns and nobody else may write to; remove it, or set TMPDIR to another place"
         )
     return folder

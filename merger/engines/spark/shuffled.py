@@ -1,11 +1,11 @@
 """The frame of a job whose rows are sorted beforehand: Spark's own shuffle carries the portions.
 
-A frame of sort tasks, a row and a partition each, becomes rows of portions: the number of the merge task, what is known
-of the portion, and its rows as Arrow IPC, lz4. These and a row for each share of merge tasks go to a partition a share.
-Compressed so, a gigabyte of lineitem's rows is 420 MB, and Spark takes 0.6x the time of uncompressed rows.
+A frame of sort tasks, a row and a partition each, becomes rows of portions: the number of the merge task, the portion's
+metadata, and its rows as Arrow IPC, lz4. These, and a row for each share of merge tasks, go to one partition for each
+share. Compressed, a gigabyte of lineitem's rows is 420 MB, and Spark takes 0.6x the time of uncompressed rows.
 
-Spark hands a worker at most 64 MiB of them at a time (Spark 4.0: whatever it has), which go to the worker's spill
-folder when they exceed the task's budget. Of a sort task that Spark repeats, only one attempt's rows arrive.
+A worker gets at most 64 MiB at a time (Spark 4.0: without a limit). Portions that exceed the task's budget go to the
+worker's spill folder. If Spark repeats a sort task, only one attempt's rows arrive.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def sorted_and_merged(
     sorts: Sequence[SortTask],
     function: TaskFunction,
 ) -> Any:
-    """Return the frame of the outcomes of a job's merge tasks: column "outcome", as `on_worker.run_pickled` has them.
+    """Return the frame of the outcomes of a job's merge tasks: column "outcome", as from `on_worker.run_pickled`.
 
     Args:
         session: pyspark's.
         setup: for the workers.
-        shares: the merge tasks, as `run_pickled` gets them.
-        sorts: what sorts rows beforehand, for merge tasks that are each a share of their own.
-        function: what runs a merge task.
+        shares: the merge tasks, as for `run_pickled`.
+        sorts: the sort tasks, for merge tasks that are each a share of their own.
+        function: runs a merge task.
     """
     import pyarrow as pa
 
@@ -64,7 +64,7 @@ def sorted_and_merged(
 
 
 def _sorter(setup: bytes) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of sort tasks in, rows of portions out, one at a time."""
+    """Return the function that Spark applies to a partition: batches of sort tasks in, rows of portions out."""
 
     def tblctl_sort(batches: Iterator[Any]) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
         import pyarrow as pa
@@ -88,7 +88,7 @@ def _sorter(setup: bytes) -> Callable[[Any], Any]:
 
 
 def _merger(setup: bytes, held_bytes: int, function: TaskFunction) -> Callable[[Any], Any]:
-    """Return what Spark applies to a partition: batches of portions and shares in, outcomes out."""
+    """Return the function that Spark applies to a partition: batches of portions and shares in, outcomes out."""
 
     def tblctl_merge(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

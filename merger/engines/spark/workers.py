@@ -1,4 +1,4 @@
-"""What an engine must know of a Spark session and its workers before tasks run there, found out once a session."""
+"""Find out, once for each session, what an engine must know of a Spark session and its workers before tasks run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tblctl.merger.engines.spark.shipping import Code, stored_zip
 from tblctl.tableformat.errors import EngineError, InternalError
 
 NEEDED = ("pyarrow", "numpy", "fsspec", "xxhash")
-"""What tasks import on workers, besides tblctl's code, which is sent to them."""
+"""Libraries that tasks import on workers, besides tblctl's code, which is sent to them."""
 
 _LOCK = threading.Lock()
 _PREPARED: WeakKeyDictionary[Any, Code] = WeakKeyDictionary()
-"""What was sent to each session."""
+"""The code that was sent to each session."""
 
 _PARALLELISM: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _MANY_ROWS = 1 << 20
@@ -26,7 +26,7 @@ _REASON_CHARS = 400
 
 
 def is_connect(session: Any) -> bool:
-    """Tell a Spark Connect session from a classic one."""
+    """Return whether a session is a Spark Connect session, not a classic one."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
@@ -43,7 +43,7 @@ def parallelism(session: Any) -> int:
         with _LOCK:
             if (
                 session not in _PARALLELISM
-            ):  # a Connect client cannot ask, but sees how many parts a range has
+            ):  # a Connect client cannot ask for it, but can count the partitions of a range
                 parts = session.range(_MANY_ROWS).selectExpr("spark_partition_id() AS part")
                 _PARALLELISM[session] = parts.agg({"part": "max"}).collect()[0][0] + 1
             return _PARALLELISM[session]
@@ -52,10 +52,10 @@ def parallelism(session: Any) -> int:
 
 
 def prepare(session: Any, code: Code) -> None:
-    """Ship tblctl's code to the session's workers and check that they can run it; the second time, nothing.
+    """Ship tblctl's code to the session's workers, once, and check that they can run it.
 
     Raises:
-        EngineError: the session does not work, or workers lack something; the message says what was found where.
+        EngineError: the session does not work, or workers lack something; the message says what was found on which one.
         InternalError: the session has other code of tblctl, which would hide this.
     """
     tasks = parallelism(session)
@@ -63,7 +63,7 @@ def prepare(session: Any, code: Code) -> None:
     with _LOCK:
         if session in _PREPARED:
             if _PREPARED[session] != code:
-                msg = f"a Spark session has {_PREPARED[session]} and was to get {code}: the first hides the second"
+                msg = f"a Spark session already has {_PREPARED[session]}, which would hide {code}"
                 raise InternalError(msg)
             return
         try:
@@ -77,10 +77,10 @@ def prepare(session: Any, code: Code) -> None:
 
 
 def look_at_workers(session: Any, tasks: int) -> list[dict[str, str]]:
-    """Return what a few tasks find on their workers: "host", "python" and, by name, each library's version.
+    """Return the findings of a few tasks on their workers: "host", "python" and, by name, each library's version.
 
-    A library that does not import has its error instead, which begins with "!". Spark's plain functions are used,
-    which work where pyarrow is missing.
+    A library that cannot be imported has its error instead, which begins with "!". This uses Spark's plain functions,
+    which work without pyarrow.
 
     Raises:
         EngineError: the workers cannot run even these.
@@ -129,7 +129,7 @@ def _problems(worker: dict[str, str], here: dict[str, str], zip_name: str) -> li
 def _look(names: tuple[str, ...]) -> Callable[[int], str]:
     def look(
         _number: int,
-    ) -> str:  # nested, with its own imports: pickled whole, runs where nothing is installed
+    ) -> str:  # nested, with its own imports: pickled whole, so it runs without any installation
         import importlib
         import json
         import platform
@@ -142,7 +142,7 @@ def _look(names: tuple[str, ...]) -> Callable[[int], str]:
                 return f"! {type(error).__name__}: {error}"
 
         found = {"host": socket.gethostname(), "python": platform.python_version()}
-        own = {"xxhash": "VERSION"}  # where a library does not say it as others do
+        own = {"xxhash": "VERSION"}  # libraries with another name for their version
         found |= {name: attribute(name, own.get(name, "__version__")) for name in names}
         return json.dumps(found | {"tblctl": attribute("tblctl", "__file__")})
 
@@ -150,7 +150,7 @@ def _look(names: tuple[str, ...]) -> Callable[[int], str]:
 
 
 def reason(error: Exception) -> str:
-    """Return the part of an error of Spark's that says what happened, without the stack of the JVM."""
+    """Return the part of a Spark error that says what happened, without the JVM's stack."""
     text = str(error) or type(error).__name__
     mismatch = re.search(r"Python in worker has different version[^\n]*|Cannot run program[^\n]*", text)
     lost = re.search(r"most recent failure: ([^\n]*)", text)

@@ -89,7 +89,7 @@ def _type_to_json(data_type: pa.DataType) -> str | dict[str, Any]:
 
 
 class _Reader:
-    """Reads fields; remembers the ids seen, since none may come twice."""
+    """Reads fields, and checks that no id comes twice."""
 
     def __init__(self, last_column_id: int) -> None:
         self._last_column_id = last_column_id
@@ -115,7 +115,7 @@ class _Reader:
         try:
             return with_id(pa.field(name, data_type, nullable=nullable), id_)
         except UnicodeEncodeError as cause:
-            raise ValueError(f"{place}.name: {name!r} is no Unicode text") from cause
+            raise ValueError(f"{place}.name: {name!r} is not Unicode text") from cause
 
     def _type(self, value: object, place: str, depth: int) -> pa.DataType:
         if depth > MAX_NESTING_DEPTH:
@@ -203,7 +203,7 @@ def _wrong(place: str, expected: str, value: object) -> ValueError:
 
 
 def _shown(value: object) -> str:
-    """Return a value for an error text, cut short: it comes from a file that may hold anything."""
+    """Return a value for an error text, truncated: it comes from a file that may hold anything."""
     if isinstance(value, (dict, list)) and len(value) > 20:  # noqa: PLR2004
         return f"{type(value).__name__} of {len(value)}"
     text = (

@@ -35,14 +35,14 @@ def add(
     (field,), last = numbered([plain_field(pa.field(name, data_type))], after=after)
     if not parent:
         if name in schema.names:
-            raise InvalidSchemaError(f"column {name!r} exists already")
+            raise InvalidSchemaError(f"column {name!r} already exists")
         return schema.append(field), last
 
     def append(struct: pa.Field) -> pa.Field:
         if not pt.is_struct(struct.type):
-            raise InvalidSchemaError(f"cannot add {shown!r}: {'.'.join(parent)!r} is no struct")
+            raise InvalidSchemaError(f"cannot add {shown!r}: {'.'.join(parent)!r} is not a struct")
         if struct.type.get_field_index(name) >= 0:
-            raise InvalidSchemaError(f"field {shown!r} exists already")
+            raise InvalidSchemaError(f"field {shown!r} already exists")
         return struct.with_type(pa.struct([*struct.type, field]))
 
     return _change(schema, parent, append), last
@@ -86,7 +86,7 @@ def widen(schema: pa.Schema, path: str | Sequence[str], data_type: pa.DataType) 
 
 
 def find(schema: pa.Schema, path: str | Sequence[str]) -> _Path:
-    """Return the steps to the field with a dotted name, or check steps given as such.
+    """Return the steps to the field with a dotted name, or check a path that is given as steps.
 
     Raises:
         UnknownColumnError: there is no such field; the nearest name is given.
@@ -108,7 +108,7 @@ def _all_paths(fields: Sequence[pa.Field], parents: _Path) -> list[_Path]:
 
 
 def _split_new(schema: pa.Schema, path: str | Sequence[str]) -> tuple[_Path, str]:
-    """Return parent steps and name of a field to add; in text, the longest known parent counts."""
+    """Return the parent's steps and the name of a field to add. In text, the longest known parent counts."""
     if not isinstance(path, str):
         *parent, name = path
         return (find(schema, parent) if parent else ()), name
@@ -145,7 +145,7 @@ def _change_in(fields: tuple[pa.Field, ...], path: _Path, change: _Change) -> tu
 
 
 def _refuse_fixed(schema: pa.Schema, path: _Path, verb: str) -> None:
-    """Refuse to rename or drop what is no named field of a struct, and anything inside a map's key."""
+    """Refuse to rename or drop anything but a named field of a struct, and anything inside a map's key."""
     _refuse_in_map_key(schema, path, verb)
     if len(path) > 1 and not pt.is_struct(_type_at(schema, path[:-1])):
         raise InvalidSchemaError(f"cannot {verb} {'.'.join(path)!r}: it is part of {'.'.join(path[:-1])!r}")

@@ -1,4 +1,4 @@
-"""Column ids on Arrow fields: as Parquet does it, in the field metadata `PARQUET:field_id`."""
+"""Column ids on Arrow fields, in the field metadata `PARQUET:field_id` as Parquet has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def ids_in(fields: Iterable[pa.Field]) -> frozenset[int]:
-    """Return the ids of fields, and of what lies in them, at every depth."""
+    """Return the ids of fields and of the fields nested in them, at every depth."""
     found: set[int] = set()
     waiting = list(fields)
     while waiting:

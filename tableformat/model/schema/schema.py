@@ -1,8 +1,8 @@
 """A table's schema: named, typed columns with ids that outlive their names.
 
-A schema is a `pa.Schema` of logical types in which every field, nested ones too, carries its column id as field
-metadata `PARQUET:field_id`, so a ParquetWriter given it writes the ids. Ids are never used twice in a table's life:
-a column dropped and added again is a new column, and old blocks have no values for it.
+A schema is a `pa.Schema` of logical types. Every field, also nested, has its column id in the field metadata
+`PARQUET:field_id`, so a ParquetWriter writes the ids. A table never uses an id twice: a column dropped and added again
+is a new column, and old blocks have no values for it.
 
 Dotted names: `a.b` is field b of struct a. Inside lists and maps the steps are `element`, `key` and `value`. No two
 fields of a schema may have the same dotted name, so a dotted name never means two things.
@@ -59,7 +59,7 @@ class Schema:
     """Columns with ids. `last_column_id` is the highest id ever given in the table, dropped columns included.
 
     Raises:
-        InvalidSchemaError: at construction, when a rule is broken; lists every problem.
+        InvalidSchemaError: at construction: a rule is broken; lists every problem.
     """
 
     arrow: pa.Schema
@@ -71,18 +71,18 @@ class Schema:
         known = {id_ for id_ in ids if id_ is not None and 1 <= id_ <= self.last_column_id}
         if len(known) < len(ids):
             raise InvalidSchemaError(
-                f"every field needs an id of its own from 1 to {self.last_column_id}, found {ids}"
+                f"every field needs a unique id from 1 to {self.last_column_id}, found {ids}"
             )
 
     @classmethod
     def create(cls, columns: pa.Schema) -> Schema:
-        """Return the schema of a new table; ids count from 1, a struct before its fields, left to right.
+        """Return the schema of a new table. Ids count from 1, a struct before its fields, left to right.
 
         Extension types that only name another type (uuid, json, bool8) become that type; other metadata is dropped.
 
         Raises:
             UnsupportedTypeError: types that cannot be stored are the only problems.
-            InvalidSchemaError: no columns, a name given twice, or a dotted name that means two fields.
+            InvalidSchemaError: there are no columns, a name is given twice, or a dotted name is ambiguous.
         """
         plain = pa.schema([plain_field(field.with_type(strip_extension(field.type))) for field in columns])
         _raise_problems(plain)
@@ -100,7 +100,7 @@ class Schema:
         return hash((tuple(self.arrow.names), self.last_column_id))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # pyarrow 26's own pickling loses a map's keys_sorted, and the metadata (so the id) in a fixed-size list
+        # pyarrow 26's own pickling loses a map's keys_sorted, and metadata (so ids) inside fixed-size lists
         return (Schema.from_json, (self.to_json(),))
 
     @cached_property
@@ -110,7 +110,7 @@ class Schema:
 
     @cached_property
     def ids(self) -> frozenset[int]:
-        """The ids of all columns and of what lies in them, at every depth."""
+        """The ids of all columns and of the fields nested in them, at every depth."""
         return ids_in(self.arrow)
 
     @property
@@ -125,12 +125,12 @@ class Schema:
 
     @cached_property
     def read_schema(self) -> pa.Schema:
-        """What a scan of all columns returns: read types, without ids."""
+        """The schema of a full scan: read types, without ids."""
         return pa.schema([field.with_type(read_type(field.type)) for field in self.logical])
 
     @cached_property
     def written(self) -> pa.Schema:
-        """What blocks are written with: read types, with ids."""
+        """The schema that blocks are written with: read types, with ids."""
         return pa.schema([field.with_type(read_type(field.type)) for field in self.arrow])
 
     def leaf(self, name: str) -> Leaf:
@@ -167,7 +167,7 @@ class Schema:
         Old rows read as null there.
 
         Raises:
-            InvalidSchemaError: the name is taken, or `a` is no struct.
+            InvalidSchemaError: the name is taken, or `a` is not a struct.
             UnsupportedTypeError: the type cannot be stored.
         """
         arrow, last = changes.add(self.arrow, path, strip_extension(data_type), after=self.last_column_id)
@@ -231,10 +231,10 @@ def parse_schema(text: str) -> pa.Schema:
 
 
 def schema_differences(table: Schema, data: pa.Schema) -> tuple[str, ...]:
-    """Return every reason why data of a schema cannot be appended to the table; empty when it can.
+    """Return every reason why data of a schema cannot be appended to the table; empty if it can.
 
     Columns are matched by name, in any order. Types that hold the same values are accepted (`types.accepts`).
-    Nullable data for a column that is not nullable is accepted: whether there are nulls is seen in the data.
+    Nullable data is accepted for a column that is not nullable: nulls are looked for in the data itself.
     """
     return tuple(_field_differences("", tuple(table.arrow), tuple(data)))
 
@@ -290,14 +290,14 @@ def _name_problems(schema: pa.Schema) -> list[str]:
         if pt.is_null(field.type) and not field.nullable
     ]
     return problems + [
-        f"{path}: a fixed_size_list inside something nullable must be nullable itself, pyarrow cannot read it back"
+        f"{path}: a fixed_size_list inside a nullable field must be nullable itself, pyarrow cannot read it back"
         for field in schema
         for path in _unreadable_lists(field, field.name, hidden=False)
     ]
 
 
 def _unreadable_lists(field: pa.Field, path: str, *, hidden: bool) -> Iterator[str]:
-    """Yield fixed-size lists that are never null inside what may be null.
+    """Yield non-nullable fixed-size lists inside nullable fields.
 
     pyarrow 26 writes them and then fails to read them: "Expected all lists to be of size=2 but index 1 had size=0".
     """

@@ -1,4 +1,4 @@
-"""Reads one text from left to right: the ground that the small grammars (types, key terms) stand on."""
+"""Reads one text from left to right: the base of the parsers for types and key terms."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BLANK = re.compile(r"\s*")
 
 
 def quote_name(name: str) -> str:
-    """Return a column's name as the grammars read it back: bare where possible, else in double quotes."""
+    """Return a column's name as the parsers read it: bare if possible, else in double quotes."""
     return name if _BARE_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 class TextScanner:
-    """Stands at `offset` of `text`, always past blanks. Errors are of `kind` and carry `position`."""
+    """Is at `offset` of `text`, always past blanks. Errors are of type `kind` and have a `position`."""
 
     def __init__(self, text: str, kind: type[InputError]) -> None:
         self.text = text
@@ -28,7 +28,7 @@ class TextScanner:
         self._skip_blanks()
 
     def at_end(self) -> bool:
-        """Tell whether nothing is left."""
+        """Return whether nothing is left."""
         return self.offset >= len(self.text)
 
     def end(self) -> None:
@@ -37,7 +37,7 @@ class TextScanner:
             raise self.error("expected nothing more")
 
     def at(self, mark: str) -> bool:
-        """Tell whether `mark` comes next."""
+        """Return whether `mark` comes next."""
         return self.text.startswith(mark, self.offset)
 
     def take(self, mark: str) -> bool:
@@ -54,7 +54,7 @@ class TextScanner:
             raise self.error(f"expected {mark}")
 
     def match(self, pattern: re.Pattern[str]) -> str | None:
-        """Step over what the pattern matches here and return it, else None."""
+        """Step over the pattern's match here and return it, else None."""
         found = pattern.match(self.text, self.offset)
         if found is None:
             return None
@@ -67,7 +67,7 @@ class TextScanner:
         return self.match(_BARE_NAME)
 
     def word(self, word: str) -> bool:
-        """Step over a certain word, in any case, if it comes next."""
+        """Step over `word`, in upper or lower case, if it comes next."""
         start = self.offset
         found = self.bare_name()
         if found is not None and found.lower() == word:

@@ -26,10 +26,10 @@ from tblctl.tableformat.errors import InputError, InvalidSchemaError, Unsupporte
 from tblctl.tableformat.model.schema.text_scanner import TextScanner, quote_name
 
 MAX_NESTING_DEPTH = 64
-"""Deeper types are refused: nobody means them, and they would exhaust the stack of readers."""
+"""Deeper types are refused: nobody needs them, and they would exhaust the stack of readers."""
 
 ELEMENT_NAME = "element"
-"""Name of every list's child, as Parquet writes it; pyarrow ignores it when it compares types."""
+"""Name of every list's child in Parquet. pyarrow ignores it when it compares types."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -90,7 +90,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+\-/:]+")
 
 
 def is_zone_name(zone: str) -> bool:
-    """Tell whether a time zone's name is made of the characters that names and offsets have."""
+    """Return whether a time zone's name has only characters that occur in names and offsets."""
     return _ZONE.fullmatch(zone) is not None
 
 
@@ -98,7 +98,7 @@ def type_to_text(data_type: pa.DataType) -> str:
     """Return the text of a type. Field ids and other metadata are left out.
 
     Raises:
-        UnsupportedTypeError: the type is none that tblctl stores.
+        UnsupportedTypeError: tblctl does not store the type.
     """
     simple = _NAME_OF_SIMPLE.get(data_type)
     if simple is not None:
@@ -132,7 +132,7 @@ def type_to_text(data_type: pa.DataType) -> str:
 
 
 def field_to_text(field: pa.Field) -> str:
-    """Return `name: type` with `not null` where it holds."""
+    """Return `name: type`, with `not null` if it applies."""
     return f"{quote_name(field.name)}: {_item_to_text(field)}"
 
 
@@ -141,7 +141,7 @@ def type_from_text(text: str) -> pa.DataType:
 
     Raises:
         UnsupportedTypeError: a type that Arrow has but tblctl does not store.
-        InvalidSchemaError: anything else that is no type; names the position.
+        InvalidSchemaError: anything else that is not a type; names the position.
     """
     parser = _Parser(text)
     data_type = parser.type(depth=1)
@@ -340,7 +340,7 @@ class _Parser(TextScanner):
                  "fixed_size_binary", "timestamp", "time32", "time64", "decimal128", "decimal256")  # fmt: skip
         near = difflib.get_close_matches(word, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return self.error(f"{word!r} is no type{hint}", start)
+        return self.error(f"{word!r} is not a type{hint}", start)
 
     def _unsupported(self, word: str, start: int) -> UnsupportedTypeError:
         message = f"type {word!r} cannot be stored (position {start} of {self.text!r})"

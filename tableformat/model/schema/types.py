@@ -1,10 +1,10 @@
-"""What column types mean to tblctl: how they are read, compared, widened, and which are refused.
+"""Column types: how they are read, compared and widened, and which are refused.
 
 Three views of one type:
 - logical: what the table's schema says;
 - read: what a scan returns. Views become large types (pyarrow 26 can neither take, filter nor compare views),
   small decimals become decimal128, dictionaries have an unordered int32 index;
-- statistic: what bounds are stored as: the read type without its dictionary, half as float32 (no min/max kernel).
+- statistic: the type of stored bounds: the read type without its dictionary, half as float32 (no min/max kernel).
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ _UNIT_ORDER = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
 def is_any_string(data_type: pa.DataType) -> bool:
-    """Tell whether the type is string, large_string or string_view."""
+    """Return whether the type is string, large_string or string_view."""
     return bool(pt.is_string(data_type) or pt.is_large_string(data_type) or pt.is_string_view(data_type))
 
 
 def is_any_binary(data_type: pa.DataType) -> bool:
-    """Tell whether the type is binary, large_binary or binary_view (not fixed-size binary)."""
+    """Return whether the type is binary, large_binary or binary_view (not fixed-size binary)."""
     return bool(pt.is_binary(data_type) or pt.is_large_binary(data_type) or pt.is_binary_view(data_type))
 
 
 def is_small_decimal(data_type: pa.DataType) -> bool:
-    """Tell whether blocks have the values as whole numbers: decimals of at most 18 digits."""
+    """Return whether blocks store the values as whole numbers: decimals of at most 18 digits."""
     return bool(pt.is_decimal128(data_type) and data_type.precision <= 18)  # noqa: PLR2004
 
 
 def is_any_list(data_type: pa.DataType) -> bool:
-    """Tell whether the type is one of the five list kinds (a map is not)."""
+    """Return whether the type is one of the five list kinds (a map is not)."""
     return _is_variable_list(data_type) or bool(pt.is_fixed_size_list(data_type))
 
 
@@ -89,7 +89,7 @@ def child_fields(data_type: pa.DataType) -> tuple[pa.Field, ...]:
 
 
 def with_child_fields(data_type: pa.DataType, children: tuple[pa.Field, ...]) -> pa.DataType:
-    """Return the same kind of type around other children (as many as `child_fields` gives)."""
+    """Return the same kind of type with other children (as many as `child_fields` gives)."""
     if pt.is_struct(data_type):
         return pa.struct(children)
     if pt.is_map(data_type):
@@ -108,7 +108,7 @@ def with_child_fields(data_type: pa.DataType, children: tuple[pa.Field, ...]) ->
 
 
 def map_children(data_type: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """Return the type with `change` done to each field nested directly in it."""
+    """Return the type with `change` applied to each directly nested field."""
     children = child_fields(data_type)
     if not children:
         return data_type
@@ -118,9 +118,9 @@ def map_children(data_type: pa.DataType, change: Callable[[pa.Field], pa.Field])
 def read_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type that a scan gives for a column of this logical type, nested types included.
 
-    A dictionary's index becomes int32 whatever it was: blocks merge, and the values of two blocks with int8
-    indices may not fit one. It is unordered, since the order of a dictionary's values is not kept on disk. One of
-    halffloat becomes plain: pyarrow 26 puts two of them together as one of wrong values (1.5 becomes 15872.0).
+    A dictionary's index always becomes int32: blocks merge, and the values of two blocks with int8 indices may not fit
+    one. The dictionary is unordered, since the order of its values is not kept on disk. A dictionary of halffloat
+    becomes plain: pyarrow 26 unifies two of them with wrong values (1.5 becomes 15872.0).
     """
     if pt.is_string_view(data_type):
         return pa.large_string()
@@ -150,7 +150,7 @@ def statistic_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def is_orderable(data_type: pa.DataType) -> bool:
-    """Tell whether values have an order, so that the type can be a key or have bounds."""
+    """Return whether values have an order, so that the type can be a key or have bounds."""
     if pt.is_dictionary(data_type):
         return is_orderable(data_type.value_type)
     return not (child_fields(data_type) or pt.is_null(data_type))
@@ -159,8 +159,8 @@ def is_orderable(data_type: pa.DataType) -> bool:
 def strip_extension(data_type: pa.DataType) -> pa.DataType:
     """Return the type with known extension types, nested ones too, turned into plain types.
 
-    uuid gives fixed_size_binary[16], json its string type, bool8 bool, a fixed-shape tensor its list. Unknown
-    extensions stay, and `check_supported` refuses them: their storage alone would lose what they mean.
+    uuid becomes fixed_size_binary[16], json its string type, bool8 bool, a fixed-shape tensor its list. Unknown
+    extensions stay, and `check_supported` refuses them: their storage type alone would lose their meaning.
     """
     if isinstance(data_type, pa.BaseExtensionType):
         if data_type.extension_name == "arrow.bool8":
@@ -175,7 +175,7 @@ def strip_extension(data_type: pa.DataType) -> pa.DataType:
 
 
 def check_supported(data_type: pa.DataType, path: str) -> None:
-    """Raise unless the type, with all that is nested in it, can be stored.
+    """Raise unless the type, with all nested types, can be stored.
 
     Raises:
         UnsupportedTypeError: names the column path and lists every problem.
@@ -186,7 +186,7 @@ def check_supported(data_type: pa.DataType, path: str) -> None:
 
 
 def type_problems(data_type: pa.DataType, path: str, *, depth: int = 1) -> tuple[str, ...]:
-    """Return why the type cannot be stored, one text per place, each naming the path; empty when it can."""
+    """Return why the type cannot be stored: one text for each problem, with its path; empty if it can."""
     if depth > MAX_NESTING_DEPTH:
         return (f"{path}: types may be nested {MAX_NESTING_DEPTH} deep, this is deeper",)
     if pt.is_dictionary(data_type):
@@ -227,7 +227,7 @@ def _flat_problem(data_type: pa.DataType) -> str | None:
     if pt.is_fixed_size_binary(data_type) and not data_type.byte_width:
         return "fixed-size binary of 0 bytes cannot be stored in Parquet"
     if pt.is_timestamp(data_type) and data_type.tz and not is_zone_name(data_type.tz):
-        return f"{data_type.tz!r} is no name of a time zone"
+        return f"{data_type.tz!r} is not the name of a time zone"
     try:
         type_to_text(data_type)
     except UnsupportedTypeError as cause:
@@ -236,7 +236,7 @@ def _flat_problem(data_type: pa.DataType) -> str | None:
 
 
 def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether every value of `old` has the same value in `new`, so that old blocks can be read as `new`.
+    """Return whether `new` holds every value of `old` unchanged, so that old blocks can be read as `new`.
 
     Nothing widens to nanoseconds: they end in 2262, and 9999-12-31 is a common date.
     """
@@ -260,11 +260,11 @@ def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def accepts(column: pa.DataType, data: pa.DataType) -> bool:
-    """Tell whether data of a type may be appended to a column of another without losing anything.
+    """Return whether data of a type may be appended to a column of another without losing anything.
 
-    Nested fields are not looked at here, only the kind around them. Where values might not fit (seconds as
-    nanoseconds), the cast checks each. Columns of seconds take finer units, as long as the values are whole seconds:
-    Parquet has no seconds, so no file could be appended to them otherwise, not even a block of the table.
+    Nested fields are not checked here, only the kind of the outer type. If values might not fit (seconds as
+    nanoseconds), the cast checks each. Columns of seconds accept finer units if the values are whole seconds: Parquet
+    has no seconds, so otherwise no file could be appended to them, not even a block of the table.
     """
     if pt.is_dictionary(data):
         data = data.value_type

@@ -1,1 +1,1 @@
-"""The log of a native table: snapshots and segments, and how the next one is published."""
+"""The log of a native table: snapshots and segments, and how the next snapshot is published."""

@@ -1,6 +1,6 @@
-"""Changes of what a table is, not of its rows: schema, cluster key, options, tags, rollback. They write no data.
+"""Changes of a table that write no data: schema, cluster key, options, tags, rollback.
 
-Each function takes the head and returns the next snapshot's content, so it is asked again after every lost race.
+Each function takes the head and returns the next snapshot's content. It is called again after every lost race.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
     """Return the head with `change` applied to its schema.
 
     Raises:
-        InvalidKeyError: the cluster key needs a column as it is.
+        InvalidKeyError: the cluster key needs a column unchanged.
     """
-    # Ids are never used twice, although a rollback may bring back a schema that had given out fewer.
+    # Ids are never used twice, even if a rollback restored a schema with a lower last id.
     last_id = max(schema.last_column_id for schema in head.schemas.values())
     old = dataclasses.replace(head.schema, last_column_id=last_id)
     new = change(old)
@@ -63,9 +63,10 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
 
 
 def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
-    """Refuse to drop columns of the key, or to widen them where blocks would leave its order.
+    """Refuse to drop columns of the key, or to widen them if blocks would leave its order.
 
-    Otherwise blocks stay in the order of the key under its id, and their keys are widened when read, as statistics are.
+    After other widenings, blocks stay in the order of the key with the same id. Their keys are widened when read, like
+    statistics.
     """
     if head.sort is None:
         return
@@ -79,7 +80,7 @@ def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
             problem = maker.widening_problem(before, after)
             if problem is None:
                 continue
-            what, why = f"changed to {after.type}", f"needs it as it is: {problem}"
+            what, why = f"changed to {after.type}", f"needs it unchanged: {problem}"
         msg = (
             f"column {before.name} cannot be {what}: the cluster key ({key_text(head)}) {why}. Change the key first: "
             "`tblctl alter LOC --cluster-by ...` or `--drop-cluster-by`"
@@ -88,7 +89,7 @@ def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
 
 
 def _with_bounds_of(segment: SegmentRef, old: Schema, new: Schema) -> SegmentRef:
-    """Return the segment with its bounds in the new types, without those of dropped columns."""
+    """Return the segment with its bounds in the new types, without bounds of dropped columns."""
     bounds = {}
     for column_id, value in segment.bounds.items():
         before, after = old.leaf_by_id(column_id), new.leaf_by_id(column_id)
@@ -108,7 +109,9 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     try:
         values = values.cast(kind)
     except pa.ArrowInvalid as error:
-        msg = f"column {before.name} cannot be widened to {after.type}: it has values beyond it ({error})"
+        msg = (
+            f"column {before.name} cannot be widened to {after.type}: it has values that do not fit ({error})"
+        )
         raise InvalidSchemaError(msg, column=before.name) from error
     return ColumnBounds(
         min=value_to_json(values[0]), max=value_to_json(values[1]), null_count=bounds.null_count
@@ -118,8 +121,8 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
 def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
     """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
 
-    Not where it comes back and a column of it was ever widened: nothing was checked while it was not the current one,
-    and a bucket of a date is another than that of the same moment.
+    It gets a new id if a column of it was ever widened: widening checks only live sorts, and a bucket of a date differs
+    from the bucket of the same moment.
     """
     parsed = parse_terms(terms, head.schema)
     if not parsed:
@@ -139,16 +142,16 @@ def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
 
 
 def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
-    """Tell whether blocks stay in the order of a sort: its columns are there, and of the same types."""
+    """Return whether blocks stay in the order of a sort: its columns exist, with the same types."""
     before, after = key_leaves(sort, old), key_leaves(sort, new)
     return [(leaf.id, leaf.type) for leaf in before] == [(leaf.id, leaf.type) for leaf in after]
 
 
 def add_sorts(head: Snapshot, sorts: Sequence[Sort]) -> Snapshot:
-    """Return the head with some sorts live, beside those that are.
+    """Return the head with more live sorts.
 
     Raises:
-        ConflictError: another sort has the id of one of them, or a column of one is no longer there.
+        ConflictError: another sort has the id of a new one, or a column of a new one was dropped.
     """
     for sort in sorts:
         known = head.sorts.get(sort.id, sort)
@@ -234,7 +237,7 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
 def reset_clock(head: Snapshot, now_us: int) -> Snapshot:
     """Return the head as a reset of the clock: its timestamp may be less than that of the snapshot before.
 
-    Its horizon too, but not less than now: whatever a gc deletes it has listed before it committed the higher one.
+    The horizon may decrease too, but not below now: a gc lists what it deletes before it commits a higher horizon.
     """
     changed = dataclasses.replace(
         head,

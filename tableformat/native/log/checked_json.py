@@ -2,7 +2,7 @@
 
     {"format_version":1,...,"checksum":"0123456789abcdef"}
 
-The checksum is found by its place, so it is verified before anything is parsed.
+The checksum has a fixed place, so it is verified before anything is parsed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def with_checksum(document: Mapping[str, Any]) -> bytes:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Tell whether `data` ends with a checksum that is right; False if it does not end with one.
+    """Return whether `data` ends with a correct checksum; False if it ends without one.
 
     Raises:
-        ValueError: it ends with a wrong one.
+        ValueError: the checksum is wrong.
     """
     found = _CHECKSUM.search(data, max(0, len(data) - _CHECKSUM_BYTES))
     if found is None:
         return False
     if found.group(1).decode() != checksum_text(data[: found.start()]):
-        msg = "its bytes do not have the checksum that it ends with"
+        msg = "its bytes do not match the checksum at its end"
         raise ValueError(msg)
     return True

@@ -1,7 +1,7 @@
 """The storage's clock: it decides what is old, and shows whether the writer's clock is right.
 
-gc compares the times that the storage gave to objects with a time that the storage gave too. A writer's clock only
-says when a snapshot was made, for people; one that is far off is refused before it gets into the table.
+gc compares the storage's times of objects with another time of the storage. A writer's clock only gives a snapshot's
+time, for people. A time that is far off is refused before it gets into the table.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LOG = logging.getLogger("tblctl")
 MOST_SKEW_SECONDS = 300.0
 """A writer's clock may differ from the storage's by this much."""
 
-_PROBES = 5  # a gc that deletes everything unnamed may take a probe away before its time was read
+_PROBES = 5  # a gc that deletes everything unnamed may delete a probe before its time is read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """One small write between two looks at the writer's clock, in seconds since 1970-01-01 UTC."""
+    """The writer's clock before and after one small write, in seconds since 1970-01-01 UTC."""
 
     name: str
     before_seconds: float
@@ -36,22 +36,22 @@ class Written:
 
 
 def microseconds(seconds: float) -> int:
-    """Return whole microseconds, rounded down: in these, times of objects and horizons are compared."""
+    """Return whole microseconds, rounded down: the unit in which times of objects and horizons are compared."""
     return math.floor(seconds * 1e6)
 
 
 def write_timed(storage: Storage, env: Environment, name: str, data: bytes | pa.Buffer) -> Written:
-    """Write an object, looking at the writer's clock before and after."""
+    """Write an object, and read the writer's clock before and after."""
     before = env.now()
     storage.write(name, data)
     return Written(name=name, before_seconds=before, after_seconds=env.now())
 
 
 def write_probe(storage: Storage, env: Environment) -> tuple[Written, float]:
-    """Write a small object, and return that with the storage's time of it. Three requests.
+    """Write a small object. Return the write, and the storage's time of it. Three requests.
 
     Raises:
-        StorageError: the object is never to be seen.
+        StorageError: the object never becomes visible.
     """
     for _ in range(_PROBES):
         name = probe_path(env.new_id())
@@ -59,11 +59,11 @@ def write_probe(storage: Storage, env: Environment) -> tuple[Written, float]:
         (modified,) = storage.modified([name])
         try:
             storage.delete([name])
-        except TblctlError as error:  # who may not delete may still write; gc sweeps it
+        except TblctlError as error:  # deleting may be forbidden while writing is allowed; gc removes it
             LOG.debug("%s stays: %s", name, error)
         if modified is not None:
             return written, modified
-    msg = f"{storage.url}: objects that were written there to see its time were gone at once, {_PROBES} times"
+    msg = f"{storage.url}: objects written there to read its time disappeared at once, {_PROBES} times"
     raise StorageError(msg)
 
 
@@ -71,7 +71,7 @@ def check_clock(storage: Storage, written: Written, modified_seconds: float) -> 
     """Refuse a writer whose clock is far from the storage's.
 
     Raises:
-        ClockError: it is off by more than `MOST_SKEW_SECONDS`; nothing was committed.
+        ClockError: the clocks differ by more than `MOST_SKEW_SECONDS`; nothing was committed.
     """
     ahead = written.before_seconds - (modified_seconds + storage.time_step_seconds)
     behind = modified_seconds - written.after_seconds
@@ -86,7 +86,7 @@ def check_clock(storage: Storage, written: Written, modified_seconds: float) -> 
 
 
 def is_ahead(head: Snapshot, now_seconds: float) -> bool:
-    """Tell whether a snapshot says that it was made in the future, or its horizon lies there: a clock was ahead."""
+    """Return whether a snapshot's time or horizon lies in the future: a clock was ahead."""
     return max(head.timestamp_ms / 1e3, head.horizon_us / 1e6) - now_seconds > MOST_SKEW_SECONDS
 
 

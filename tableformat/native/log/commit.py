@@ -1,14 +1,14 @@
 """Publish a new snapshot, or lose the race and try again on top of the winner.
 
-A commit creates the object `metadata/snapshots/<head + 1>` if it is absent; whoever creates it wins. The loser reads
-the new head and asks `propose` again. Losing is not failing: somebody else got on, so the loop ends when they do.
+A commit creates the object `metadata/snapshots/<head + 1>` if it is absent. The creator wins. The loser reads the new
+head and asks `propose` again. A lost race is no failure: another writer made progress, so the loop ends when the others
+are done.
 
-When a reply is lost, or the name turns out taken, the object there is read back and its `commit_id` compared: it may be
-our own.
+If a reply is lost, or the name is taken, the object is read back and its `commit_id` compared: it may be our own.
 
-gc deletes beside writers, so a head states a horizon: what was written before it and no snapshot named may be gone. A
-writer compares all that it wrote with the horizon of the head that it commits on. gc commits a horizon before it
-deletes, which takes a sequence: a writer either comes first, and gc sees what it names, or loses and sees the horizon.
+gc deletes while others write. So a head has a horizon: objects written before it that no snapshot named may be gone. A
+writer compares its objects with the horizon of the head that it commits on. gc commits a horizon before it deletes, and
+this commit takes a sequence. So a writer either comes first, and gc sees its objects, or loses and sees the horizon.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 1.0
 
 _NOT_CREATED = (StorageError, AccessDeniedError, UnsupportedBackendError, InternalError)
-"""What `create_snapshot` raises if nothing was created; after any other error the object may be there."""
+"""The errors of `create_snapshot` if nothing was created. After any other error the object may be there."""
 
 
 def _nothing(_names: Collection[str]) -> None:
@@ -58,13 +58,13 @@ def _nothing(_names: Collection[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StagedCommit:
-    """What a writer wants to commit on top of a head.
+    """A writer's proposed commit on top of a head.
 
     Attributes:
         snapshot: the head with its new segments, schema, tags, ..; `publish` sets sequence, ids and time.
-        objects: names that the snapshot will name and the head does not: all that the writer wrote itself.
-        forget: called with those of `objects` that gc may delete, unless blocks are among them: the next draft has
-            others in their place.
+        objects: the names that the snapshot adds: all objects that the writer wrote.
+        forget: called with those of `objects` that gc may delete, unless blocks are among them. The next proposal then
+            has others in their place.
         written: one of `objects` with the writer's time of it; None if nothing was written.
     """
 
@@ -76,7 +76,7 @@ class StagedCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A commit that happened; `attempts` counts the creates it took."""
+    """A successful commit. `attempts` counts its creates."""
 
     snapshot: Snapshot
     attempts: int
@@ -84,10 +84,10 @@ class Published:
 
 @dataclass(kw_only=True)
 class Fate:
-    """Whether what a commit names may be in the table, as far as is proven; nothing of it may be deleted then.
+    """Whether the objects of a commit may be in the table. If so, none of them may be deleted.
 
-    It is set before the first request that could publish, and taken back only by proof of the opposite. So whatever
-    is raised in between, be it by a driver, a logging handler or a signal, nothing published is taken for garbage.
+    It is set before the first request that could publish, and reset only by proof of the opposite. So after any error
+    in between, from a driver, a logging handler or a signal, nothing published is deleted as garbage.
     """
 
     maybe_published: bool = False
@@ -106,22 +106,22 @@ def publish(
     patience: float = 1.0,
     clock_is_checked: bool = False,
 ) -> Published | None:
-    """Commit what `propose` makes of the head, asking again after every lost race; None if it wants nothing.
+    """Commit the proposal of `propose` on top of the head. Ask again after every lost race. None if there is none.
 
     Args:
         storage: of the table.
-        env: the writer's clock, ids and chance.
-        propose: returns what to commit on top of a head.
+        env: the writer's clock, ids and randomness.
+        propose: returns the commit on top of a head, or None.
         head: the newest snapshot that the writer knows.
-        fate: keeps account of what may be published.
-        patience: how many times longer to wait after a loss than others do.
-        clock_is_checked: the caller compared its clock with the storage's.
+        fate: records whether the commit may be published.
+        patience: wait this many times longer after a loss than other writers.
+        clock_is_checked: the caller has compared its clock with the storage's.
 
     Raises:
         ConflictError: `propose` found that its plan no longer fits, or gc may have deleted a block before it was
             published.
         TableNotFoundError: the table was dropped meanwhile, perhaps created again; nothing was committed.
-        ClockError: the writer's clock is far from the storage's; nothing was committed.
+        ClockError: the writer's clock differs too much from the storage's; nothing was committed.
         CommitOutcomeUnknownError: the reply was lost and the storage did not answer afterwards.
     """
     fate, commit_id = fate or Fate(), env.new_id()
@@ -158,7 +158,7 @@ def publish(
 
 
 def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
-    """Return the newest snapshot of the table that `head` is of.
+    """Return the newest snapshot of `head`'s table.
 
     Raises:
         TableNotFoundError: it was dropped meanwhile, perhaps created again.
@@ -170,10 +170,10 @@ def reload_head(storage: Storage, head: Snapshot) -> Snapshot:
 
 
 def after_gc(storage: Storage, head: Snapshot) -> Snapshot:
-    """Return the newest snapshot when `head` seemed damaged: gc may have removed what it names since.
+    """Return the newest snapshot after `head` seemed damaged: gc may have removed its objects meanwhile.
 
     Raises:
-        The error that is being handled: `head` is the newest one, so something of it is damaged.
+        The error being handled: `head` is the newest snapshot, so it is really damaged.
     """
     newer = reload_head(storage, head)
     if newer.sequence == head.sequence:
@@ -182,13 +182,13 @@ def after_gc(storage: Storage, head: Snapshot) -> Snapshot:
 
 
 def dropped(storage: Storage) -> TableNotFoundError:
-    """Return the error of a writer whose table is no longer there, or another one in its place."""
+    """Return the error of a writer whose table was dropped or replaced by another one."""
     msg = f"{storage.url}: the table was dropped meanwhile; nothing was committed"
     return TableNotFoundError(msg)
 
 
 def _create(storage: Storage, env: Environment, snapshot: Snapshot, fate: Fate) -> bool:
-    """Create the snapshot's object as `create_snapshot` does, keeping account in `fate`."""
+    """Create the snapshot's object with `create_snapshot`, and record the outcome in `fate`."""
     fate.maybe_published = True
     try:
         is_ours = create_snapshot(storage, env, snapshot)
@@ -200,18 +200,18 @@ def _create(storage: Storage, env: Environment, snapshot: Snapshot, fate: Fate) 
 
 
 def wait(env: Environment, attempt: int, *, patience: float = 1.0) -> None:
-    """Sleep before the next attempt: longer each time, and by chance, so that losers do not meet again."""
+    """Sleep before the next attempt: longer each time, and partly random, so that losers do not collide again."""
     longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 20))
     env.sleep(patience * longest * (0.5 + env.random() / 2))
 
 
 def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> bool:
-    """Create the snapshot's object if it is absent; tell whether the one that is there now is ours.
+    """Create the snapshot's object if it is absent; return whether the one that is there now is ours.
 
     Raises:
-        StorageError, AccessDeniedError, UnsupportedBackendError: it was surely not created.
-        InternalError: it would be one that nobody can read; it was not created.
-        CommitOutcomeUnknownError: nobody can tell now.
+        StorageError, AccessDeniedError, UnsupportedBackendError: it was certainly not created.
+        InternalError: it would not be readable; it was not created.
+        CommitOutcomeUnknownError: the outcome is unknown.
     """
     name = snapshot_path(snapshot.sequence)
     data = _readable(snapshot)
@@ -245,10 +245,10 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
 
 
 def _readable(snapshot: Snapshot) -> bytes:
-    """Return the snapshot's object, having read it as every reader will.
+    """Return the snapshot's object after decoding it as every reader will.
 
     Raises:
-        InternalError: it cannot be read, or says something else.
+        InternalError: it cannot be decoded, or decodes to something else.
     """
     try:
         data = encode_snapshot(snapshot)
@@ -263,7 +263,7 @@ def _readable(snapshot: Snapshot) -> bytes:
 
 
 def _commit_id(data: bytes, sequence: int) -> str | None:
-    """Return whose commit an object is; None if it cannot be read (then it is not ours: creates are atomic)."""
+    """Return the commit id in an object; None if it cannot be read (then it is not ours: creates are atomic)."""
     try:
         found: Snapshot | Tombstone = decode(data, sequence)
     except (CorruptTableError, UnsupportedFormatError):
@@ -272,10 +272,10 @@ def _commit_id(data: bytes, sequence: int) -> str | None:
 
 
 def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) -> Snapshot:
-    """Return a draft's snapshot as the next commit on top of `head`.
+    """Return a proposed snapshot as the next commit on top of `head`.
 
     Raises:
-        InternalError: it drops what every later commit carries on.
+        InternalError: it lowers values that must never decrease.
     """
     is_reset = snapshot.clock_resets != head.clock_resets
     lowers_horizon = snapshot.horizon_us < head.horizon_us and not is_reset
@@ -292,7 +292,7 @@ def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) ->
 
 
 class _Look:
-    """The last look before each attempt of one commit: is all there, and nothing so old that gc may delete it?"""
+    """The last check before each attempt of a commit: all objects exist, and none is old enough for gc to delete."""
 
     def __init__(self, storage: Storage, env: Environment, *, clock_is_checked: bool) -> None:
         self._storage = storage
@@ -300,14 +300,14 @@ class _Look:
         self._clock_is_checked = clock_is_checked
 
     def lost(self, head: Snapshot, draft: StagedCommit) -> list[str]:
-        """Return the objects of a draft that are gone, or that gc may delete.
+        """Return the objects of a proposal that are gone, or that gc may delete.
 
-        The parent's content is compared: a table that was created again has one of the same name. A drop and a create
-        between this look and the commit stay unnoticed; they would have to fit into one round trip.
+        The parent's content is compared, because a table that was created again has a snapshot of the same name. A drop
+        and a create between this check and the commit stay unnoticed, but they would have to fit into one round trip.
 
         Raises:
             TableNotFoundError: the snapshot `head` is no longer there.
-            ClockError: this machine's clock is far from the storage's.
+            ClockError: this machine's clock differs too much from the storage's.
         """
         storage = self._storage
         times = dict(zip(draft.objects, storage.modified(list(draft.objects)), strict=True))
@@ -318,7 +318,7 @@ class _Look:
         return [name for name, time in times.items() if time is None or microseconds(time) < head.horizon_us]
 
     def _check_clock(self, written: Written | None, times: Mapping[str, float | None]) -> bool:
-        """Compare the clocks around a write of the draft, or a probe without one; False if the write is gone."""
+        """Compare the clocks by a write of the proposal, or by a probe if it has none; False if the write is gone."""
         if written is None:
             check_clock(self._storage, *write_probe(self._storage, self._env))
             return True
@@ -336,5 +336,5 @@ def _too_late(storage: Storage, env: Environment, head: Snapshot, lost: Sequence
         else "gc ran on a machine whose clock was ahead. Nothing was committed: `tblctl check LOC --fix-clock`, then "
         "write again"
     )
-    msg = f"{storage.url}: {lost[0]}{more} were removed before they could be published, or may be at any time: {why}"
+    msg = f"{storage.url}: gc removed {lost[0]}{more} before they were published, or may remove them: {why}"
     return ConflictError(msg, missing=tuple(lost))

@@ -1,6 +1,6 @@
-"""Edits of a table's blocks, (removed, added, relabelled), and what they make of segments.
+"""Edits of a table's blocks, (removed, added, relabelled), and their effect on segments.
 
-An edit is planned against a base snapshot and applied to the head (edit_applier.py). Appends since never conflict; an
+An edit is planned against a base snapshot and applied to the head (edit_applier.py). Later appends never conflict. An
 edit conflicts only if a block that it removes or relabels has left the table.
 
 Pure: nothing here reads or writes.
@@ -29,12 +29,12 @@ class Edit:
     Attributes:
         operation: the word that `history` shows.
         base_segments: the segments of the snapshot that it was planned against.
-        removed: by segment of the base, the blocks of it that leave the table.
-        added: rows of a segment for the blocks that join it; None for none.
-        copied_rows: rows that leave with a removed block and come back unchanged in an added one.
-        relabelled: blocks that stay, with their new label, by segment of the base.
-        detail: what the operation has to say in the summary.
-        batch: of a stream, which this edit commits; None for no stream.
+        removed: the removed blocks, by segment of the base.
+        added: rows of a segment for the new blocks; None for none.
+        copied_rows: rows of removed blocks that are unchanged in new blocks.
+        relabelled: the new labels of blocks that stay, by segment of the base.
+        detail: the operation's own part of the summary.
+        batch: the batch of a stream that this edit commits; None for no stream.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Edit:
 
     @cached_property
     def removed_paths(self) -> frozenset[str]:
-        """The blocks that leave the table."""
+        """The removed blocks."""
         return frozenset().union(*self.removed.values())
 
     @cached_property
@@ -79,7 +79,7 @@ class KeptSegment:
 
     @property
     def key(self) -> str:
-        """Tells it from every other entry."""
+        """A key that no other entry has."""
         return self.ref.path
 
     @property
@@ -90,9 +90,9 @@ class KeptSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class FreshRows:
-    """Rows of a segment that is still to be written: what an edit left of one, or blocks that it adds.
+    """Rows of a segment that is not yet written: the remainder of an edited segment, or new blocks.
 
-    `key` is the same for the same rows, whatever attempt they belong to: so they are written once.
+    Equal rows have the same `key` in all attempts, so they are written once.
     """
 
     key: str
@@ -110,7 +110,7 @@ Entry: TypeAlias = "KeptSegment | FreshRows"
 
 @dataclass(frozen=True, kw_only=True)
 class EditedSegment:
-    """What an edit leaves of a segment (`rows`), and how much it takes away."""
+    """The remaining rows of an edited segment (`rows`), and how much was removed."""
 
     rows: pa.Table
     blocks_removed: int
@@ -118,7 +118,7 @@ class EditedSegment:
 
 
 def edited_segment(edit: Edit, before: pa.Table, paths: frozenset[str]) -> EditedSegment:
-    """Return what the edit makes of the rows of a segment of which it touches the blocks `paths`."""
+    """Return a segment's rows after the edit, which touches its blocks `paths`."""
     removed = pa.array(sorted(paths & edit.removed_paths), pa.string())
     after = before.filter(pc.invert(pc.is_in(before["path"], removed)))
     if edit.labels.keys() & paths:
@@ -131,7 +131,7 @@ def edited_segment(edit: Edit, before: pa.Table, paths: frozenset[str]) -> Edite
 
 
 def _relabelled(table: pa.Table, labels: Mapping[str, Label]) -> pa.Table:
-    """Return the rows of a segment with the new labels of blocks in the place of the old ones."""
+    """Return the rows of a segment with the new labels of blocks."""
     names = table["path"].to_pylist()
     old = zip(names, table["level"].to_pylist(), table["run_id"].to_pylist(), strict=True)
     new = [labels.get(name) or Label(level=level, run_id=run_id) for name, level, run_id in old]
@@ -147,7 +147,7 @@ def _relabelled(table: pa.Table, labels: Mapping[str, Label]) -> pa.Table:
 def entries_after(edit: Edit, head: Snapshot, changed: Mapping[str, EditedSegment]) -> list[Entry]:
     """Return the new list of segments before folding: those of `head`, and new ones.
 
-    Those that the edit touches are in `changed`, by name; one of which nothing is left goes.
+    `changed` has the segments that the edit touches, by name. A segment without remaining rows is dropped.
     """
     entries: list[Entry] = []
     for segment in head.segments:
@@ -164,7 +164,7 @@ def entries_after(edit: Edit, head: Snapshot, changed: Mapping[str, EditedSegmen
 
 
 def folded(entries: list[Entry]) -> list[tuple[Entry, ...]]:
-    """Return which entries become one segment: small ones are folded, every other one stands alone."""
+    """Return which entries become one segment: small ones are folded, each other one stays alone."""
     groups = fold_plan([entry.block_count for entry in entries])
     in_group = {place for group in groups for place in group}
     alone: list[tuple[Entry, ...]] = [
@@ -174,7 +174,7 @@ def folded(entries: list[Entry]) -> list[tuple[Entry, ...]]:
 
 
 def summary_of(edit: Edit, after: Snapshot, changed: Iterable[EditedSegment]) -> Summary:
-    """Return what the edit did to a head that became `after`."""
+    """Return the summary of an edit whose result is `after`."""
     changed = list(changed)
     added = edit.added
     return Summary(
@@ -192,7 +192,7 @@ def summary_of(edit: Edit, after: Snapshot, changed: Iterable[EditedSegment]) ->
 
 
 def _added_key(rows: pa.Table) -> str:
-    """Return a name for new rows of a segment: the same for the same blocks, whatever edit brings them."""
+    """Return a key for new rows of a segment: the same for the same blocks in any edit."""
     paths = "\n".join(rows["path"].to_pylist())
     return f"added {hashlib.sha256(paths.encode()).hexdigest()}"
 

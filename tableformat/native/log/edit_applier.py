@@ -1,4 +1,4 @@
-"""Apply edits to whatever the head is by then: read the segments they touch, write the new ones, draft the snapshot."""
+"""Apply edits to the current head: read the segments they touch, write the new ones, propose the snapshot."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ LOG = logging.getLogger("tblctl")
 class EditApplier:
     """Applies the edits of one operation to one head after another, until one is committed.
 
-    It keeps what it wrote for the next attempt. All edits that it is given must remove and relabel the same blocks of
-    every segment that two of them touch.
+    It keeps written segments for the next attempt. If two edits touch the same segment, they must remove and relabel
+    the same blocks of it.
     """
 
     def __init__(self, storage: Storage, env: Environment) -> None:
@@ -48,7 +48,7 @@ class EditApplier:
         self._edited: dict[tuple[str, frozenset[str]], EditedSegment] = {}
         self._refs: dict[tuple[str, ...], SegmentRef] = {}  # segments that can be used again
         self._timed: dict[str, Written] = {}  # every segment that was written
-        self._used: frozenset[str] = frozenset()  # segments of the last draft
+        self._used: frozenset[str] = frozenset()  # segments of the last proposal
 
     def propose(self, edit: Edit, head: Snapshot) -> StagedCommit:
         """Return the head with the edit applied.
@@ -73,7 +73,7 @@ class EditApplier:
         )
 
     def forget(self, names: Collection[str]) -> None:
-        """Write those of the segments again: gc may delete them."""
+        """Write these segments again in the next attempt: gc may delete them."""
         self._refs = {key: ref for key, ref in self._refs.items() if ref.path not in names}
 
     def discard_unused(self) -> None:
@@ -89,7 +89,7 @@ class EditApplier:
         self.discard_unused()
 
     def _changed_segments(self, edit: Edit, head: Snapshot) -> Mapping[str, EditedSegment]:
-        """Return what the edit leaves of the segments of `head` that it touches, by name."""
+        """Return the edited segments of `head`, by name."""
         touched = self._touched(edit, head)
         segments = [segment for segment in head.segments if touched.get(segment.path)]
         found = in_parallel(
@@ -100,7 +100,7 @@ class EditApplier:
     def _touched(self, edit: Edit, head: Snapshot) -> dict[str, frozenset[str]]:
         """Return the blocks to remove or relabel by the segment of `head` that lists them.
 
-        Blocks of a segment that was folded or edited since are searched for in the segments that the base had not.
+        Blocks of a segment that was folded or edited since are looked up in the segments that are new since the base.
         """
         here = {segment.path for segment in head.segments}
         touched = {key: paths for key, paths in edit.touched.items() if key in here}
@@ -122,14 +122,14 @@ class EditApplier:
         return touched
 
     def _change(self, edit: Edit, segment: SegmentRef, paths: frozenset[str]) -> EditedSegment:
-        """Return what becomes of a segment; what an earlier attempt found is used again."""
+        """Return a segment after the edit. Results of earlier attempts are reused."""
         key = (segment.path, paths)
         if key not in self._edited:
             self._edited[key] = edited_segment(edit, read_segment(self._storage, segment), paths)
         return self._edited[key]
 
     def _segment_of(self, entries: Sequence[Entry], head: Snapshot) -> SegmentRef:
-        """Return the entries as one segment; it is written unless it is there already."""
+        """Return the entries as one segment. It is written unless it already exists."""
         if len(entries) == 1 and isinstance(entries[0], KeptSegment):
             return entries[0].ref
         key = (str(head.schema_id), str(head.cluster_key_id), *(entry.key for entry in entries))

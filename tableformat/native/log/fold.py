@@ -1,8 +1,9 @@
 """Decide which small segments to rewrite as one, so that a table never has many.
 
-Trades metadata rewritten against segments read by every scan: segments are kept in tiers of size, four times apart,
-and four of one tier become one of the next, as in a log-structured merge tree. A block's row is so rewritten at most
-log4(10,000) = 7 times, and a table of n blocks has at most 21 small segments beside n / 5,000 large ones.
+This trades rewritten metadata against segments that every scan reads. Segments are kept in tiers whose sizes are four
+times apart. Four segments of one tier become one of the next, as in a log-structured merge tree. So a block's row is
+rewritten at most log4(10,000) = 7 times, and a table of n blocks has at most 21 small segments besides n / 5,000 large
+ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find and read snapshots. The hint may be old or missing; the names of the snapshots themselves decide.
 
-Sequences are contiguous and no name is ever free again (gc leaves tombstones), so whether a sequence exists only ever
-changes from no to yes, in order: the newest one is found by doubling steps forward from any that exists.
+Sequences are contiguous and no name is ever free again (gc leaves tombstones). So sequences only come into existence,
+in order. The newest one is found by doubling steps forward from any existing one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOG = logging.getLogger("tblctl")
 
 
 def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
-    """Return the newest snapshot. `known` is one read earlier from the same location; it saves most of the work.
+    """Return the newest snapshot. `known`, a snapshot read earlier from the same location, saves most of the work.
 
     O(log k) requests for k commits since the hint or `known`.
 
@@ -54,7 +54,7 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
 
 
 def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
-    """Tell whether `data` is the object of `version`, or the tombstone of it; None is no object."""
+    """Return whether `data` is the object of `version`, or its tombstone; None stands for a missing object."""
     if data is None:
         return False
     if f'"commit_id":"{version.commit_id}"'.encode() in data[:1000]:  # as we write it: spares parsing
@@ -68,13 +68,13 @@ def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
 def _readable_head(data: bytes, sequence: int) -> Snapshot:
     found = decode(data, sequence)
     if isinstance(found, Tombstone):
-        msg = f"{snapshot_path(sequence)} is the newest snapshot, yet a tombstone: gc never expires the head"
+        msg = f"{snapshot_path(sequence)} is the newest snapshot but a tombstone: gc never expires the head"
         raise CorruptTableError(msg, name=snapshot_path(sequence))
     return found
 
 
 def _newest_from(storage: Storage, start: int) -> tuple[int, bytes] | None:
-    """Return the newest sequence and its object, given one that may exist; None if `start` does not."""
+    """Return the newest sequence and its object, searching from `start`; None if `start` does not exist."""
     first, second = storage.read_many([snapshot_path(start), snapshot_path(start + 1)])
     if first is None:
         return None
@@ -94,7 +94,7 @@ def _newest_from(storage: Storage, start: int) -> tuple[int, bytes] | None:
 
 
 def _hinted(storage: Storage) -> int | None:
-    """Return the sequence that the hint names; None where it is missing or makes no sense."""
+    """Return the sequence in the hint; None if the hint is missing or malformed."""
     data = storage.try_read(LATEST)
     if data is None:
         return None
@@ -107,7 +107,7 @@ def _hinted(storage: Storage) -> int | None:
 
 
 def write_hint(storage: Storage, sequence: int) -> None:
-    """Leave a hint of the newest sequence; losing it costs a listing, so a failure here is not one of the commit."""
+    """Write a hint of the newest sequence. Without it a listing is needed, so a failure does not fail the commit."""
     try:
         storage.write(LATEST, json.dumps({"sequence": sequence}).encode())
     except TblctlError as error:
@@ -123,20 +123,20 @@ def newest_listed(storage: Storage) -> int | None:
 
 
 def load_version(storage: Storage, sequence: int) -> Snapshot | Tombstone:
-    """Return the snapshot `sequence`, or what is left of it.
+    """Return the snapshot `sequence`, or its tombstone.
 
     Raises:
         SnapshotNotFoundError: the table never had such a snapshot.
     """
     data = storage.try_read(snapshot_path(sequence))
     if data is None:
-        msg = f"{storage.url} has no snapshot {sequence}; `tblctl history` lists those it has"
+        msg = f"{storage.url} has no snapshot {sequence}; `tblctl history` lists all"
         raise SnapshotNotFoundError(msg, sequence=sequence)
     return decode(data, sequence)
 
 
 def summaries_since(storage: Storage, sequence: int, head: Snapshot) -> list[Summary]:
-    """Return what the commits after `sequence` did, up to `head`, oldest first."""
+    """Return the summaries of the commits after `sequence` up to `head`, oldest first."""
     between = in_parallel(
         lambda number: load_version(storage, number).summary,
         range(sequence + 1, head.sequence),
@@ -146,10 +146,10 @@ def summaries_since(storage: Storage, sequence: int, head: Snapshot) -> list[Sum
 
 
 def load_readable(storage: Storage, head: Snapshot, sequence: int) -> Snapshot:
-    """Return the snapshot `sequence` with all its objects in place.
+    """Return the snapshot `sequence`, which must be readable.
 
     Raises:
-        SnapshotNotFoundError: it never was, or gc expired it.
+        SnapshotNotFoundError: it never existed, or gc expired it.
     """
     if sequence == head.sequence:
         return head
@@ -166,8 +166,8 @@ def load_readable(storage: Storage, head: Snapshot, sequence: int) -> Snapshot:
 def sequence_at(storage: Storage, head: Snapshot, timestamp_ms: int) -> int:
     """Return the newest sequence whose timestamp is not after `timestamp_ms`. O(log n) reads.
 
-    Timestamps ascend between resets of the clock. Those before a reset may be ahead of the time, so what comes after a
-    reset is looked at first.
+    Timestamps ascend between resets of the clock. Timestamps before a reset may be in the future, so snapshots after a
+    reset are searched first.
 
     Raises:
         SnapshotNotFoundError: the table is younger.
@@ -182,7 +182,7 @@ def sequence_at(storage: Storage, head: Snapshot, timestamp_ms: int) -> int:
 
 
 def _newest_until(storage: Storage, head: Snapshot, timestamp_ms: int, start: int, stop: int) -> int:
-    """Return the newest sequence of start..stop-1 that is not after `timestamp_ms`, as `start` is not; they ascend."""
+    """Return the newest sequence of start..stop-1 that is not after `timestamp_ms`. `start` is not; times ascend."""
     low, high = start, stop
     if _timestamp_ms(storage, head, stop - 1) <= timestamp_ms:
         return stop - 1

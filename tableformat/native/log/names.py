@@ -1,4 +1,4 @@
-"""Every object name of the native format, built and parsed here and nowhere else.
+"""Every object name of the native format. Names are built and parsed only here.
 
 Names are relative to the table's root:
 
@@ -6,11 +6,11 @@ Names are relative to the table's root:
     metadata/segments/<id>.parquet          a segment
     metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
     metadata/latest                         a hint of the newest sequence
-    metadata/records/<id>.json              what a recluster did, block by block
+    metadata/records/<id>.json              the record of a recluster, block by block
     metadata/plans/, metadata/claims/       reserved for plans and claims of work
 
-An id is 32 lower-case hexadecimal digits. A name from metadata that is not of these forms is refused, so nothing
-read from a table can lead a read or a delete outside its root.
+An id is 32 lower-case hexadecimal digits. A name from metadata with another form is refused. So metadata cannot direct
+a read or a delete outside of the table's root.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def snapshot_path(sequence: int) -> str:
 
 
 def probe_path(probe_id: str) -> str:
-    """Return the name of an object that is written to see the storage's time: a leftover's, if it is not deleted."""
+    """Return the name of a probe object that shows the storage's time. Named like a leftover, so that gc removes it."""
     return f"{METADATA}{_TEMPORARY}clock-{probe_id}"
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether an object is unfinished metadata, or a probe, of a writer that was killed."""
+    """Return whether an object is unfinished metadata or a probe of a killed writer."""
     return name.startswith(METADATA) and name.rpartition("/")[2].startswith(_TEMPORARY)
 
 
@@ -77,13 +77,13 @@ def checked_block_path(name: object) -> str:
     """Return `name` if it is a block's name.
 
     Raises:
-        CorruptTableError: it is anything else, such as a path that leaves the table's root.
+        CorruptTableError: it is anything else, such as a path out of the table's root.
     """
     return _checked(name, _BLOCK, "a block's name (data/<id>.parquet)")
 
 
 def are_block_paths(names: Any) -> Any:
-    """Return for a pyarrow column of names which are blocks' names; 0.3 s for 1,000,000."""
+    """Return which names of a pyarrow column are blocks' names; 0.3 s for 1,000,000."""
     import pyarrow.compute as pc
 
     return pc.match_substring_regex(names, rf"\A{_BLOCK.pattern}\z")
@@ -95,7 +95,7 @@ def checked_segment_path(name: object) -> str:
 
 
 def record_of(detail: Mapping[str, Any]) -> str | None:
-    """Return the record that a summary's detail names, None for none; raise `CorruptTableError` for another name."""
+    """Return the name of the record in a summary's detail, or None; raise `CorruptTableError` for a malformed name."""
     return None if RECORD not in detail else checked_record_path(detail[RECORD])
 
 

@@ -1,7 +1,7 @@
-"""The columns of a segment: one row a block, one column a fact. docs/FORMAT.md describes them.
+"""The columns of a segment: one row for each block, one column for each fact. docs/FORMAT.md describes them.
 
-A statistics column that a row has no value for (`column_<id>_null_count` is null) says that the block is older than
-the table's column: every row reads as null. Unknown is -1 for counts and null for bounds.
+If a row has no value in a statistics column (`column_<id>_null_count` is null), the block is older than the table's
+column: all its rows read as null. Unknown is -1 for counts and null for bounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASE_COLUMNS = pa.schema(
 )
 
 ADDED_LATER = frozenset({"same_key_rows", "footer_bytes", "footer_checksum"})
-"""Columns of these that older segments lack: null in every row then."""
+"""Those columns that older segments lack. They are then null in every row."""
 
 SEAL_COLUMNS = ("footer_bytes", "footer_checksum")
 
@@ -55,7 +55,7 @@ def statistic_names(leaf: Leaf) -> dict[str, pa.DataType]:
 
 
 def key_names(sort_id: int, term_count: int) -> tuple[list[str], list[str], str]:
-    """Return the columns' names for the least and greatest keys of a sort, and for the mark that they are exact."""
+    """Return the names of the columns for the least and greatest keys of a sort, and for whether they are exact."""
     terms = range(term_count)
     return (
         [f"key_{sort_id}_min_{term}" for term in terms],
@@ -65,9 +65,9 @@ def key_names(sort_id: int, term_count: int) -> tuple[list[str], list[str], str]
 
 
 def key_kinds(sorts: Iterable[Sort], schema: Schema) -> dict[str, pa.DataType]:
-    """Return the types of the keys of blocks by sorts, where the schema has their columns.
+    """Return the types of the keys of blocks by sorts, if the schema has their columns.
 
-    Blocks that are older than the widening of a column have keys of a narrower type.
+    Blocks from before the widening of a column have keys of a narrower type.
     """
     kinds: dict[str, pa.DataType] = {}
     for sort in sorts:

@@ -1,6 +1,6 @@
-"""Read segments. A segment is trusted as far as its seal, its summary and the limits of docs/FORMAT.md.
+"""Read segments. A segment must agree with its seal, its summary and the limits of docs/FORMAT.md.
 
-Metadata stays columnar up to the decision: rows become `Block` values only for the blocks that something is done with.
+Metadata stays columnar up to the decision: only rows of blocks that an operation uses become `Block` values.
 """
 
 from __future__ import annotations
@@ -41,32 +41,31 @@ _BLOCK_FACTS = (
     "run_id",
 )
 _MOST_COUNT = 2**43
-"""Of rows or bytes of a block: a million of these can be added up."""
+"""Limit of rows or bytes of a block: a million of these can be added up."""
 
 _MOST_BYTES, _MOST_RATIO = 64 << 20, 2_000
-"""What the columns that are read of a segment may take in memory: bytes, and bytes for each byte of its file.
+"""Limits of the memory of a segment's read columns: bytes, and bytes for each byte of its file.
 
-10,000 blocks that are all equal but for their names take 13 to 115 bytes for each byte of the file: 4 to 100 columns,
-words of 8 to 5,000 letters, with and without a key of them. Keys of long strings of 4 bytes a
-letter take more.
+10,000 blocks that differ in their names only take 13 to 115 bytes for each byte of the file: 4 to 100 columns, words of
+8 to 5,000 letters, with and without a key of them. Keys of long strings with 4 bytes a letter take more.
 """
 
 _PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
-"""Encodings of columns in which every value is stored; the last two are those of levels."""
+"""Encodings in which every value is stored. The last two are for levels."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
-"""Bytes of a value in memory, by its type in the file; of byte arrays, besides their bytes."""
+"""Bytes of a value in memory, by its type in the file; for byte arrays, in addition to their bytes."""
 
-_WHOLE_FILE_BYTES = 1 << 20  # below this one request for all is cheaper than two for parts
+_WHOLE_FILE_BYTES = 1 << 20  # below this, one request for all is cheaper than two for parts
 
 
 def read_segment(
     storage: Storage, ref: SegmentRef, columns: Sequence[str] | None = None, *, keys: bool = False
 ) -> pa.Table:
-    """Return the rows of a segment; of `columns`, those that it has, and with `keys` the bounds by every sort.
+    """Return the rows of a segment: the existing ones of `columns`, and with `keys` the bounds by every sort.
 
     Raises:
-        CorruptTableError: the object is missing, is not Parquet, or does not say what its summary says.
+        CorruptTableError: the object is missing, is not Parquet, or contradicts its summary.
     """
     try:
         with _source_of(storage, ref) as source:
@@ -140,7 +139,7 @@ def _opened(source: pa.NativeFile, ref: SegmentRef, columns: Sequence[str] | Non
 
 
 def _opened_unsealed(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
-    """Return the file of a tblctl that kept no checksums, its footer looked through."""
+    """Return a file without checksums, from an older tblctl, after checking its footer."""
     footer, start = footer_of(reader(source), ref.size_bytes)
     limit = _most_decoded_bytes(ref)
     check_footer(footer, pages_stop=start, row_count=ref.block_count, most_chunk_bytes=limit)
@@ -151,7 +150,7 @@ def _opened_unsealed(source: pa.NativeFile, ref: SegmentRef) -> pq.ParquetFile:
 
 
 def _shared_words(metadata: pq.FileMetaData, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns of text of which one stored word may stand for many: it is not stored plainly."""
+    """Return the text columns in which rows may share a stored word, because they are not stored plainly."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = (group.column(place) for group in groups for place in range(metadata.num_columns))
     return [
@@ -164,14 +163,14 @@ def _shared_words(metadata: pq.FileMetaData, columns: Sequence[str] | None) -> l
 
 
 def _most_decoded_bytes(ref: SegmentRef) -> int:
-    """Return how much memory the columns read of a segment may take: docs/FORMAT.md has the limit."""
+    """Return how much memory the read columns of a segment may take: docs/FORMAT.md has the limit."""
     return _MOST_BYTES + _MOST_RATIO * ref.size_bytes
 
 
 def _check_sizes(metadata: pq.FileMetaData, names: Sequence[str], most_bytes: int) -> None:
-    """Refuse columns that take more than `most_bytes`, as far as the footer tells: words may be shared.
+    """Refuse columns that take more than `most_bytes` according to the footer; shared words count once.
 
-    About 0.01 ms a column.
+    About 0.01 ms for each column.
     """
     wanted = frozenset(names)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -193,7 +192,7 @@ def _check_sizes(metadata: pq.FileMetaData, names: Sequence[str], most_bytes: in
 
 
 def _decoded(table: pa.Table, most_bytes: int) -> pa.Table:
-    """Return the table with its coded columns decoded, where all of it takes no more than `most_bytes` so."""
+    """Return the table with its coded columns decoded, if it then takes at most `most_bytes`."""
     coded = [place for place, item in enumerate(table.schema) if pa.types.is_dictionary(item.type)]
     size = sum(table.column(place).nbytes for place in set(range(table.num_columns)) - set(coded))
     for place in coded:
@@ -241,9 +240,9 @@ def _check_base_columns(table: pa.Table, present: Sequence[str]) -> None:
 
 
 def _check_fact_types(table: pa.Table) -> None:
-    """Refuse statistics of a type that they never have; bounds are checked where the column's type is known."""
+    """Refuse statistics of a wrong type. Bounds are checked elsewhere, where the column's type is known."""
     if len(set(table.column_names)) != table.num_columns:
-        msg = "two columns of one name"
+        msg = "two columns have the same name"
         raise ValueError(msg)
     counts = []
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
@@ -269,7 +268,7 @@ def _has_wild_count(table: pa.Table, names: Sequence[str]) -> bool:
 
 
 def _check_sums(table: pa.Table, ref: SegmentRef) -> None:
-    """Refuse what does not add up to the summary, and names that are no block's, which nobody may follow."""
+    """Refuse rows that do not add up to the summary, and paths that are not blocks' names, which must not be opened."""
     for name, stated in (("row_count", ref.row_count), ("size_bytes", ref.data_bytes)):
         if name in table.column_names and pc.sum(table[name]).as_py() != stated:
             msg = f"its {name} adds up to {pc.sum(table[name])}, the snapshot says {stated}"
@@ -295,7 +294,7 @@ def seals_of(table: pa.Table) -> list[Seal | None]:
 
 
 def _clusters(table: pa.Table) -> list[ClusterStatistics | None]:
-    """Return the place in key order of every row's block; None for those in no order."""
+    """Return the place in key order of every row's block; None for blocks in no order."""
     found: list[ClusterStatistics | None] = [None] * table.num_rows
     for key_id in pc.unique(table["cluster_key_id"].drop_null()).to_pylist():
         mine = pc.indices_nonzero(pc.equal(table["cluster_key_id"], key_id))
@@ -314,7 +313,7 @@ def _clusters(table: pa.Table) -> list[ClusterStatistics | None]:
 
 
 def python_values(values: pa.ChunkedArray) -> list[Any]:
-    """Return what `python_value` makes of each value."""
+    """Return the `python_value` of each value."""
     if getattr(values.type, "unit", None) != "ns":
         try:
             return list(values.to_pylist())

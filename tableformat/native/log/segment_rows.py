@@ -1,4 +1,4 @@
-"""Make segments: the rows that list blocks, their object, and how a snapshot names it."""
+"""Make segments: the rows that list blocks, their object, and a snapshot's reference to it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from tblctl.tableformat.parquet.footer import footer_start
 from tblctl.tableformat.parquet.sealed import Sealed, seal
 
 BOUNDED_COLUMNS = 32
-"""A segment's summary bounds the cluster key's columns and others up to this many: it is read by every scan."""
+"""A segment's summary has bounds of the cluster key's columns, and of others up to this many: every scan reads it."""
 
 
 def segment_table(records: Sequence[BlockRecord], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
     """Return the rows of a segment that lists `records`, blocks written with `schema` or an older one.
 
-    All bounds, keys by `sorts` too, come in their types by `schema`, whichever the records have them in.
+    All bounds, also keys by `sorts`, are converted to their types in `schema`.
 
     Raises:
-        pa.ArrowInvalid: an older block has values that its column's type now has not.
+        pa.ArrowInvalid: an older block has values that its column's present type lacks.
     """
     columns: dict[str, pa.Array] = {
         item.name: pa.array([getattr(record, item.name) for record in records], item.type)
@@ -57,7 +57,7 @@ def segment_table(records: Sequence[BlockRecord], schema: Schema, sorts: Iterabl
 def _key_columns(
     records: Sequence[BlockRecord], sort_id: int, known: Mapping[str, pa.DataType]
 ) -> dict[str, pa.Array]:
-    """Return the columns of one sort; those that are not `known` are of a dropped column."""
+    """Return the columns of one sort. Columns that are not `known` belong to a dropped column."""
     mine = [record if record.cluster_key_id == sort_id else None for record in records]
     term_count = next(len(item.key_min) for item in mine if item is not None)
     lows, highs, exact = key_names(sort_id, term_count)
@@ -72,12 +72,12 @@ def _key_columns(
 
 
 def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """Return which of the types that a column had the others were widened to."""
+    """Return the widest of the types that a column had."""
     return functools.reduce(lambda one, other: other if can_widen(one, other) else one, kinds)
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return scalars or Python values as an array without passing scalars through Python, which loses nanoseconds."""
+    """Return scalars or Python values as an array. Scalars do not become Python values, which lose nanoseconds."""
     if any(isinstance(value, pa.Scalar) for value in values):
         null = pa.scalar(None, kind)
         return pa.array([null if value is None else value.cast(kind) for value in values], kind)
@@ -85,9 +85,9 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def concat_segments(tables: Sequence[pa.Table], schema: Schema, sorts: Iterable[Sort]) -> pa.Table:
-    """Return the rows of several segments in one table, with the statistics that `schema` now has columns for.
+    """Return the rows of several segments in one table, with the statistics of the present columns of `schema`.
 
-    Keys by `sorts` come in their types now, those of dropped columns in the widest that a segment has.
+    Keys by `sorts` have their present types; keys of dropped columns have the widest type in any segment.
     """
     wanted = {name: kind for leaf in schema.leaves for name, kind in statistic_names(leaf).items()}
     wanted |= _kinds_of_all_keys(tables) | key_kinds(sorts, schema)
@@ -97,7 +97,7 @@ def concat_segments(tables: Sequence[pa.Table], schema: Schema, sorts: Iterable[
 
 
 def _kinds_of_all_keys(tables: Iterable[pa.Table]) -> dict[str, pa.DataType]:
-    """Return the widest types that the tables have keys in: pyarrow puts no dates and timestamps together."""
+    """Return the widest types of keys in the tables: pyarrow does not combine dates and timestamps."""
     found: dict[str, list[pa.DataType]] = {}
     for table in tables:
         for name, kind in zip(table.column_names, table.schema.types, strict=True):
@@ -139,7 +139,7 @@ def encode_segment(table: pa.Table) -> Sealed:
 def segment_ref(
     table: pa.Table, path: str, schema: Schema, sort: Sort | None, *, size_bytes: int, seal: Seal | None
 ) -> SegmentRef:
-    """Return how a snapshot names the segment with these rows, its summary included."""
+    """Return a snapshot's reference to the segment with these rows, including its summary."""
     present = frozenset(table.column_names)
     return SegmentRef(
         path=path,
@@ -165,7 +165,7 @@ def _column_bounds(table: pa.Table, present: frozenset[str], leaf: Leaf) -> Colu
         return ColumnBounds(min=None, max=None, null_count=pc.sum(table["row_count"]).as_py())
     counts = pc.coalesce(table[f"{prefix}null_count"], table["row_count"])
     nothing = pa.nulls(table.num_rows, statistic_type(leaf.type))
-    # Blocks may all be older than the column's present type: all null then.
+    # If all blocks are older than the column's present type, it is all null.
     if f"{prefix}min" not in present:
         table = table.append_column(f"{prefix}min", nothing).append_column(f"{prefix}max", nothing)
     low, high = table[f"{prefix}min"], table[f"{prefix}max"]

@@ -26,16 +26,16 @@ FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
 
 WRITER_VERSION = 3
-"""Version of what this writer knows and carries on. A snapshot asks for the least that it needs (`least_writer`)."""
+"""Version of this writer: what it knows and keeps. A snapshot states the least version it needs (`least_writer`)."""
 
 CHECKSUMS_FROM = 2
-"""From this version on writers know checksums and gc's horizon. What they leave without a valid checksum is damaged."""
+"""From this version on, writers know checksums and gc's horizon. Their objects without a valid checksum are damaged."""
 
 _SORTS_FROM = 3
-"""From this version on writers know several live sorts."""
+"""From this version on, writers know several live sorts."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
-"""A segment that claims more blocks than this is taken for damaged (we write at most 10,000)."""
+"""A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
 
 MAX_TIMESTAMP_MS = 253_402_300_799_999
 """The end of the year 9999."""
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 def least_writer(snapshot: Snapshot) -> int:
-    """Return the least version of writers that carry on all of a snapshot."""
+    """Return the least version of writers that keep everything in a snapshot."""
     return max(snapshot.min_writer_version, _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM)
 
 
@@ -80,15 +80,15 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
 
 
 def check_writable(head: Snapshot) -> None:
-    """Refuse to commit on top of a snapshot that is kept for writers of a newer version.
+    """Refuse to commit on top of a snapshot that needs writers of a newer version.
 
     Raises:
         UnsupportedFormatError: its `min_writer_version` is above ours.
     """
     if head.min_writer_version > WRITER_VERSION:
         msg = (
-            f"{snapshot_path(head.sequence)} may only be followed by writers of version {head.min_writer_version}; "
-            f"this tblctl is one of version {WRITER_VERSION} and only reads it: install a newer tblctl"
+            f"{snapshot_path(head.sequence)} needs writers of version {head.min_writer_version}; "
+            f"this tblctl is of version {WRITER_VERSION} and can only read it: install a newer tblctl"
         )
         raise UnsupportedFormatError(msg, version=head.min_writer_version)
 
@@ -98,7 +98,7 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
 
     Raises:
         UnsupportedFormatError: it was written in a newer format version.
-        CorruptTableError: it is anything but what `encode_snapshot` or `encode_tombstone` writes.
+        CorruptTableError: neither `encode_snapshot` nor `encode_tombstone` wrote it.
     """
     name = snapshot_path(sequence)
     try:
@@ -138,15 +138,15 @@ def decode(data: bytes, sequence: int) -> Snapshot | Tombstone:
 
 
 def _check_unverified(document: Mapping[str, Any]) -> None:
-    """Refuse a document without a checksum whose writer would have put one there."""
+    """Refuse a document without a checksum from a writer that writes one."""
     version = document.get("min_writer_version", 1)
     if "checksum" in document or not isinstance(version, int) or version >= CHECKSUMS_FROM:
-        msg = f"it does not end with a checksum, as what a writer of version {version!r:.80} made does"
+        msg = f"it lacks the checksum that a writer of version {version!r:.80} writes"
         raise ValueError(msg)
 
 
 def _refuse_number(text: str) -> float:
-    msg = f"{text} is no JSON"
+    msg = f"{text} is not JSON"
     raise ValueError(msg)
 
 
@@ -279,18 +279,18 @@ def _decode_schema(item: Any) -> Schema:
 
 @functools.lru_cache(maxsize=64)
 def _schema_of(text: str) -> Schema:
-    """Return the schema of some JSON text; 0.5 ms for 16 columns, and each snapshot has it once more."""
+    """Return the schema of a JSON text. Cached: it takes 0.5 ms for 16 columns, and every snapshot repeats it."""
     return Schema.from_json(json.loads(text))
 
 
 def _decode_sort(item: Mapping[str, Any]) -> Sort | None:
-    """Return a sort; None for one of a kind that this version does not know: blocks of it read as unordered."""
+    """Return a sort; None if this version does not know its kind. Its blocks then count as unordered."""
     kind = item["kind"]
     return Sort.from_json(item) if kind in KINDS or not isinstance(kind, str) else None
 
 
 def _live_beside(document: Mapping[str, Any]) -> list[int]:
-    """Return the ids of the sorts that are live beside the current one."""
+    """Return the ids of the live sorts besides the current one."""
     found = document.get("live_sorts", [])
     if not isinstance(found, list):
         msg = "live_sorts is not a list"
@@ -303,7 +303,7 @@ def _cluster_key_id(document: Mapping[str, Any]) -> int | None:
 
 
 def _known_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that this version knows; others concern writers that know them (`min_writer_version`)."""
+    """Return the options that this version knows. Others are for newer writers (`min_writer_version`)."""
     return {name: value for name, value in options.items() if name in OPTION_DOCS}
 
 

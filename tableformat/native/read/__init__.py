@@ -1,1 +1,1 @@
-"""Rows and metadata out of a native table."""
+"""Read rows and metadata of a native table."""

@@ -1,12 +1,12 @@
-"""A snapshot as a pyarrow dataset whose fragments say what they hold, so that other engines skip blocks.
+"""A snapshot as a pyarrow dataset. Its fragments have guarantees, so that other engines skip blocks.
 
-A fragment's guarantee is a conjunction over its columns. With nulls each side of a range allows for null,
-`(c >= low or c is null) and (c <= high or c is null)`: engines prune by that form, and never by `range or null`. Floats
-are promised only where no NaN is, since engines place NaN differently.
+A fragment's guarantee is a conjunction over its columns. With nulls each side of a range allows null,
+`(c >= low or c is null) and (c <= high or c is null)`: engines prune by this form, and never by `range or null`. Floats
+have guarantees only without NaN, since engines place NaN differently.
 
-Blocks written under another schema (renamed, retyped or re-added columns) cannot be matched by name, and Parquet keeps
-only dictionaries of text: such blocks are handed out as Arrow files of the present schema, converted in memory when
-one is opened.
+Blocks of another schema (renamed, retyped or re-added columns) cannot be matched by name, and Parquet keeps only
+dictionaries of text. Such blocks are exposed as Arrow files of the present schema. They are converted in memory when
+opened.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tblctl.tableformat.storage import Storage
 
 
 class _Kind(enum.Enum):
-    """How a block is handed out."""
+    """How a block is exposed."""
 
     AS_IT_IS = enum.auto()
     CONVERTED = enum.auto()  # as an Arrow file
@@ -51,14 +51,14 @@ class _Kind(enum.Enum):
 def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
     """Return the rows of a snapshot as a dataset. Reads metadata and the footers of all blocks, one request each.
 
-    Only files are handed out whose footer was verified here; one of a tblctl that kept no checksums is looked through.
-    Engines verify the checksums of pages as they read. Those leave out the headers of pages: damage there may go unseen
-    by an engine, or raise its own error (not in memory, where whole blocks are verified here). No file in Python is
-    handed out that would verify more: engines that hold Python's lock while they wait for Arrow's threads hang on it
-    (seen with DuckDB 2.0).
+    The footer of every exposed file was verified here; a footer without checksums, of an older tblctl, was checked.
+    Engines verify the checksums of pages as they read. These leave out page headers: an engine may miss damage there,
+    or raise its own error (not for tables in memory, whose blocks are verified whole here). A Python file that verifies
+    more is not exposed: engines that hold Python's lock while they wait for Arrow's threads would hang (seen with
+    DuckDB 2.0).
 
     Raises:
-        CorruptTableError: metadata, or a block's footer, is damaged.
+        CorruptTableError: metadata or a block's footer is damaged.
     """
     metadata = block_metadata(storage, snapshot)
     if len(metadata) == 0:
@@ -91,9 +91,9 @@ def to_dataset(storage: Storage, snapshot: Snapshot) -> pads.Dataset:
 
 
 def _kinds(metadata: BlockMetadata, snapshot: Snapshot, floats: Sequence[Leaf]) -> list[_Kind]:
-    """Return how each block is handed out.
+    """Return how each block is exposed.
 
-    An older one with NaN, or perhaps, is converted: its row groups have bounds that engines take to be of all values.
+    An older block that may have NaN is converted: engines would believe that its row groups' bounds include all values.
     """
     by_name = {key: _readable_by_name(schema, snapshot.schema) for key, schema in snapshot.schemas.items()}
     sealed = metadata.values("footer_bytes").is_valid().to_pylist()
@@ -157,7 +157,7 @@ def _is_promised(leaf: Leaf) -> bool:
 
 
 def _guarantees(metadata: BlockMetadata, leaves: list[Leaf]) -> list[pc.Expression]:
-    """Return for every block what its statistics promise of its rows."""
+    """Return the guarantee of every block from its statistics."""
     parts: list[list[pc.Expression]] = [[] for _ in range(len(metadata))]
     for leaf in leaves:
         statistics = metadata.column(leaf)
@@ -195,9 +195,9 @@ def _conjunction(items: list[pc.Expression]) -> pc.Expression:
 
 
 def _readable_by_name(written: Schema, now: Schema) -> bool:
-    """Tell whether a file of the schema `written` read by name gives the columns of `now`.
+    """Return whether reading a file of the schema `written` by name gives the columns of `now`.
 
-    Every column must have its id then and now under the same name and type, or not be in the file under any id.
+    Every column must have the same id, name and type in both schemas, or be absent from the file.
     """
     then = {item.name: item for item in written.arrow}
     ids = {field_id(item) for item in written.arrow}
@@ -214,10 +214,10 @@ def _readable_by_name(written: Schema, now: Schema) -> bool:
 
 
 def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
-    """Tell whether pyarrow reads a type from Parquet as it was.
+    """Return whether pyarrow reads a type from Parquet unchanged.
 
-    It keeps dictionaries of text only, and not inside others (we write those as plain values). Fixed-size lists inside
-    others can show nulls that their parents hide, which it refuses to view as a type that may hold none.
+    It keeps only dictionaries of text, and none inside other types (we write those as plain values). Fixed-size lists
+    inside other types can expose nulls that their parents hide. pyarrow refuses to view these as a non-nullable type.
     """
     if nested and pa.types.is_fixed_size_list(kind):
         return False
@@ -227,7 +227,7 @@ def _survives_parquet(kind: pa.DataType, *, nested: bool = False) -> bool:
 
 
 class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
-    """Files of the blocks in the table's present schema, by the names of their fragments; made when opened."""
+    """Files of blocks in the table's present schema, by the names of their fragments. Made when opened."""
 
     def __init__(self, storage: Storage, addresses: dict[str, BlockAddress], schema: Schema) -> None:
         self._storage = storage
@@ -257,7 +257,7 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
             projection = file.projection(self._schema)
             rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=False)
         sink = pa.BufferOutputStream()
-        # One dictionary a column: Arrow files cannot replace one half-way.
+        # One dictionary for each column: Arrow files cannot replace a dictionary half-way.
         with pa.ipc.new_file(
             sink, rows.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
         ) as writer:
@@ -268,7 +268,7 @@ class _ConvertingHandler(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]
         return self.open_input_file(path)
 
     def _refuse(self, *_: Any) -> Any:
-        msg = "a dataset of tblctl is for reading"
+        msg = "a dataset of tblctl is read only"
         raise OSError(msg)
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse

@@ -1,4 +1,4 @@
-"""Verify blocks before their files are handed to engines that read Parquet themselves."""
+"""Verify blocks before their files are exposed to engines that read Parquet themselves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tblctl.tableformat.storage import Storage
 
 
 def verify_block(storage: Storage, address: BlockAddress) -> pa.Buffer | None:
-    """Verify a block's size and footer. One that is in memory is verified whole, and returned; None for others.
+    """Verify a block's size and footer. A block in memory is verified whole and returned; None for others.
 
     Raises:
-        CorruptTableError: it is missing or damaged.
+        CorruptTableError: the block is missing or damaged.
     """
     if address.seal is None:
         open_block(storage, address).source.close()

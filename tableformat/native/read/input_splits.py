@@ -1,4 +1,4 @@
-"""A scan in shares: blocks that processes elsewhere read, each its own, with what was decided here once."""
+"""Divide a scan into input splits (`Share`) that other processes read. Decisions are made once, here."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tblctl.tableformat.predicate.nodes import Node
 from tblctl.tableformat.storage import Storage
 
 _WINDOW_BYTES = 32 << 20
-"""Decoded bytes of the row groups that are read at once: on S3, in one go of requests."""
+"""Decoded bytes of the row groups that are read at once; on S3, with concurrent requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Blocks to read, each with whether its rows have to be filtered."""
+    """An input split: blocks to read, each with whether its rows must be filtered."""
 
     blocks: tuple[tuple[BlockAddress, bool], ...]
 
 
 def cut_shares(selection: Selection, *, least: int, most_bytes: int) -> list[Share]:
-    """Return the chosen blocks in shares of about equal decoded bytes, at most `most_bytes` where blocks allow.
+    """Return the chosen blocks in shares of about equal decoded bytes, at most `most_bytes` unless a block exceeds it.
 
-    At least `least` shares, if there are as many blocks; none without blocks. The largest block goes first, each to
-    the share that has least: no share exceeds the mean by more than a block. O(n log n).
+    There are at least `least` shares, if there are enough blocks; none without blocks. The largest blocks go first,
+    each to the smallest share. So no share exceeds the mean by more than a block. O(n log n).
     """
     addresses = selection.addresses()
     sizes = selection.metadata.values("decoded_bytes").take(pa.array(selection.rows)).to_pylist()
@@ -54,7 +54,7 @@ class ShareReader:
 
     Attributes:
         columns: names of top-level columns or nested fields `a.b`.
-        condition: the rows wanted, resolved, so that tasks need no PyIceberg; None for all.
+        condition: for the rows to return, resolved, so that tasks do not need PyIceberg; None for all rows.
     """
 
     storage: Storage
@@ -64,7 +64,7 @@ class ShareReader:
     condition: Node | None
 
     def tables(self, share: Share) -> Iterator[pa.Table]:
-        """Yield the rows wanted, in read types. At a time 32 MiB of a block are held, and 32 MiB are on their way."""
+        """Yield the matching rows, in read types. Holds 32 MiB of a block at a time, while 32 MiB more are fetched."""
         try:
             for address, filtered in share.blocks:
                 yield from self._rows(address, self.condition if filtered else None)

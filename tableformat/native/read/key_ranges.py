@@ -1,4 +1,4 @@
-"""Where the keys of a snapshot's blocks lie, by the current cluster key or as if clustered by another."""
+"""Key ranges of a snapshot's blocks, by the current cluster key or by another sort."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class KeyRanges:
     """Bounds of the keys in n blocks.
 
     Attributes:
-        low, high: one row a block, columns "0", "1", .. one a key column; a null may be a null key, see `known`.
+        low, high: one row for each block, columns "0", "1", .. one for each key column. A null may be a null key, see
+            `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
-        known: the bounds hold; where false nothing is known and the values mean nothing.
-        exact: the bounds are keys of rows, not shortened and not of columns apart.
+        known: the bounds hold; if false, the values mean nothing.
+        exact: the bounds are keys of rows: not truncated, and not combined from separate column bounds.
     """
 
     low: pa.Table
@@ -51,9 +52,9 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
     """Return the key ranges of all blocks of `metadata` by `sort`.
 
     Args:
-        metadata: columns that are needed are fetched.
-        sort: a definition of the table's, or one made up.
-        clustered: take the keys of blocks in the sort's order; otherwise only column statistics, as for any columns.
+        metadata: of the blocks; needed columns are fetched.
+        sort: a sort of the table, or any other.
+        clustered: use the keys of blocks in the sort's order; if false, use column statistics only.
 
     Raises:
         CorruptTableError: the bounds of a block contradict each other.
@@ -81,7 +82,7 @@ def fetch_key_ranges(metadata: BlockMetadata, sort: Sort, *, clustered: bool = T
 
 
 def _in_order(metadata: BlockMetadata, sort: Sort) -> tuple[np.ndarray, np.ndarray]:
-    """Return which blocks are in the order of `sort`, and of which of these the keys are exact."""
+    """Return which blocks are in the order of `sort`, and which of them have exact keys."""
     own = _mask(pc.equal(metadata.values("cluster_key_id"), pa.scalar(sort.id, pa.int32())))
     _, _, exact_name = key_names(sort.id, key_width(sort))
     return own, own & _mask(metadata.values(exact_name))
@@ -90,7 +91,7 @@ def _in_order(metadata: BlockMetadata, sort: Sort) -> tuple[np.ndarray, np.ndarr
 def _with_keys(
     metadata: BlockMetadata, names: Sequence[str], own: np.ndarray, bounds: Sequence[pa.Array]
 ) -> list[pa.Array]:
-    """Return bounds with the keys of blocks in the sort's own order in their places."""
+    """Return the bounds, replaced by keys for blocks in the sort's order."""
     mine = pa.array(own)
     return [
         pc.if_else(mine, metadata.values(name).cast(bound.type), bound)

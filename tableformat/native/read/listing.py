@@ -34,7 +34,7 @@ def list_blocks(storage: Storage, snapshot: Snapshot, limit: int | None) -> list
 
 
 def _bounds(metadata: BlockMetadata, snapshot: Snapshot, count: int) -> list[Bounds]:
-    """Return the least and greatest key that each of the first blocks may hold, None a term where nothing is known."""
+    """Return the least and greatest key that each of the first blocks may hold; None for a term if unknown."""
     sort = snapshot.sort
     if sort is None:
         return [((), ())] * count

@@ -1,4 +1,4 @@
-"""The blocks of a snapshot as columns, fetched when first asked for and only as far as asked for."""
+"""The blocks of a snapshot as columns. Each column is fetched when it is first needed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tblctl.tableformat.storage import Storage
 
 _ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")
 ADDRESS_COLUMNS = (*_ADDRESS_FACTS, *SEAL_COLUMNS)
-"""What is needed to open blocks."""
+"""The columns needed to open blocks."""
 
 
 class SegmentSummaries:
-    """What the snapshot itself says of its segments, in the form that `match` takes: one row a segment."""
+    """The snapshot's summaries of its segments, in the form that `match` takes: one row for each segment."""
 
     def __init__(self, segments: Sequence[SegmentRef]) -> None:
         self._segments = segments
@@ -48,7 +48,7 @@ class SegmentSummaries:
         return np.array([segment.row_count for segment in self._segments], dtype=np.int64)
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the bounds of one column; None where no segment has any. NaN counts are not kept: unknown."""
+        """Return the bounds of one column; None if no segment has any. NaN counts are not kept, so they are unknown."""
         bounds = [segment.bounds.get(leaf.id) for segment in self._segments]
         if not any(bounds):
             return None
@@ -89,7 +89,7 @@ class BlockMetadata:
         return int(self._starts[-1])
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Read the columns `names` of all segments at once; names that no segment has become null columns."""
+        """Read the columns `names` of all segments at once. A column that no segment has is all null."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._columns]
         if not wanted:
             return
@@ -111,24 +111,24 @@ class BlockMetadata:
 
     @cached_property
     def _kinds(self) -> dict[str, pa.DataType]:
-        """The types of the statistics of the columns that the table has now, and of the keys by its sorts."""
+        """The types of the statistics of the table's present columns, and of the keys by its sorts."""
         kinds = {name: kind for leaf in self.schema.leaves for name, kind in statistic_names(leaf).items()}
         return kinds | key_kinds(self._sorts, self.schema)
 
     def _kind_of(self, name: str, kinds: set[pa.DataType]) -> pa.DataType:
-        """Return the type for a column of the metadata that segments have in the types `kinds`, or not at all."""
+        """Return the type of a metadata column that segments have in the types `kinds`, or lack."""
         if name in self._kinds:
             return self._kinds[name]
         fields = [pa.schema([(name, kind)]) for kind in kinds]
         return pa.unify_schemas(fields, promote_options="permissive").field(0).type if fields else pa.null()
 
     def _damaged(self, error: Exception) -> CorruptTableError:
-        """Return that some segment is damaged, where only their columns put together show it."""
+        """Return the error that some segment is damaged, if only their combined columns show it."""
         names = ", ".join(segment.path for segment in self.segments[:3])
         return CorruptTableError(f"one of {names} .. is damaged: {str(error)[:300]}", name=names)
 
     def values(self, name: str) -> pa.Array:
-        """Return one column of the metadata, a value a block, null where a segment does not have it."""
+        """Return one metadata column, with a value for each block; null if the segment lacks it."""
         self.fetch([name])
         return self._columns[name].combine_chunks()
 
@@ -138,14 +138,14 @@ class BlockMetadata:
         return np.asarray(self.values("row_count"), dtype=np.int64)
 
     def fetch_statistics(self, leaves: Iterable[Leaf], others: Iterable[str] = ()) -> None:
-        """Read what `match` needs of these columns, and columns of the metadata beside, in one go."""
+        """Read the statistics of columns for `match`, and other metadata columns, in one pass."""
         names = ["row_count", *others]
         for leaf in leaves:
             names += [name for name in statistic_names(leaf) if name.endswith(("_min", "_max", "_count"))]
         self.fetch(names)
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column, in the column's statistic type now."""
+        """Return the statistics of one column, in its present statistic type."""
         names = statistic_names(leaf)
         self.fetch_statistics([leaf])
         kind = statistic_type(leaf.type)
@@ -170,27 +170,27 @@ class BlockMetadata:
             raise self.crossed(error.place, f"values of {leaf.name}") from error
 
     def is_exact(self, leaf: Leaf) -> np.ndarray:
-        """Return which blocks have bounds of a column that are not shortened; none that is older than it."""
+        """Return which blocks have untruncated bounds of a column; blocks older than the column have none."""
         self.fetch_statistics([leaf])
         marks = pc.fill_null(self.values(f"column_{leaf.id}_exact").cast(pa.bool_()), False)  # noqa: FBT003
         return np.asarray(marks.to_numpy(zero_copy_only=False), dtype=bool)
 
     def crossed(self, row: int, what: str) -> CorruptTableError:
-        """Return that the bounds of the block in this row contradict each other."""
+        """Return the error that the bounds of the block in this row contradict each other."""
         path = self.segment_of(row).path
         block = self.values("path")[row].as_py()
         return CorruptTableError(
-            f"{path} is damaged: of {block} it says that its least {what} lie above the greatest", name=path
+            f"{path} is damaged: in {block} the least {what} are above the greatest", name=path
         )
 
     def of_segments_with(self, rows: np.ndarray) -> BlockMetadata:
-        """Return the metadata of only those segments that list the blocks in these rows; nothing of it is read yet."""
+        """Return the metadata of only the segments that list the blocks in these rows. Nothing of it is read yet."""
         places = np.unique(np.searchsorted(self._starts, np.asarray(rows, dtype=np.int64), side="right") - 1)
         segments = [self.segments[place] for place in places.tolist()]
         return BlockMetadata(self._storage, segments, self.schema, self._sorts)
 
     def null_counts(self, leaves: Sequence[Leaf], paths: Sequence[str]) -> list[np.ndarray]:
-        """Return for each column how many rows of some blocks are null in it; -1 where that is not known."""
+        """Return for each column how many rows of some blocks are null in it; -1 if unknown."""
         names = [f"column_{leaf.id}_null_count" for leaf in leaves]
         self.fetch(["path", "row_count", *names])
         chosen = pc.index_in(pa.array(paths, pa.string()), self.values("path"))
@@ -201,9 +201,9 @@ class BlockMetadata:
         ]
 
     def addresses(self, rows: np.ndarray, column_ids: Mapping[int, frozenset[int]]) -> list[BlockAddress]:
-        """Return how to open the blocks in these rows; `column_ids` are those of every schema of the table.
+        """Return how to open the blocks in these rows. `column_ids` has the ids of every schema of the table.
 
-        Reading the segments has checked the blocks' names.
+        The blocks' names were checked when the segments were read.
         """
         self.fetch(ADDRESS_COLUMNS)
         table = pa.table({name: self.values(name).take(pa.array(rows)) for name in ADDRESS_COLUMNS})

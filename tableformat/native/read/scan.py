@@ -34,7 +34,7 @@ _WINDOW_BYTES = 256 << 20
 """Decoded bytes of the blocks that a streaming scan reads at once."""
 
 _SCAN_COLUMNS = (*ADDRESS_COLUMNS, "decoded_bytes")
-"""What every scan needs of the blocks that it reads: fetched together with the statistics, in one pass."""
+"""The columns that every scan needs of the blocks it reads. Fetched in one pass with the statistics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Selection:
         rows: the places of the chosen blocks in `metadata`.
         outcome: SOME or ALL for each of them.
         column_ids: of every schema that the table had.
-        segments_total, blocks_total: what the snapshot has.
+        segments_total, blocks_total: of the snapshot.
         blocks_pruned: blocks that statistics ruled out.
     """
 
@@ -59,7 +59,7 @@ class Selection:
     blocks_pruned: int
 
     def addresses(self) -> list[BlockAddress]:
-        """Return where the chosen blocks are."""
+        """Return the addresses of the chosen blocks."""
         metadata = self.metadata
         metadata.fetch(_SCAN_COLUMNS)
         return metadata.addresses(self.rows, self.column_ids)
@@ -77,7 +77,7 @@ def select_blocks(
 ) -> Selection:
     """Return the blocks of `snapshot` that may hold rows satisfying `condition` (all, for None).
 
-    `columns` of the metadata are fetched in the same pass over the segments; other ones take another when asked for.
+    `columns` of the metadata are fetched in the same pass over the segments. Others need another pass later.
     """
     if condition is None:
         metadata = BlockMetadata(storage, snapshot.segments, snapshot.schema)
@@ -114,7 +114,7 @@ def _match_all(
 
 
 def condition_columns(condition: Condition | None, schema: Schema) -> tuple[str, ...]:
-    """Return the names of the leaves that a condition looks at."""
+    """Return the names of the leaves that a condition tests."""
     if condition is None:
         return ()
     from tblctl.tableformat.predicate.rows import needed_columns
@@ -131,11 +131,11 @@ def rows_satisfying(table: pa.Table, condition: Node, schema: Schema) -> pa.Bool
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRequest:
-    """What a scan is asked for.
+    """The request of a scan.
 
     Attributes:
         where: the condition for people.
-        condition: resolved for the snapshot's schema: once a scan, not for each block.
+        condition: resolved for the snapshot's schema, once for the scan and not for each block.
         columns: names of top-level columns or nested fields `a.b`; None for all.
         limit: rows at most; None for all.
     """
@@ -148,7 +148,7 @@ class ScanRequest:
 
 @dataclass(kw_only=True)
 class _Tally:
-    """What a listened-to scan adds up."""
+    """The totals of a scan with a listener."""
 
     blocks: list[BlockScan] = field(default_factory=list)
     rows: int = 0
@@ -185,8 +185,8 @@ class Scanner:
     def tables(self, *, window_bytes: float = _WINDOW_BYTES) -> Iterator[pa.Table]:
         """Yield the answer block by block.
 
-        Blocks of up to `window_bytes` decoded bytes are read at once, fewer towards a limit. Between two
-        windows the processors wait for the last block, so a caller that keeps all rows asks for an infinite one.
+        Blocks of up to `window_bytes` decoded bytes are read at once, fewer near a limit. Between two windows the
+        processors wait for the last block. So a caller that keeps all rows passes an infinite window.
         """
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None
@@ -217,8 +217,8 @@ class Scanner:
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window.
 
-        Towards a limit a window also ends where its blocks have that many rows; as not all may satisfy the condition,
-        each window may then have twice the rows of the last.
+        With a limit, a window also ends where its blocks have that many rows. Some rows may not satisfy the condition,
+        so each following window may have twice the rows.
         """
         addresses = self.selection.addresses()
         sizes = (
@@ -291,7 +291,7 @@ class Scanner:
 
 
 def blame_expiry(storage: Storage, sequence: int, error: CorruptTableError) -> None:
-    """Raise that a snapshot has expired while it was read, if objects of it are missing for that reason."""
+    """Raise the error that a snapshot expired while it was read, if its objects are missing for that reason."""
     if isinstance(load_version(storage, sequence), Tombstone):
         msg = (
             f"snapshot {sequence} of {storage.url} expired while it was read: gc removed it. Read a newer one, or tag "
@@ -302,7 +302,7 @@ def blame_expiry(storage: Storage, sequence: int, error: CorruptTableError) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """What a scan would read, counted in `ScanExplanation`'s terms."""
+    """What a scan would read, as in `ScanExplanation`."""
 
     blocks_total: int
     blocks_pruned: int
@@ -332,7 +332,7 @@ def explained(scanner: Scanner) -> Explained:
 
 
 def _enough(selection: Selection, limit: int) -> Selection:
-    """Return the fewest first blocks that surely hold `limit` rows of the answer, where such exist."""
+    """Return the fewest first blocks that certainly hold `limit` matching rows, if there are such blocks."""
     counts = selection.metadata.row_count[selection.rows]
     sure = np.flatnonzero(selection.outcome == ALL)
     sums = np.cumsum(counts[sure])
@@ -354,7 +354,7 @@ def _first_groups(file: BlockFile, groups: Sequence[int], limit: int) -> list[in
 
 
 def leaves_under(schema: Schema, names: Sequence[str]) -> list[Leaf]:
-    """Return the leaves that the named columns or fields consist of."""
+    """Return the leaves of the named columns or fields."""
     return [
         leaf
         for leaf in schema.leaves

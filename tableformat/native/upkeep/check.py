@@ -1,8 +1,8 @@
-"""Verify every invariant of the format; report all that is broken, change nothing.
+"""Verify every invariant of the format. Report all problems, change nothing.
 
-Shallow: names, the chain of snapshots, the checksums of segments, summaries and statistics against each other, every
-object there with the size that is stated. Deep: every block is read as well, its checksums are verified, and its
-statistics, order and levels are worked out anew.
+Shallow: names, the chain of snapshots, the checksums of segments, summaries against statistics, and the existence and
+size of every object. Deep: every block is also read, its checksums are verified, and its statistics, order and levels
+are computed again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check_table(
 ) -> Checked:
     """Verify the head and every retained snapshot.
 
-    Takes about 300 bytes a block and 4 a segment of each version; of a segment only its blocks' names are kept.
+    Takes about 300 bytes for each block, and 4 for each segment of each version. Only blocks' names are kept.
     """
     problems: list[str] = []
     sizes = {
@@ -72,13 +72,13 @@ def check_table(
 
 
 def _clock_problems(storage: Storage, head: Snapshot, now_seconds: float) -> Iterator[str]:
-    """Yield that a writer's clock was ahead."""
+    """Yield the problem that a writer's clock was ahead."""
     (modified_seconds,) = storage.modified([snapshot_path(head.sequence)])
     if is_ahead(head, max(now_seconds, modified_seconds or 0)):
         latest_ms = max(head.timestamp_ms, head.horizon_us // 1000)
         yield (
-            f"snapshot {head.sequence}, or its horizon, is said to be of {iso_timestamp(latest_ms)}: a writer's clock "
-            "was ahead; `tblctl check LOC --fix-clock` sets it right"
+            f"snapshot {head.sequence}, or its horizon, has the time {iso_timestamp(latest_ms)}: a writer's clock "
+            "was ahead; `tblctl check LOC --fix-clock` corrects it"
         )
 
 
@@ -112,11 +112,11 @@ def _order_of_versions(
     if version.table_id != head.table_id:
         yield f"snapshot {version.sequence} is of another table ({version.table_id})"
     if isinstance(version, Tombstone) and head.is_retained(version.sequence):
-        yield f"snapshot {version.sequence} is retained, yet only a tombstone is left of it"
+        yield f"snapshot {version.sequence} is retained, but only its tombstone is left"
 
 
 def _damaged_records(storage: Storage, records: Mapping[str, Snapshot]) -> Iterator[str]:
-    """Yield the records whose bytes do not have the checksum that they end with; they are read one by one."""
+    """Yield the records whose bytes do not match the checksum at their end. Reads them one by one."""
     for name, version in records.items():
         try:
             sound = has_checksum(storage.read(name)) or version.min_writer_version < CHECKSUMS_FROM
@@ -126,7 +126,7 @@ def _damaged_records(storage: Storage, records: Mapping[str, Snapshot]) -> Itera
             yield str(error)
             continue
         if not sound:
-            yield f"{name} is damaged: its bytes do not have the checksum that they should end with"
+            yield f"{name} is damaged: its bytes do not match the checksum at its end"
 
 
 def _deep_problems(
@@ -136,7 +136,7 @@ def _deep_problems(
     listed: ListedBlocks,
     progress: Progress | None,
 ) -> list[str]:
-    """Return what is wrong with the blocks themselves, read once each; the segments are read again, a few at once."""
+    """Return the problems of the blocks themselves. Each is read once. Segments are read again, a few at a time."""
     done = 0
 
     def work(item: tuple[pa.Table, int]) -> list[str]:
@@ -147,8 +147,8 @@ def _deep_problems(
             found = list(BlockCheck(head, table.slice(place, 1)).problems(storage))
         except TblctlError as error:
             found = [str(error)]
-        except ARROW_ERRORS as error:  # the segment's row does not even have what is compared
-            found = [str(damaged(f"what a segment says of {path}", error))]
+        except ARROW_ERRORS as error:  # the segment's row lacks a compared value
+            found = [str(damaged(f"the segment's row of {path}", error))]
         done += 1
         if progress:
             progress(done, len(listed.names), "blocks")
@@ -167,7 +167,7 @@ def _deep_problems(
 def _groups(
     segments: Sequence[tuple[SegmentRef, np.ndarray]],
 ) -> Iterator[list[tuple[SegmentRef, np.ndarray]]]:
-    """Yield segments that have blocks to check, together about as many as a full segment has."""
+    """Yield groups of segments with blocks to check; each group has about as many blocks as a full segment."""
     group: list[tuple[SegmentRef, np.ndarray]] = []
     for segment, rows in segments:
         if not len(rows):

@@ -43,7 +43,7 @@ class BlockCheck:
         return str(self._facts["path"])
 
     def problems(self, storage: Storage) -> Iterator[str]:
-        """Yield where the file does not say what the metadata says; nothing for a schema that nobody knows."""
+        """Yield the differences between the file and the metadata; none if its schema is unknown."""
         schema = self.head.schemas.get(self._facts["schema_id"])
         if schema is None:
             return
@@ -73,7 +73,7 @@ class BlockCheck:
         for leaf in schema.leaves:
             for name, kind in statistic_names(leaf).items():
                 if name not in self.row.column_names or self.row[name].null_count > _is_bound(name):
-                    continue  # the column was dropped since, or is younger than the block
+                    continue  # the column was dropped since, or added after the block
                 worked_out = getattr(records[leaf.id], name.removeprefix(f"column_{leaf.id}_"))
                 if not isinstance(worked_out, pa.Scalar):
                     worked_out = pa.scalar(worked_out, kind)

@@ -1,4 +1,4 @@
-"""Compare what the metadata of a table says with itself, and with the names and sizes of the objects that are there."""
+"""Check a table's metadata for contradictions, also with the names and sizes of existing objects."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
 from tblctl.tableformat.storage import Storage
 
 MOST_PROBLEMS = 1000
-"""Problems that are listed of one segment, and in all: a table that lost a folder has one a block."""
+"""Most listed problems of one segment, and of the table: a table that lost a folder has one for each block."""
 
 
 class MetadataCheck:
-    """Looks at versions, and at each of their segments once; remembers which blocks each segment lists.
+    """Checks versions, and each of their segments once. Keeps which blocks each segment lists.
 
     Attributes:
         problems: found so far.
-        segments: all that were looked at, by name.
-        paths: the names of the blocks in each, in the same order; none where it cannot be read.
+        segments: all checked segments, by name.
+        paths: the names of the blocks in each, in the same order; none if it cannot be read.
         versions: by sequence, the places of its segments in `segments`.
-        records: those that are there, with the version that names each.
+        records: existing records, with the version that names each.
     """
 
     def __init__(self, storage: Storage, sizes: Mapping[str, int]) -> None:
         self._storage = storage
-        self._sizes = sizes  # of the objects that are there, by name
+        self._sizes = sizes  # of existing objects, by name
         self._places: dict[str, int] = {}
         self.problems: list[str] = []
         self.segments: dict[str, SegmentRef] = {}
@@ -47,7 +47,7 @@ class MetadataCheck:
         self.records: dict[str, Snapshot] = {}
 
     def add(self, versions: Sequence[Snapshot]) -> None:
-        """Look at some versions, given the newest first."""
+        """Check versions, given the newest first."""
         fresh: dict[str, tuple[SegmentRef, Snapshot]] = {}
         for version in versions:
             fresh |= self._new_segments(version)
@@ -62,7 +62,7 @@ class MetadataCheck:
             self.problems += problems
 
     def _new_segments(self, version: Snapshot) -> dict[str, tuple[SegmentRef, Snapshot]]:
-        """Give a place to the segments that no version had so far; return them by name."""
+        """Give a place to segments that are new; return them by name."""
         fresh = {}
         for segment in version.segments:
             if segment.path not in self._places:
@@ -84,7 +84,7 @@ class MetadataCheck:
             self.problems.append(f"{name}: missing, although snapshot {version.sequence} names it")
 
     def _segment(self, segment: SegmentRef, version: Snapshot) -> tuple[pa.Array, list[str]]:
-        """Return the names of a segment's blocks, and what is wrong with it."""
+        """Return the names of a segment's blocks, and its problems."""
         paths = pa.array([], pa.string())
         try:
             table = read_segment(self._storage, segment)
@@ -100,7 +100,7 @@ class MetadataCheck:
 def _segment_problems(
     segment: SegmentRef, table: pa.Table, version: Snapshot, sizes: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield what is wrong with a segment: its summary, its blocks' files and their statistics."""
+    """Yield the problems of a segment: of its summary, its blocks' files and their statistics."""
     yield from _summed_up_wrong(segment, table, version)
     yield from _missing_files(segment.path, table, sizes)
     yield from _unknown_ids(segment.path, table, version)
@@ -123,7 +123,7 @@ def _summed_up_wrong(segment: SegmentRef, table: pa.Table, version: Snapshot) ->
 
 
 def _missing_files(name: str, table: pa.Table, sizes: Mapping[str, int]) -> Iterator[str]:
-    """Yield the blocks whose objects are missing, or of another size."""
+    """Yield the blocks whose objects are missing or have another size."""
     found = pa.array(map(sizes.get, table["path"].to_pylist()), pa.int64())
     wrong = table.select(["path", "size_bytes"]).append_column("found", found)
     wrong = wrong.filter(pc.fill_null(pc.not_equal(wrong["found"], wrong["size_bytes"]), True))  # noqa: FBT003
@@ -140,7 +140,7 @@ def _unknown_ids(name: str, table: pa.Table, version: Snapshot) -> Iterator[str]
         yield f"{name}: a level below {CONSTANT_LEVEL}"
     for key_id in pc.unique(table["cluster_key_id"].drop_null()).to_pylist():
         if key_id not in version.sorts:
-            yield f"{name}: a block is of cluster key {key_id}, which the snapshot does not define"
+            yield f"{name}: a block has cluster key {key_id}, which the snapshot does not define"
     for schema_id in pc.unique(table["schema_id"]).to_pylist():
         if schema_id not in version.schemas:
             yield f"{name}: a block has schema {schema_id}, which the snapshot does not define"
@@ -157,7 +157,7 @@ def _bound_problems(name: str, table: pa.Table, schema: Schema) -> Iterator[str]
 
 
 def summary_problems(version: Snapshot) -> Iterator[str]:
-    """Yield where a snapshot's summary and tags contradict the snapshot."""
+    """Yield the contradictions between a snapshot and its summary and tags."""
     stated = version.summary.rows, version.summary.blocks, version.summary.data_bytes
     if stated != (version.row_count, version.block_count, version.data_bytes):
         yield f"snapshot {version.sequence}: its summary says {stated}, its segments add up to something else"
@@ -172,8 +172,8 @@ class ListedBlocks:
 
     Attributes:
         names: of all blocks, each once; a block's number is its place here.
-        first: for every segment, the rows that list a block which no segment before it, nor a row before, lists.
-        shared: for every segment, the numbers of its blocks that are listed more than once in all.
+        first: for every segment, the rows that list a block for the first time.
+        shared: for every segment, the numbers of its blocks that are listed more than once in all segments.
     """
 
     names: pa.Array
@@ -198,7 +198,7 @@ class ListedBlocks:
 
 
 def listed_twice(versions: Mapping[int, np.ndarray], listed: ListedBlocks) -> Iterator[str]:
-    """Yield the versions that list a block twice. O(versions x blocks that several segments list)."""
+    """Yield the versions that list a block twice. O(versions x blocks in several segments)."""
     for sequence, places in versions.items():
         shared = [listed.shared[place] for place in places.tolist()]
         numbers, counts = np.unique(

@@ -1,18 +1,18 @@
-"""Remove what no retained snapshot names.
+"""Remove objects that no retained snapshot names.
 
-gc may run beside any writer. What is written and not yet named looks like garbage, so gc and writers agree on a
+gc may run beside any writer. Objects that are written and not yet named look like garbage. So gc and writers agree on a
 horizon, a time of the storage's clock: the time of a probe that gc has just written, minus the grace period.
 
-1. gc looks for what it could remove; where there is nothing it commits nothing.
-2. It commits a fence: a snapshot with the new horizon, and with `retained_from` from which on snapshots stay. Every
-   later commit carries both on, and neither ever decreases.
-3. It reads what is named, from a head at or after the fence. Only then it deletes what is unnamed there and was written
+1. gc looks for objects to remove. If there are none, it commits nothing.
+2. It commits a fence: a snapshot with the new horizon, and with `retained_from`, the first sequence that stays. Every
+   later commit keeps both, and neither ever decreases.
+3. It reads the named objects from a head at or after the fence. Only then it deletes unnamed objects that were written
    before the horizon, and shrinks expired snapshots to tombstones.
 
-A writer compares everything that it wrote with the horizon of the head that it commits on (`log/commit.py`), and the
-fence takes a sequence as every commit does. So a writer comes either before the fence, and gc sees what it named; or
-after it, and names nothing that gc may delete. A rollback or a tag that races with gc likewise comes first, and gc
-sees it, or is asked again on the new head and refused.
+A writer compares its objects with the horizon of the head that it commits on (`log/commit.py`), and the fence takes a
+sequence like every commit. So a writer either comes before the fence, and gc sees the objects it named, or comes after
+it, and names nothing that gc may delete. Likewise a rollback or tag that races with gc either comes first, and gc sees
+it, or is tried again on the new head and refused.
 
 The storage's own times decide all ages. The age of a snapshot counts from when its successor appeared. A snapshot that
 only a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it
@@ -47,7 +47,7 @@ from tblctl.tableformat.port import Garbage
 from tblctl.tableformat.storage import ObjectInfo, Storage
 
 RECORD_SECONDS = 90 * 86400.0
-"""The record of a recluster is kept so long after its commit, even if the snapshot expires before."""
+"""The record of a recluster is kept this long after its commit, even if the snapshot expires before."""
 
 _DELETE_BATCH = 1000
 
@@ -55,23 +55,23 @@ _DELETE_BATCH = 1000
 def collect(
     storage: Storage, env: Environment, head: Snapshot, *, keep: int, older_than_seconds: float, dry_run: bool
 ) -> Garbage:
-    """Expire snapshots beyond the newest `keep`, and delete what nothing names any more.
+    """Expire snapshots older than the newest `keep`, and delete objects that nothing names any more.
 
     A snapshot stays while it is the head, tagged, one of the newest `keep` that changed the table, or was the head
-    less than `older_than_seconds` ago. A dry run writes nothing, not even a probe: it goes by this machine's clock.
+    less than `older_than_seconds` ago. A dry run writes nothing, not even a probe: it uses this machine's clock.
 
     Raises:
         CorruptTableError: a retained snapshot, or a segment of one, cannot be read; nothing was changed.
-        ClockError: this machine's clock is far from the storage's; nothing was changed.
+        ClockError: this machine's clock differs too much from the storage's; nothing was changed.
     """
     check_writable(head)
     now_seconds = env.now() if dry_run else _storage_seconds(storage, env, older_than_seconds)
     horizon_us = _horizon_us(now_seconds, older_than_seconds, 0 if dry_run else storage.time_step_seconds)
     retained_from = _retained_from(storage, head, keep, horizon_us)
-    # What exists is listed before what is named is read: an object published in between is then found named.
+    # Objects are listed before the named ones are read: an object published in between is then found named.
     old = _old_objects(storage, horizon_us)
     named = _Named(storage)
-    # All that will stay is read before anything is changed: a damaged table is left as it is.
+    # Everything that will stay is read before anything is changed: a damaged table is left unchanged.
     trial = _add_retained(storage, named, dataclasses.replace(head, retained_from=retained_from))
     expired = _expired(storage, trial, named)
     young_us = microseconds(now_seconds - RECORD_SECONDS)
@@ -83,7 +83,7 @@ def collect(
         return _fence(newest, keep, retained_from, horizon_us)
 
     published = publish(storage, env, fence, head, clock_is_checked=True)
-    # Named is what a head at or after the fence names. From then on nobody names anything older than the horizon.
+    # The named objects are those of a head at or after the fence. Later commits name nothing older than the horizon.
     head = _add_retained(storage, named, reload_head(storage, published.snapshot if published else head))
     expired = [version for version in expired if not head.is_retained(version.sequence)]
     in_parallel(lambda version: _bury(storage, version), expired, threads=IO_THREADS)
@@ -94,10 +94,10 @@ def collect(
 
 
 def _add_retained(storage: Storage, named: _Named, head: Snapshot) -> Snapshot:
-    """Add what `head` retains, or a newer one where another gc removed some of it meanwhile; return that head.
+    """Add the objects that `head` retains, or a newer head if another gc removed some meanwhile; return that head.
 
     Raises:
-        CorruptTableError: something that the newest head retains cannot be read.
+        CorruptTableError: an object that the newest head retains cannot be read.
     """
     while True:
         try:
@@ -118,7 +118,7 @@ def _garbage(expired: list[Tombstone], objects: list[ObjectInfo]) -> Garbage:
 
 
 def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: float) -> float:
-    """Return the storage's time: later than that of everything written so far, if that is to count as old."""
+    """Return the storage's time. With no grace period, it is later than that of everything written so far."""
     if older_than_seconds < storage.time_step_seconds:
         env.sleep(storage.time_step_seconds)
     written, modified_seconds = write_probe(storage, env)
@@ -127,16 +127,16 @@ def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: flo
 
 
 def _horizon_us(now_seconds: float, older_than_seconds: float, step_seconds: float) -> int:
-    """Return the horizon in whole steps of the storage's clock, so that it does not matter how finely a time is shown.
+    """Return the horizon in whole steps of the storage's clock, so that the resolution of shown times does not matter.
 
-    A time that was rounded down to a step is before such a horizon exactly if the time itself is.
+    A time rounded down to a step is before such a horizon exactly if the time itself is.
     """
     horizon_us = max(0, microseconds(now_seconds) - microseconds(older_than_seconds))
     return horizon_us - horizon_us % max(1, microseconds(step_seconds))
 
 
 def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> StagedCommit | None:
-    """Return the commit that says what may go; None if the head says so."""
+    """Return the fence commit; None if the head already has the same values."""
     if retained_from <= head.retained_from and horizon_us <= head.horizon_us:
         return None
     snapshot = dataclasses.replace(
@@ -149,7 +149,7 @@ def _fence(head: Snapshot, keep: int, retained_from: int, horizon_us: int) -> St
 
 
 def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon_us: int) -> int:
-    """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those younger than allowed.
+    """Return the lowest sequence to retain: the newest `keep` that are not gc's own, and those too young to expire.
 
     O(snapshots retained) requests.
     """
@@ -167,7 +167,7 @@ def _retained_from(storage: Storage, head: Snapshot, keep: int, horizon_us: int)
 
 
 def _backwards(storage: Storage, head: Snapshot) -> Iterator[tuple[Tombstone, int]]:
-    """Yield every retained version, newest first, and when it appeared; tagged older ones do not count."""
+    """Yield every retained version, newest first, and when it appeared; without older tagged ones."""
     for newest in range(head.sequence, head.retained_from - 1, -IO_THREADS):
         batch = range(newest, max(newest - IO_THREADS, head.retained_from - 1), -1)
         versions = in_parallel(
@@ -186,9 +186,9 @@ def _backwards(storage: Storage, head: Snapshot) -> Iterator[tuple[Tombstone, in
 
 
 def _expired(storage: Storage, head: Snapshot, named: _Named) -> list[Tombstone]:
-    """Return what will stay of the snapshots that may go and are still whole, oldest first; note their records.
+    """Return the tombstones of snapshots that expire and are still whole, oldest first. Add their records.
 
-    Reads every version that is not retained, O(commits ever): only its object tells whether it is a tombstone by now.
+    Reads every version that is not retained, O(commits ever): only its object shows whether it is already a tombstone.
     """
 
     def tombstone(sequence: int) -> Tombstone | None:
@@ -202,7 +202,7 @@ def _expired(storage: Storage, head: Snapshot, named: _Named) -> list[Tombstone]
 
 
 def _bury(storage: Storage, version: Tombstone) -> None:
-    """Put the tombstone in the place of its snapshot, whose name is never free again.
+    """Replace a snapshot by its tombstone, so that its name is never free again.
 
     Raises:
         TableNotFoundError: the table was dropped, and perhaps another one has a snapshot of this name.
@@ -214,11 +214,11 @@ def _bury(storage: Storage, version: Tombstone) -> None:
 
 
 class _Named:
-    """Collects what retained snapshots name, and the records of expired ones; each object is read once.
+    """Collects the objects that retained snapshots name, and the records of expired ones. Reads each object once.
 
     Attributes:
         names: named by retained snapshots.
-        old_records: named by expired ones.
+        old_records: named by expired snapshots.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -229,7 +229,7 @@ class _Named:
         self.old_records: set[str] = set()
 
     def add_retained(self, head: Snapshot) -> None:
-        """Add what `head`, and the snapshots that it retains, name.
+        """Add the objects named by `head` and by the snapshots that it retains.
 
         Raises:
             CorruptTableError: one of them, or a segment, cannot be read.
@@ -241,7 +241,7 @@ class _Named:
             for sequence in range(1, head.sequence)
             if sequence not in self._sequences and head.is_retained(sequence)
         ]
-        for start in range(0, len(retained), IO_THREADS):  # few whole snapshots are held at a time
+        for start in range(0, len(retained), IO_THREADS):  # holds only a few whole snapshots at a time
             batch = retained[start : start + IO_THREADS]
             for version in in_parallel(
                 lambda sequence: load_version(self._storage, sequence), batch, threads=IO_THREADS
@@ -271,7 +271,7 @@ class _Named:
 
 
 def _unnamed(old: list[ObjectInfo], named: _Named, young_us: int) -> list[ObjectInfo]:
-    """Return what is to be deleted of `old`, oldest first; records of expired snapshots only if they are old enough."""
+    """Return the objects of `old` to delete, oldest first; records of expired snapshots only if old enough."""
     found = [
         item
         for item in old

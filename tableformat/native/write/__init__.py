@@ -1,1 +1,1 @@
-"""Rows into a native table."""
+"""Write rows into a native table."""

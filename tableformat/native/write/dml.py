@@ -1,8 +1,7 @@
 """Change rows by copying the blocks that hold them: append, delete, update, overwrite.
 
-Every operation is planned on the very head that it is committed on: it concerns the rows that the table has then,
-whoever put them there meanwhile. So an operation that lost a race is planned again
-(native/write/write_planner.py).
+Every operation is planned on the head that it is committed on. It applies to the rows that the table has then, also
+those that others added meanwhile. So after a lost race an operation is planned again (native/write/write_planner.py).
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from tblctl.tableformat.native.write.writer import discard
 from tblctl.tableformat.storage import Storage
 
 MOST_REPLANS = 20
-"""How often an edit is planned again because another writer replaced its blocks; losses to a recluster are free."""
+"""How often an edit is planned again because another writer replaced its blocks. Losses to a recluster do not count."""
 
 _PLANNING_PATIENCE = 0.01
-"""How long an operation that reads rows waits after a lost race, as a share of an append's wait: waiting makes its next
+"""The wait of an operation that reads rows after a lost race, as a share of an append's wait. Waiting makes its next
 plan larger. Beside an appender that never pauses (an append every 43 ms on local disk, each with a block to rewrite) an
-overwrite took up to 3 s so, and did not end in 38 s and 900 appends with the waits of an append (up to 1 s)."""
+overwrite takes up to 3 s. With the waits of an append (up to 1 s), it did not end in 38 s and 900 appends."""
 
 
 def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) -> Published | None:
     """Carry out one operation; None if there was nothing to change, or its batch was committed before.
 
     Raises:
-        ConflictError: other writers replaced its blocks more often than `MOST_REPLANS` times; its staged write no
-            longer fits.
+        ConflictError: other writers replaced its blocks more than `MOST_REPLANS` times, or its staged write no longer
+            fits.
         TableNotFoundError: the table was dropped meanwhile.
     """
     if write.batch and head.has_batch(write.batch):
-        return None  # perhaps with the very blocks of this staged write: they must stay
+        return None  # perhaps with the blocks of this staged write: they must stay
     attempts = _Attempts(storage, env, write, head)
     fate = Fate()
     try:
@@ -55,7 +54,7 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
 
 
 class _Attempts:
-    """The attempts of one operation, one on each head, until one of them is committed."""
+    """The attempts of one operation, one on each head, until one is committed."""
 
     def __init__(self, storage: Storage, env: Environment, write: Write, base: Snapshot) -> None:
         self._storage = storage
@@ -71,7 +70,7 @@ class _Attempts:
         """Return `head` after the operation; None if there is nothing to do.
 
         Raises:
-            ConflictError: too many writers were faster, or the fresh rows no longer fit.
+            ConflictError: other writers were faster too often, or the new rows no longer fit.
         """
         self._check_rollbacks(head)
         if self._write.batch and head.has_batch(self._write.batch):
@@ -84,7 +83,7 @@ class _Attempts:
         return None if edit.is_empty else self._applier.propose(edit, head)
 
     def clean_up(self, *, is_committed: bool) -> None:
-        """Delete what was written for nothing, as far as possible. Only once the outcome is known."""
+        """Delete unused written objects, as far as possible. Only once the outcome is known."""
         in_table: list[str] = []
         if is_committed:
             self._applier.discard_unused()
@@ -93,12 +92,12 @@ class _Attempts:
         else:
             self._applier.discard_all()
             if self._had_batch and self._write.staged is not None:
-                in_table = self._write.staged.paths  # perhaps the very blocks that were committed before
+                in_table = self._write.staged.paths  # perhaps the same blocks that were committed before
         kept = frozenset(in_table)
         discard(self._storage, [path for path in self._planner.written if path not in kept])
 
     def _check_rollbacks(self, head: Snapshot) -> None:
-        """Refuse to commit fresh rows after a rollback to another schema: not every row can be read in an older one.
+        """Refuse to commit new rows after a rollback to another schema: an older schema may not be able to read them.
 
         Raises:
             ConflictError: there was one since the last head.
@@ -114,7 +113,7 @@ class _Attempts:
             raise ConflictError(msg)
 
     def _count_loss(self, before: Edit, now: Edit, head: Snapshot) -> None:
-        """Count a race that cost blocks of the plan. Who only adds blocks, and a recluster, are free.
+        """Count a race in which another writer replaced blocks of the plan. Added blocks and reclusters do not count.
 
         Raises:
             ConflictError: there were too many.

@@ -1,4 +1,4 @@
-"""What can be appended: Arrow data in memory or streams, and files of Parquet or Arrow IPC."""
+"""Read input for appends: Arrow data in memory or streams, and Parquet or Arrow IPC files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
 
 @dataclass(frozen=True, kw_only=True)
 class InputRows:
-    """Rows to be read once.
+    """Rows that can be read once.
 
     Attributes:
         schema: of all rows.
@@ -42,10 +42,10 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     Args:
         data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`; a path
             or URL of a Parquet or Arrow IPC file, or several of one schema.
-        reach: gives the storage at a folder's path or URL, for files.
+        reach: returns the storage at a folder's path or URL, for files.
 
     Raises:
-        InvalidDataError: a file is missing, or not of its kind; `data` is nothing of the above.
+        InvalidDataError: a file is missing or in another format, or `data` is none of these.
         SchemaMismatchError: files differ in their schemas.
     """
     if isinstance(data, str | os.PathLike):
@@ -79,7 +79,7 @@ def _reader(reader: pa.RecordBatchReader, name: str) -> InputRows:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
         except (pa.ArrowException, OSError) as error:
-            msg = f"{name} broke off: {str(error)[:300]}; nothing was changed"
+            msg = f"{name} ended early: {str(error)[:300]}; nothing was changed"
             raise InvalidDataError(msg) from error
 
     return InputRows(schema=reader.schema, read=read, name=name)
@@ -95,7 +95,7 @@ def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> InputRows:
                 f"{item.name}: {mine.get(item.name, 'missing')} in {first.path}, {item.type} in {other.path}"
                 for item in theirs
                 if mine.get(item.name) != item.type
-            ] or ["other columns, or another order or nullability of them"]
+            ] or ["columns, their order or their nullability differ"]
             msg = f"{other.path} has another schema than {first.path}: " + "; ".join(differences)
             raise SchemaMismatchError(msg, differences=tuple(differences))
 
@@ -110,7 +110,7 @@ def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> InputRows:
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """One input file; opened again for reading, so that a thousand files are not open at once."""
+    """One input file. It is opened again for reading, so that a thousand files are not open at once."""
 
     path: str
     schema: pa.Schema
@@ -173,7 +173,7 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _reads_groups_together(schema: pa.Schema) -> bool:
-    """Tell whether no dictionary is inside another type."""
+    """Return whether no dictionary is inside another type."""
     from tblctl.tableformat.parquet.dictionaries import plain_inside
 
     return bool(plain_inside(schema).equals(schema))

@@ -1,4 +1,4 @@
-"""Tell who took blocks out of a table since a snapshot: a recluster, which keeps the rows, or another writer."""
+"""Find out who removed blocks since a snapshot: a recluster, which keeps the rows, or another writer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tblctl.tableformat.storage import Storage
 
 
 def lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot, paths: frozenset[str]) -> bool:
-    """Tell whether anything but a recluster removed one of `paths` after `base`, or there was a rollback.
+    """Return whether anything but a recluster removed one of `paths` after `base`, or there was a rollback.
 
-    What gc made unreadable meanwhile counts as a loss: to count one too many gives an error too early, to count one too
-    few a loop without end.
+    Versions that gc expired meanwhile count as a loss: one loss too many gives an early error, one too few an endless
+    loop.
     """
     versions: list[Snapshot | Tombstone] = in_parallel(
         lambda sequence: head if sequence == head.sequence else load_version(storage, sequence),
@@ -39,7 +39,7 @@ def lost_to_a_writer(storage: Storage, base: Snapshot, head: Snapshot, paths: fr
 
 
 def _paths_beyond(storage: Storage, snapshot: Snapshot, other: Snapshot) -> set[str]:
-    """Return the blocks in those segments of `snapshot` that `other` does not have."""
+    """Return the blocks in segments of `snapshot` that `other` does not have."""
     shared = {segment.path for segment in other.segments}
     tables = in_parallel(
         lambda ref: read_segment(storage, ref, ["path"]),

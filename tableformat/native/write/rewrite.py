@@ -32,7 +32,7 @@ Assign = Callable[[Schema], Mapping[str, pa.Scalar]]
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """The blocks that take a block's place; `copied_rows` of their rows are as they were."""
+    """The blocks that replace a block. `copied_rows` counts their unchanged rows."""
 
     records: tuple[BlockRecord, ...] = ()
     copied_rows: int = 0
@@ -43,7 +43,7 @@ class BlockRewriter:
     """Rewrites blocks of one snapshot; threads may share one.
 
     Attributes:
-        condition: the rows that are removed or changed; None for all.
+        condition: which rows are removed or changed; None for all.
         assign: the new values; None to remove the rows.
     """
 
@@ -54,14 +54,14 @@ class BlockRewriter:
     assign: Assign | None
 
     def replacement(self, block: Block, nulls: Mapping[str, int]) -> Replacement | None:
-        """Return what replaces a block; None if no row of it is concerned.
+        """Return the replacement of a block; None if none of its rows match.
 
         Args:
             block: the block.
-            nulls: what the metadata says of its nulls, see `null_counts`.
+            nulls: its null counts in the metadata, see `null_counts`.
 
         Raises:
-            CorruptTableError: it has other numbers of nulls.
+            CorruptTableError: the block's null counts differ.
         """
         rows, mask = _rows_and_mask(self.storage, block, self.head, self.condition)
         require_nulls(block.path, rows, nulls, self.head.schema)
@@ -79,7 +79,7 @@ class BlockRewriter:
         return self.assign(self.head.schema) if self.assign else {}
 
     def _without(self, block: Block, rows: pa.Table, mask: np.ndarray) -> Replacement:
-        """Write the rows that stay as one block, in the order that they are in."""
+        """Write the rows that stay as one block, in their present order."""
         rows = rows.filter(pa.array(~mask))
         if not rows.num_rows:
             return Replacement()
@@ -90,7 +90,7 @@ class BlockRewriter:
         return Replacement(records=(kept,), copied_rows=rows.num_rows)
 
     def _changed(self, block: Block, rows: pa.Table, *, copied_rows: int) -> Replacement:
-        """Write all rows; in the order that they are in, unless their keys have changed."""
+        """Write all rows, in their present order unless their keys have changed."""
         sort = block_sort(block, self.head)
         if sort is None or _touches_key(sort, self._values, self.head.schema):
             records = self.writer.write_rows(rows)
@@ -104,7 +104,7 @@ def _level(block: Block) -> int:
 
 
 def null_counts(metadata: BlockMetadata, paths: Sequence[str], schema: Schema) -> list[dict[str, int]]:
-    """Return what the metadata of some blocks says of nulls, by the name of the leaf; -1 where that is not known."""
+    """Return the null counts of some blocks in the metadata, by the name of the leaf; -1 if unknown."""
     if not paths:
         return []
     counts = metadata.null_counts(schema.leaves, paths)
@@ -115,7 +115,7 @@ def null_counts(metadata: BlockMetadata, paths: Sequence[str], schema: Schema) -
 
 
 def require_nulls(path: str, rows: pa.Table, stated: Mapping[str, int], schema: Schema) -> None:
-    """Refuse rows of a block with other numbers of nulls than the metadata states: the block must not be replaced.
+    """Refuse rows of a block whose null counts differ from the metadata: such a block must not be replaced.
 
     Raises:
         CorruptTableError: names the first column where they differ.
@@ -124,7 +124,7 @@ def require_nulls(path: str, rows: pa.Table, stated: Mapping[str, int], schema: 
         expected, found = stated[leaf.name], leaf_values(rows, leaf.path).null_count
         if expected not in {-1, found}:
             msg = (
-                f"block {path} has {found} nulls in column {leaf.name!r}, its segment says {expected}: one of them is "
+                f"block {path} has {found} nulls in column {leaf.name!r}, its segment has {expected}: one of them is "
                 "damaged. Nothing was changed: see `tblctl check --deep`"
             )
             raise CorruptTableError(msg, name=path, column=leaf.name)
@@ -137,10 +137,10 @@ def _touches_key(sort: Sort, values: Mapping[str, object], schema: Schema) -> bo
 
 
 def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
-    """Return the sort whose order the rows of `block` are in; None if it has none.
+    """Return the sort that the rows of `block` are in the order of, or None.
 
-    Nor if a column of it was dropped since; or widened, unless it is the current key: widening keeps the order of that,
-    but transforms of a former key may order wider values otherwise.
+    None also if a column of the sort was dropped since, or widened while the sort was not the current key: widening
+    keeps the order of the current key, but transforms of a former key may order wider values differently.
     """
     sort = snapshot.sorts.get(block.cluster.cluster_key_id) if block.cluster else None
     written = snapshot.schemas.get(block.schema_id)
@@ -159,7 +159,7 @@ def block_sort(block: Block, snapshot: Snapshot) -> Sort | None:
 def read_block(
     storage: Storage, block: Block, snapshot: Snapshot, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return all rows of a block of a snapshot, in one chunk a column."""
+    """Return all rows of a block of a snapshot, with one chunk for each column."""
     with BlockFile(storage, address_of(block, snapshot.column_ids), ahead=True) as file:
         projection = file.projection(snapshot.schema, columns)
         return file.read(range(file.metadata.num_row_groups), projection, use_threads=True).combine_chunks()
@@ -168,7 +168,7 @@ def read_block(
 def _rows_and_mask(
     storage: Storage, block: Block, snapshot: Snapshot, condition: Node | None
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return all rows of a block, and which satisfy the condition; not those for which it is NULL."""
+    """Return all rows of a block, and which satisfy the condition. Rows for which it is NULL do not."""
     if condition is None:
         rows = read_block(storage, block, snapshot)
         return rows, np.ones(rows.num_rows, dtype=bool)

@@ -1,4 +1,4 @@
-"""Staged writes: tasks elsewhere write blocks for one version of a table, and one commit publishes them together."""
+"""Staged writes: tasks in other processes write blocks for one version, and one commit publishes them together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tblctl.tableformat.storage import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class StagedWrite:
-    """Blocks that tasks wrote and nobody sees yet, and the version of the table that they were written for."""
+    """Written but unpublished blocks, and the version of the table that they were written for."""
 
     table_id: str
     sequence: int
@@ -54,7 +54,7 @@ class StagedWriter:
     def of(
         cls, storage: Storage, env: Environment, head: Snapshot, *, memory_bytes: int | None = None
     ) -> StagedWriter:
-        """Return what writes for `head`; the table's own budget for None."""
+        """Return a writer for `head`; without `memory_bytes` with the table's own budget."""
         return cls(
             storage=storage,
             env=env,
@@ -68,14 +68,14 @@ class StagedWriter:
         """Write rows of a schema as one staged write.
 
         Raises:
-            SchemaMismatchError, InvalidDataError: the rows do not fit. As after any error, what was written is deleted
+            SchemaMismatchError, InvalidDataError: the rows do not fit. As after any error, written blocks are deleted
                 as far as possible.
         """
         writer = BlockWriter(self.storage, self.env, self.layout)
         try:
             rows = conformed(tables, Conformer.plan(schema, self.layout.schema))
             records = writer.write_stream(rows, memory_bytes=self.memory_bytes)
-        except BaseException:  # a task that is cancelled too
+        except BaseException:  # also if the task is cancelled
             writer.discard()
             raise
         return self._staged(tuple(records))
@@ -94,14 +94,14 @@ class StagedWriter:
 
 
 def joined(writes: Sequence[StagedWrite]) -> StagedWrite:
-    """Return staged writes for one version, at least one, as one.
+    """Combine at least one staged write for one version into one.
 
     Raises:
         InternalError: they are for several versions.
     """
     versions = {(staged.table_id, staged.sequence, staged.schema_id) for staged in writes}
     if len(versions) != 1:
-        msg = f"writes that were staged for {len(versions)} versions of the table cannot be joined"
+        msg = f"staged writes for {len(versions)} versions of the table cannot be joined"
         raise InternalError(msg)
     ((table_id, sequence, schema_id),) = versions
     records = tuple(record for staged in writes for record in staged.records)

@@ -1,7 +1,7 @@
-"""Plan one operation on rows: which blocks leave the table, which ones take their place, with all new blocks written.
+"""Plan one operation on rows: which blocks leave the table and which replace them. Writes all new blocks.
 
-An operation that lost a race is planned again on the new head, but only for the segments that are new since: what was
-found in the others, and every block that was rewritten, is used again.
+After a lost race an operation is planned again on the new head, but only for segments that are new since. Findings in
+the others, and rewritten blocks, are reused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 _REWRITE_SHARE = 4
-"""A block under rewriting takes up to four times its decoded size: read, changed, encoded."""
+"""A block being rewritten takes up to four times its decoded size: read, changed, encoded."""
 
 Rows = Callable[[Schema], Iterable[pa.Table]]
-"""Fresh rows in the read types of a schema; called once."""
+"""Returns the new rows in the read types of a schema; called once."""
 
 Select = Callable[[Snapshot], "Node | None"]
-"""The condition on rows that an operation removes or changes in a snapshot, resolved for its schema; None for none."""
+"""Returns the condition on rows to remove or change in a snapshot, resolved for its schema; None for no rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class Write:
 
     Attributes:
         operation: the word that `history` shows.
-        select: which rows it removes or changes; None where it concerns none.
-        everything: it removes or changes all rows, whatever `select` says.
+        select: which rows it removes or changes; None if it only adds rows.
+        everything: it removes or changes all rows, whatever `select` returns.
         assign: new values for those rows; None to remove them.
-        rows: fresh rows to add; None for none.
-        staged: fresh rows to add that tasks elsewhere wrote; None for none. The operation decides what becomes of them.
+        rows: new rows to add; None for none.
+        staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
         memory_bytes: budget; None for the table's own.
         detail: for the summary.
@@ -71,7 +71,7 @@ class Write:
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the plan depends on the rows in the table, as an append's does not."""
+        """Whether the plan depends on the rows in the table. An append's does not."""
         return self.everything or self.select is not None
 
     def condition(self, head: Snapshot) -> Node | None:
@@ -81,14 +81,14 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True)
 class _Change:
-    """A block, and what takes its place."""
+    """A block and its replacement."""
 
     path: str
     replacement: Replacement
 
 
 _SegmentKey = tuple[str, int, int | None]
-"""A segment, the schema and the cluster key: all that the plan for the segment's blocks depends on."""
+"""A segment, the schema and the cluster key: the plan for the segment's blocks depends on nothing else."""
 
 
 def _segment_key(segment: SegmentRef, head: Snapshot) -> _SegmentKey:
@@ -96,7 +96,7 @@ def _segment_key(segment: SegmentRef, head: Snapshot) -> _SegmentKey:
 
 
 class Planner:
-    """Plans one operation on one head after another; keeps what it found and wrote for the next plan."""
+    """Plans one operation on one head after another. Keeps its findings and written blocks for the next plan."""
 
     def __init__(self, storage: Storage, env: Environment, write: Write) -> None:
         self._storage = storage
@@ -113,14 +113,14 @@ class Planner:
 
     @property
     def written(self) -> list[str]:
-        """All blocks that were written, those of the staged write included."""
+        """All written blocks, including those of the staged write."""
         staged = self._write.staged.paths if self._write.staged else []
         return [*staged, *(path for writer in self._writers for path in writer.paths)]
 
     def plan(self, head: Snapshot) -> Edit:
-        """Return what has to change in `head`, with all new blocks written; the same object if nothing is new.
+        """Return the edit of `head`, with all new blocks written; the same object as before if nothing is new.
 
-        Reads the segments that no earlier plan has seen, and of their blocks those that only partly match.
+        Reads the segments that no earlier plan has read, and the blocks in them that match in part.
         """
         layout = layout_of(head)
         fresh = self._fresh_records(layout)
@@ -148,14 +148,14 @@ class Planner:
         """Return the rows of a segment for the new blocks.
 
         Raises:
-            ConflictError: a column was widened since the fresh rows were written, and cannot hold all of them.
+            ConflictError: a column was widened since the new rows were written, and cannot hold all of them.
         """
         try:
             return segment_table(records, head.schema, head.sorts.values())
         except pa.ArrowInvalid as error:
             msg = (
-                f"{self._storage.url}: a column was widened while rows were written, and they have values beyond its "
-                f"type now ({error}); nothing was committed: change the rows and write again"
+                f"{self._storage.url}: a column was widened while rows were written, and they have values that do not "
+                f"fit its new type ({error}); nothing was committed: change the rows and write again"
             )
             raise ConflictError(msg) from error
 
@@ -165,7 +165,7 @@ class Planner:
         return writer
 
     def _fresh_records(self, layout: Layout) -> Sequence[BlockRecord]:
-        """Return the fresh rows as blocks, written once: a later schema or key reads them as well."""
+        """Return the new rows as blocks. They are written once: a later schema or key can read them too."""
         write = self._write
         if self._fresh is None:
             if write.rows is None:
@@ -179,7 +179,7 @@ class Planner:
         return self._fresh
 
     def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
-        """Find what the operation does to the blocks of the segments that no plan has seen, and write it."""
+        """Find the changed blocks in segments that no plan has read, and write their replacements."""
         fresh = [item for item in head.segments if _segment_key(item, head) not in self._changes_of]
         if not fresh:
             return
@@ -213,7 +213,7 @@ class Planner:
     def _rewrite_all(
         self, blocks: Sequence[tuple[Block, Mapping[str, int]]], rewriter: BlockRewriter
     ) -> list[Replacement | None]:
-        """Return for each block, given with its null counts, what replaces it; None if no row of it is concerned."""
+        """Return the replacement of each block, given with its null counts; None if none of its rows match."""
         head, write = rewriter.head, self._write
         largest = max((block.decoded_bytes for block, _ in blocks), default=1)
         budget = write.memory_bytes or head.options.memory_bytes

@@ -1,7 +1,7 @@
-"""Rows in, blocks out: sort what fits the memory budget, cut it into blocks, write them on every processor.
+"""Rows in, blocks out: sort rows that fit the memory budget, cut them into blocks, write these on all processors.
 
-Of a budget of B bytes, half holds the rows that are sorted together; the other half holds first their keys and order,
-and then the blocks under way, each at most 1.5 times its decoded size (its sorted rows, and its file being built).
+Half of the budget holds the rows that are sorted together. The other half holds first their keys and order, and then
+the unfinished blocks, each at most 1.5 times its decoded size (its sorted rows, and its growing file).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WORKING_SHARE = 1.5
 
 
 class BlockWriter:
-    """Writes rows as blocks of one table; remembers what it wrote, so that a failed write can be cleaned up."""
+    """Writes rows as blocks of one table. Keeps the names of written blocks, to clean up after a failure."""
 
     def __init__(self, storage: Storage, env: Environment, layout: Layout) -> None:
         self._storage = storage
@@ -69,14 +69,14 @@ class BlockWriter:
         return records
 
     def _held_bytes(self, table: pa.Table) -> int:
-        """Return what rows count towards half the budget: their size, or half of what sorting them takes if more."""
+        """Return the bytes that rows count towards half the budget: their size, or half of sorting's if more."""
         layout = self._layout
         if layout.sort is None or layout.options.sort_scope != "append":
             return int(table.nbytes)
         return max(int(table.nbytes), BufferedRows.sorting_bytes(table, layout.sort, layout.schema) // 2)
 
     def _write_run(self, waiting: list[pa.Table], memory_bytes: int) -> list[BlockRecord]:
-        """Write what `waiting` holds as one run, and empty it."""
+        """Write the rows of `waiting` as one run, and empty it."""
         if not waiting:
             return []
         sort, options = self._layout.sort, self._layout.options
@@ -103,7 +103,7 @@ class BlockWriter:
         return [record for records in written for record in records]
 
     def write_rows(self, rows: pa.Table) -> list[BlockRecord]:
-        """Write rows in any order as a run of their own: one block, or more where one would be too large."""
+        """Write rows in any order as a run of their own: one block, or more if one would be too large."""
         sort = self._layout.sort
         if sort is None:
             return self.write_ordered(rows, sort=None, level=0, run_id=None)
@@ -115,7 +115,7 @@ class BlockWriter:
     def write_ordered(
         self, rows: pa.Table, *, sort: Sort | None, level: int, run_id: str | None
     ) -> list[BlockRecord]:
-        """Write rows that are in the order of `sort` as one block, or as more where one would be too large."""
+        """Write rows that are in the order of `sort` as one block, or more if one would be too large."""
         if (
             rows.num_rows > 1
             and decoded_bytes(rows, self._layout.schema.written) > self._layout.options.block_bytes
@@ -134,7 +134,7 @@ class BlockWriter:
     ) -> BlockRecord:
         """Write one block of rows that are in the order of `sort`, and return its row for a segment.
 
-        `level` holds unless the block is constant and full; -1 is kept only while it is.
+        A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds.
         """
         file = BlockEncoder(self._layout, sort)
         groups = cut_rows(rows.num_rows, self._layout.options.row_group_rows)
@@ -144,7 +144,7 @@ class BlockWriter:
         return file.store(self._storage, path, level=level, run_id=run_id)
 
     def discard(self) -> None:
-        """Delete what was written, as far as possible. Only if it is certain that nothing of it was published."""
+        """Delete written blocks, as far as possible. Only if it is certain that none of them was published."""
         discard(self._storage, self.paths)
 
 
@@ -157,7 +157,7 @@ def discard(storage: Storage, paths: Sequence[str]) -> None:
 
 
 def conformed(tables: Iterable[pa.Table], conformer: Conformer) -> Iterator[pa.Table]:
-    """Yield incoming rows as the table's; several tables are cast at once."""
+    """Yield incoming rows converted to the table's schema. Several tables are cast at once."""
     rest = iter(tables)
     while group := list(itertools.islice(rest, 2 * cpu_threads())):
         yield from in_parallel(conformer.apply, group, threads=cpu_threads())

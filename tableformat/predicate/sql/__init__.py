@@ -1,1 +1,1 @@
-"""Conditions as SQL text: read into trees of tests."""
+"""Conditions as SQL text, parsed into trees of tests."""

@@ -1,8 +1,8 @@
 """Read a SQL condition, or a list of assignments, as people write them.
 
-sqlglot parses; this module accepts what it knows and refuses the rest by name and position. It goes by list over node
-types *and* their arguments, since a parser for thirty dialects keeps much in arguments (NOT LIKE is LIKE with
-`negate=True`, BETWEEN SYMMETRIC is BETWEEN with `symmetric=True`) that must not be dropped unseen.
+sqlglot parses. This module accepts what it knows, and refuses the rest by name and position. It has a list of allowed
+node types *and* arguments: a parser for thirty dialects keeps much in arguments (NOT LIKE is LIKE with `negate=True`,
+BETWEEN SYMMETRIC is BETWEEN with `symmetric=True`), and these must not be ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tblctl.tableformat.predicate.sql.text import SqlText, is_hex
 _make: Any = ice  # the signatures that pydantic makes up for mypy hide the positional ones
 _MOST_ROW_VALUES = 50
 _MOST_ROWS = 1_000
-"""In a list of rows; a row counts as one comparison a value."""
+"""Limit for a list of rows. A row counts as one comparison for each value."""
 
 _SHOWN_VALUES = 5
 
@@ -49,7 +49,7 @@ UNKNOWN = Resolved(Constant(value=None))
 """The condition that is NULL for every row."""
 
 
-# every node type that is understood, with the arguments that may be set on it
+# every supported node type, with the arguments that it may have
 _ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     kind: frozenset(arguments.split())
     for kind, arguments in (
@@ -223,11 +223,11 @@ class _Predicate:
         }
         read = self._comparison if kind in _COMPARISONS else reads.get(kind)
         if read is None:
-            self._refuse(node, f"a condition is expected, not {self._describe(node)}")
+            self._refuse(node, f"expected a condition, not {self._describe(node)}")
         return read(node)
 
     def _negated(self, node: exp.Expr) -> Any:
-        """NOT BETWEEN, NOT IN and IS NOT NULL come as NOT around the rest; of these only BETWEEN keeps a Not."""
+        """Return the negation. NOT BETWEEN, NOT IN and IS NOT NULL come this way; only BETWEEN keeps Not."""
         child = self._condition(node.this)
         return ~child if type(node.this) in (exp.In, exp.Is) else _make.Not(child)
 
@@ -235,7 +235,7 @@ class _Predicate:
         leaf = self._leaf(node)
         if not pat.is_boolean(leaf.type):
             self._refuse(
-                node, f"column {leaf.name} of type {type_to_text(leaf.type)} is no condition; compare it"
+                node, f"column {leaf.name} of type {type_to_text(leaf.type)} is not a condition; compare it"
             )
         return _make.EqualTo(leaf.name, literal=True)
 
@@ -265,14 +265,14 @@ class _Predicate:
         )
 
     def _check_operand(self, node: exp.Expr) -> None:
-        """Refuse what is neither a known column, nor a literal, nor NULL."""
+        """Refuse anything but a known column, a literal or NULL."""
         if _is_column(node):
             self._leaf(node)
         elif type(node) is not exp.Null:
             self._operand(node)
 
     def _rows_compared(self, kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Any:
-        """Return `(a, b) < (1, 2)` as SQL defines it: `a < 1 OR (a = 1 AND b < 2)`, and so for the other operators."""
+        """Return `(a, b) < (1, 2)` as SQL defines it: `a < 1 OR (a = 1 AND b < 2)`; other operators accordingly."""
         pairs = list(zip(*self._row_pair(left, right), strict=True))
         if kind is exp.EQ:
             return _joined(_make.And, [self._compared(exp.EQ, *pair) for pair in pairs])
@@ -290,14 +290,16 @@ class _Predicate:
         rows = []
         for node in (left, right):
             if type(node) is not exp.Tuple:
-                self._refuse(node, "a row of values in ( ) is compared with another row only")
+                self._refuse(node, "a row of values in ( ) can only be compared with another row")
             self._check(node)
             rows.append([_unwrapped(item) for item in node.expressions])
             for item in rows[-1]:
                 if type(item) is exp.Tuple:
                     self._refuse(item, "a row inside a row is not supported")
         if len(rows[0]) != len(rows[1]):
-            self._refuse(right, f"a row of {len(rows[0])} values is compared with one of {len(rows[1])}")
+            self._refuse(
+                right, f"a row of {len(rows[0])} values cannot be compared with one of {len(rows[1])}"
+            )
         if len(rows[0]) > _MOST_ROW_VALUES:
             self._refuse(left, f"a row has at most {_MOST_ROW_VALUES} values, this one {len(rows[0])}")
         return rows[0], rows[1]
@@ -329,14 +331,14 @@ class _Predicate:
         values = [
             self._predicate(ice.EqualTo, leaf, item).literal for item in items if type(item) is not exp.Null
         ]
-        # a set of PyIceberg literals takes day 1 and microsecond 1 for the same, so days stand apart
+        # in a set of PyIceberg literals day 1 equals microsecond 1, so days have a set of their own
         days = [value for value in values if isinstance(value, ice_literals.DateLiteral)]
         others = [value for value in values if not isinstance(value, ice_literals.DateLiteral)]
         listed = _make.Or(_make.In(leaf.name, days), _make.In(leaf.name, others))  # an empty one vanishes
         return listed if len(values) == len(items) else _make.Or(listed, UNKNOWN)
 
     def _in_long(self, leaf: Leaf, long: LongList) -> Any:
-        """Return that the column has one of the values of a long list."""
+        """Return the condition that the column has one of the values of a long list."""
         try:
             carriers = listed_carriers(long.values, leaf)
         except LiteralError as error:
@@ -345,7 +347,7 @@ class _Predicate:
         return Resolved(listed_test(leaf, carriers, texts, len(long.values), negated=False))
 
     def _refuse_listed(self, leaf: Leaf, long: LongList, error: LiteralError) -> NoReturn:
-        """Refuse the first value that cannot be read, or be compared with the column."""
+        """Refuse the first value that cannot be read or compared with the column."""
         position = long.start
         for place, value in zip(long.positions(self._reader.text), long.values, strict=True):
             position = place
@@ -373,7 +375,7 @@ class _Predicate:
             self._check_like_column(self._column_of(left, "LIKE"), right)
         for text in (right, escape):
             if text is not None and type(text) is not exp.Null and not _is_string(text):
-                self._refuse(text, "LIKE needs a string such as 'x%', and ESCAPE one such as '!'")
+                self._refuse(text, "LIKE needs a string such as 'x%', and ESCAPE a string such as '!'")
         if any(type(part) is exp.Null for part in (left, right, escape)):
             return UNKNOWN
         leaf, negated = self._leaf(left), bool(node.args.get("negate"))
@@ -392,13 +394,13 @@ class _Predicate:
         if not (is_any_string(kind) or pat.is_null(kind)):
             self._refuse(
                 pattern,
-                f"column {leaf.name} of type {type_to_text(leaf.type)} is no string, so LIKE does not apply",
+                f"column {leaf.name} of type {type_to_text(leaf.type)} is not a string, so LIKE does not apply",
             )
 
     def _predicate(self, kind: Any, leaf: Leaf, node: exp.Expr) -> Any:
-        """Return `leaf` compared with a literal, after checking that the two go together."""
+        """Return `leaf` compared with a literal, after checking that they can be compared."""
         if _is_column(node):
-            self._refuse(node, "a literal is expected here, not a column")
+            self._refuse(node, "expected a literal, not a column")
         operand = self._operand(node)
         try:
             if not pat.is_null(leaf.type):
@@ -423,7 +425,7 @@ class _Predicate:
         if not negative:
             return operand
         if not isinstance(operand.value, Decimal):
-            self._refuse(node, "a minus sign needs a number behind it")
+            self._refuse(node, "a number must follow a minus sign")
         return Operand(kind="number", value=operand.value.copy_negate(), text=f"-{operand.text}")
 
     def _plain_operand(self, node: exp.Expr) -> Operand:
@@ -453,7 +455,7 @@ class _Predicate:
         target, inner = node.args["to"], _unwrapped(node.this)
         self._check(target)
         if type(inner) is not exp.Literal or not inner.is_string:
-            self._refuse(inner, "a cast is supported only of a string to DATE, TIMESTAMP or TIME")
+            self._refuse(inner, "only casts of a string to DATE, TIMESTAMP or TIME are supported")
         text = inner.this
         match target.this:
             case exp.DataType.Type.DATE:
@@ -477,7 +479,7 @@ class _Predicate:
     def _leaf(self, node: exp.Expr) -> Leaf:
         node = _unwrapped(node)
         if not _is_column(node):
-            self._refuse(node, f"a column is expected, not {self._describe(node)}")
+            self._refuse(node, f"expected a column, not {self._describe(node)}")
         name = ".".join(self._path(node))
         try:
             return self._schema.leaf(name)
@@ -485,7 +487,7 @@ class _Predicate:
             self._refuse(node, str(error), cause=error)
 
     def _path(self, node: exp.Expr) -> list[str]:
-        """Return the steps of a.b.c; sqlglot takes the first four for catalog, db, table and column."""
+        """Return the steps of a.b.c. sqlglot reads the first four as catalog, db, table and column."""
         tail: list[exp.Expr] = []
         while type(node) is exp.Dot:
             self._check(node)
@@ -529,7 +531,7 @@ class _Predicate:
         self._reader.refuse(problem, self._position(node), cause=cause)
 
     def _position(self, node: exp.Expr) -> int:
-        """Return the least start of anything in a node; what carries none lies where its parent does."""
+        """Return the least start of anything in a node. A node without a position has that of its parent."""
         place: exp.Expr | None = node
         while place is not None:
             starts: list[int | None] = [
@@ -543,7 +545,7 @@ class _Predicate:
 
 
 def _keyword_positions(tree: exp.Expr, tokens: Sequence[Token]) -> dict[int, int]:
-    """Return starts of NULL, TRUE and FALSE by node identity: sqlglot gives these none, but keeps their order."""
+    """Return starts of NULL, TRUE and FALSE by node identity. sqlglot gives them no position, but keeps their order."""
     nodes = [node for node in tree.dfs() if type(node) in (exp.Null, exp.Boolean)]
     starts = [token.start for token in tokens if token.token_type in _KEYWORDS]
     return (

@@ -1,4 +1,4 @@
-"""Literals of SQL between their text, operands, PyIceberg's literals and plain Python values. Pure."""
+"""Convert SQL literals between text, operands, PyIceberg's literals and plain Python values. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def typed_operand(word: str, text: str) -> Operand:
     """Return DATE, TIMESTAMP, TIMESTAMPTZ or TIME '...'.
 
     Raises:
-        LiteralError: the text is of another form.
+        LiteralError: the text has another form.
     """
     if word == "DATE":
         return literals.date(text)
@@ -38,10 +38,10 @@ def typed_operand(word: str, text: str) -> Operand:
 
 
 def listed_operand(value: Value) -> Operand:
-    """Return the literal of a long list, as the same is read in a short one.
+    """Return a literal of a long list, read as in a short list.
 
     Raises:
-        LiteralError: it is malformed.
+        LiteralError: the literal is malformed.
     """
     if value.number:
         return literals.number("".join(value.number.split()))
@@ -50,13 +50,13 @@ def listed_operand(value: Value) -> Operand:
 
 
 def listed_carriers(values: Sequence[Value], leaf: Leaf) -> set[Any]:
-    """Return those literals of a long list that are values of the column; see `literals.exact_places`.
+    """Return the literals of a long list that are values of the column; see `literals.exact_places`.
 
-    Whole numbers of a column of integers, and text of a column of strings, are taken at once: 100,000 of them in a
-    tenth of the time.
+    Integers for an integer column, and text for a string column, are converted in one step. This takes a tenth of the
+    time for 100,000 of them.
 
     Raises:
-        LiteralError: one is malformed, or cannot be compared with the column.
+        LiteralError: a literal is malformed, or cannot be compared with the column.
     """
     kind = leaf.type.value_type if pat.is_dictionary(leaf.type) else leaf.type
     if pat.is_integer(kind) and all(_WHOLE.fullmatch(value.number) for value in values):
@@ -76,10 +76,10 @@ def listed_carriers(values: Sequence[Value], leaf: Leaf) -> set[Any]:
 
 
 def literal_of(operand: Operand, leaf: Leaf) -> ice_literals.Literal[Any]:
-    """Return a PyIceberg literal that `resolve` takes for `operand` again.
+    """Return a PyIceberg literal from which `resolve` gets `operand` again.
 
-    Moments become typed literals where microseconds hold them, and stay text otherwise. Integers become LongLiteral
-    even where they exceed 64 bits, which only binding to an Iceberg schema would mind.
+    Moments become typed literals if microseconds hold them, and stay text otherwise. Integers become LongLiteral even
+    above 64 bits. Only binding to an Iceberg schema would fail for these.
     """
     moment = literals.temporal(operand, leaf)
     value: Any = moment.value
@@ -98,7 +98,7 @@ def literal_of(operand: Operand, leaf: Leaf) -> ice_literals.Literal[Any]:
 
 
 def python_value(moment: Operand) -> Any:
-    """Return a literal as the plain value that `parse_assignments` promises."""
+    """Return a literal as a plain value, as `parse_assignments` returns it."""
     value: Any = moment.value
     if moment.kind == "number":
         return int(value) if value == value.to_integral_value() else value
@@ -110,7 +110,7 @@ def python_value(moment: Operand) -> Any:
     start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if moment.zoned else None)
     try:
         instant = start + datetime.timedelta(microseconds=int(micros))
-    except OverflowError:  # an offset took it out of the years 1 to 9999
+    except OverflowError:  # with its offset it is outside of the years 1 to 9999
         return moment.text
     if moment.kind == "timestamp":
         return instant

@@ -1,11 +1,11 @@
-"""Long lists of plain literals, taken out of a condition's text before it is made into tokens.
+"""Long lists of plain literals, taken out of a condition's text before it is tokenized.
 
-sqlglot takes 25 us a value of a list, so that IN of 100,000 would take seconds. A regular expression finds such a list
-in a hundredth of that, and leaves one digit in the text for all its values. Short lists, and those with anything but
-plain literals, stay as they are.
+sqlglot takes 25 us for each value of a list, so IN with 100,000 values would take seconds. A regular expression finds
+such a list in a hundredth of that, and leaves one digit in the text for all its values. Short lists, and lists with
+anything but plain literals, stay as they are.
 
-The digit has a position, which sqlglot does not give for each first value: `.5` has none there. A reader asks
-for lists by that position, and must refuse a text if it did not meet every list.
+sqlglot gives the digit a position; it gives none to some first values, such as `.5`. A reader asks for lists by that
+position, and must refuse a text if it did not find every list.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 LONG_LIST = 2_000
-"""So many values make a list a long one."""
+"""The least number of values in a long list."""
 
-_STANDS_FOR_LIST = "0"
+_LIST_DIGIT = "0"
 
 MOST_VALUES = 100_000
-"""Of all long lists of a text: timestamps, the slowest, take about a second to read and to place in their column."""
+"""Limit for all long lists of a text together. Timestamps, the slowest, then take about a second to read and place."""
 
 _VALUE = re.compile(
     r"""(?:(?P<word>DATE|TIMESTAMPTZ|TIMESTAMP|TIME)\s*+)?'(?P<text>[^']*+(?:''[^']*+)*+)'"""
@@ -32,11 +32,11 @@ _VALUE = re.compile(
 _ANY = re.sub(r"\?P<\w+>", "?:", _VALUE.pattern)
 _LIST = rf"\(\s*+(?:{_ANY})(?:\s*+,\s*+(?:{_ANY})){{{LONG_LIST - 1},}}+\s*+\)"
 _PIECE = r"""--[^\n]*+|/\*(?s:.*?)\*/|'[^']*+'|"[^"]*+"|`[^`]*+`|(?:/\*|['"`])(?s:.*+)|\bIN\s*+(?P<open>\()"""
-"""What may hold the word IN without meaning it, or IN and its parenthesis. What is never closed takes all the rest."""
+"""Text that may contain the word IN (comments, quotes), or IN with its parenthesis. Unclosed quotes take the rest."""
 
 
 class Value(NamedTuple):
-    """One literal as it is written: text with the word before it, if any, and doubled quotes; or a number."""
+    """One literal as written: text with the word before it, if any, and doubled quotes; or a number."""
 
     word: str
     text: str
@@ -50,7 +50,7 @@ class LongList:
     Attributes:
         first: where its first value begins.
         start, stop: the text between its parentheses.
-        values: of the list.
+        values: the literals.
     """
 
     first: int
@@ -65,12 +65,12 @@ class LongList:
 
 @dataclass(frozen=True, kw_only=True)
 class Shortened:
-    """A text with one digit in the place of each long list's values.
+    """A text with one digit in place of each long list's values.
 
     Attributes:
-        text: what is left.
-        lists: by `LongList.first`.
-        cuts: places in `text` where something was cut out, ascending, and how much up to there.
+        text: the shortened text.
+        lists: the lists by `LongList.first`.
+        cuts: ascending places in `text` where characters were cut out, and the number cut out up to there.
     """
 
     text: str
@@ -78,7 +78,7 @@ class Shortened:
     cuts: tuple[tuple[int, int], ...]
 
     def position(self, place: int) -> int:
-        """Return where in the whole text a place in the shortened one is."""
+        """Return the position in the whole text of a place in the shortened one."""
         index = bisect_right(self.cuts, place, key=lambda cut: cut[0])
         return place + (self.cuts[index - 1][1] if index else 0)
 
@@ -100,8 +100,8 @@ def shorten(text: str) -> Shortened:
         begin, start, stop = found.end(), found.start() + 1, found.end() - 1
         first = _VALUE.search(text, start, stop)
         assert first is not None  # the list has many
-        parts += text[kept : first.start()], _STANDS_FOR_LIST
-        length += first.start() - kept + len(_STANDS_FOR_LIST)
+        parts += text[kept : first.start()], _LIST_DIGIT
+        length += first.start() - kept + len(_LIST_DIGIT)
         kept = stop
         cuts.append((length, stop - length))
         values = tuple(map(Value._make, _VALUE.findall(text, start, stop)))

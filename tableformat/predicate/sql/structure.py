@@ -1,8 +1,8 @@
-"""Take a condition apart into AND, OR, NOT, IS TRUE and parentheses around predicates, without recursion.
+"""Split a condition into AND, OR, NOT, IS TRUE and parentheses around predicates, without recursion.
 
-sqlglot's own descent runs out of Python's stack at about 40 nested parentheses, and programs that generate
-conditions nest deeper. So the boolean structure is read here, over sqlglot's tokens and with a stack of our own,
-and sqlglot parses each predicate. That also keeps every error next to the predicate it is about.
+sqlglot's own parser exhausts Python's stack at about 40 nested parentheses, and programs that generate conditions nest
+deeper. So the boolean structure is read here, from sqlglot's tokens with an explicit stack, and sqlglot parses each
+predicate. Errors then also point at the predicate that is wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TESTS = {
     TokenType.TRUE,
     TokenType.FALSE,
 }
-"""What makes a condition of what would be a column or a literal without it."""
+"""Tokens that turn a column or a literal into a condition."""
 
 
 _IsValue: TypeAlias = Callable[[ice.BooleanExpression, bool | None], ice.BooleanExpression]
@@ -47,7 +47,7 @@ _IsValue: TypeAlias = Callable[[ice.BooleanExpression, bool | None], ice.Boolean
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A condition being built: a chain of one kind stays a list, so that (a AND b) AND c becomes one balanced tree."""
+    """A condition under construction. A chain of one kind stays a list: (a AND b) AND c becomes a balanced tree."""
 
     kind: Literal["and", "or", "one"]
     parts: tuple[ice.BooleanExpression, ...]
@@ -61,7 +61,7 @@ class _Part:
 
 @dataclass(kw_only=True)
 class _Group:
-    """What is open: the whole condition or one pair of parentheses; alternatives of conjunctions read so far."""
+    """The open whole condition or pair of parentheses, with the alternatives of conjunctions read so far."""
 
     opened: Token | None
     alternatives: list[list[_Part]] = field(default_factory=lambda: [[]])
@@ -74,16 +74,16 @@ def read_structure(
     read_predicate: Callable[[Sequence[Token]], ice.BooleanExpression],
     is_value: _IsValue,
 ) -> ice.BooleanExpression:
-    """Return the condition that `tokens` make up.
+    """Return the condition of `tokens`.
 
-    NOT stays a node of its own: turning `NOT x > 5` into `x <= 5` would be wrong for NaN. IS TRUE and the like behind a
-    condition bind less than its comparison and more than NOT, as in PostgreSQL and DuckDB. O(tokens).
+    NOT stays a node of its own: turning `NOT x > 5` into `x <= 5` would be wrong for NaN. IS TRUE and the like after a
+    condition bind weaker than its comparison and stronger than NOT, as in PostgreSQL and DuckDB. O(tokens).
 
     Args:
         text: for errors.
         tokens: of the whole condition.
-        read_predicate: reads what lies between AND, OR, NOT and IS TRUE; IS NULL behind a column belongs to it.
-        is_value: returns that a condition is TRUE, FALSE, or with None UNKNOWN.
+        read_predicate: parses the tokens between AND, OR, NOT and IS TRUE. IS NULL after a column belongs to these.
+        is_value: returns the condition that a condition is TRUE, FALSE, or with None UNKNOWN.
 
     Raises:
         InvalidPredicateError: parentheses or operands are missing, or nesting exceeds `DEPTH_LIMIT`.
@@ -136,7 +136,7 @@ def _matching_parentheses(text: SqlText, tokens: Sequence[Token]) -> dict[int, i
             opened.append(index)
         elif token.token_type is TokenType.R_PAREN:
             if not opened:
-                text.refuse("unexpected ')', nothing is open", token.start)
+                text.refuse("unexpected ')' without a '('", token.start)
             partner[opened.pop()] = index
     if opened:
         text.refuse("'(' is never closed", tokens[opened[-1]].start)
@@ -144,7 +144,7 @@ def _matching_parentheses(text: SqlText, tokens: Sequence[Token]) -> dict[int, i
 
 
 def _next_tests(tokens: Sequence[Token]) -> list[int]:
-    """Return for each token where the first one from there on is that makes a condition of what is around it."""
+    """Return for each token the index of the next token, itself included, that makes a condition (`_TESTS`)."""
     found = [len(tokens)] * (len(tokens) + 1)
     for index in range(len(tokens) - 1, -1, -1):
         found[index] = index if tokens[index].token_type in _TESTS else found[index + 1]
@@ -152,7 +152,7 @@ def _next_tests(tokens: Sequence[Token]) -> list[int]:
 
 
 def _is_group(tokens: Sequence[Token], opened: int, closed: int, tested: Sequence[int]) -> bool:
-    """Tell whether parentheses hold a condition of its own; `(a) = 1` goes on, and so does `(a) IS NULL`."""
+    """Return whether parentheses hold a complete condition; in `(a) = 1` and `(a) IS NULL` they do not."""
     end = _truths_end(tokens, closed + 1)
     if not (end == len(tokens) or tokens[end].token_type in _JOINTS | {TokenType.R_PAREN}):
         return False
@@ -177,13 +177,13 @@ def _truths_end(tokens: Sequence[Token], index: int) -> int:
 
 
 def _own_null_end(tokens: Sequence[Token], index: int) -> int:
-    """Return the index after an IS [NOT] NULL that begins here: behind a column it is a test of the column."""
+    """Return the index after an IS [NOT] NULL that begins here. After a column it is a test of the column."""
     end = index + _truth_at(tokens, index)
     return end if tokens[end - 1].token_type is TokenType.NULL else index
 
 
 def _truths_start(tokens: Sequence[Token], start: int, end: int) -> int:
-    """Return where all IS TRUE and the like begin that end at `end`."""
+    """Return where the sequence of IS TRUE and the like that ends at `end` begins."""
     index = end
     while True:
         before = next(
@@ -195,7 +195,7 @@ def _truths_start(tokens: Sequence[Token], start: int, end: int) -> int:
 
 
 def _tested(text: SqlText, part: _Part, tokens: Sequence[Token], is_value: _IsValue) -> _Part:
-    """Return a condition under all IS TRUE and the like that follow it; `tokens` begin with its own last one."""
+    """Return a condition with all IS TRUE and the like that follow it; `tokens` begin with its last token."""
     start = 1
     while start < len(tokens):
         length = _truth_at(tokens, start)
@@ -224,7 +224,7 @@ def _predicate_end(tokens: Sequence[Token], start: int, partner: dict[int, int])
 
 
 def _add(text: SqlText, group: _Group, part: _Part, token: Token) -> None:
-    """Put a finished operand into the group, under the NOTs read before it."""
+    """Add a finished operand to the group, with the NOTs read before it."""
     if group.negated:
         part = _Part(kind="one", parts=(ice.Not(part.build()),), depth=part.depth + 1)
         group.negated = False
@@ -260,7 +260,7 @@ def _join(kind: Literal["and", "or"], parts: Sequence[_Part]) -> _Part:
 
 
 def _refuse_missing(text: SqlText, tokens: Sequence[Token], index: int) -> None:
-    """Complain that there is no condition where one must start."""
+    """Raise the error that a condition is missing."""
     if index == len(tokens) or (index and tokens[index].token_type is TokenType.R_PAREN):
         before = tokens[index - 1]
         text.refuse(f"a condition is missing after {before.text!r}", before.start)

@@ -19,19 +19,19 @@ from tblctl.tableformat.predicate.sql.long_lists import LONG_LIST, MOST_VALUES, 
 
 _EXCERPT = 60  # characters of the text shown on each side of the caret
 MOST_CHARACTERS = 250_000
-"""Of a text, without the values of long lists: making its tokens takes up to half a second."""
+"""Limit of a text without the values of long lists. Tokenizing that much takes up to half a second."""
 
 MOST_TOKENS = 50_000
 """10,000 comparisons have 40,000; sqlglot takes 25 us for each."""
 
 MOST_LISTED_CHARACTERS = 10_000_000
-"""Of a text with the values of long lists."""
+"""Limit of a text with the values of long lists."""
 
 _TOKEN_ERROR = re.compile(
     r"""--[^\n]*+|/\*(?s:.*?)\*/|'[^']*+'|"[^"]*+"|`[^`]*+`|(?P<opened>/\*|['"`])|[^-/'"`]++|[-/]"""
 )
-"""What a quote or a comment is, each in one piece: `opened` is one that nothing closes. Linear: what fails to close
-makes the first error, and is the last that is looked at."""
+"""Matches quotes and comments, each in one piece. `opened` is one that is never closed. Linear time: the first one that
+is never closed is the first error, and ends the search."""
 
 
 class _Tokenizer(Tokenizer):
@@ -43,7 +43,7 @@ class _Tokenizer(Tokenizer):
 
 @dataclass(frozen=True, kw_only=True)
 class SqlText:
-    """The text being read, and how to complain about a place in it."""
+    """The text being read, and errors that point into it."""
 
     text: str
     noun: str
@@ -56,16 +56,16 @@ class SqlText:
 
     @property
     def lists(self) -> Mapping[int, LongList]:
-        """The lists whose values are not among the tokens, by where the number is that stands for them."""
+        """The lists whose values are not among the tokens, by the position of the number in their place."""
         return self._shortened.lists
 
     def long_list(self, position: int) -> LongList | None:
-        """Return the long list whose first value is at a position, and note that it was asked for."""
+        """Return the long list whose first value is at a position, and mark it as read."""
         self._asked.add(position)
         return self.lists.get(position)
 
     def check_lists(self) -> None:
-        """Refuse the text if a long list was not asked for: then the number in its place was read as all of it."""
+        """Refuse the text if a long list was not asked for: the digit in its place was then read as its only value."""
         for position in sorted(self.lists.keys() - self._asked):
             self.refuse(f"a list of {LONG_LIST:,} values or more is not read here", position)
 
@@ -84,7 +84,9 @@ class SqlText:
         if len(tokens) > MOST_TOKENS:
             place = self._shortened.position(tokens[MOST_TOKENS].start)
             self._refuse_length(len(tokens), MOST_TOKENS, "words, values and signs", place)
-        for token in tokens if self.lists else ():  # the one that stands for a list takes all its text
+        for token in (
+            tokens if self.lists else ()
+        ):  # the token in place of a list covers the list's whole text
             token.start, stop = (self._shortened.position(place) for place in (token.start, token.end + 1))
             token.end = stop - 1
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
@@ -99,12 +101,10 @@ class SqlText:
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
-            self.refuse("half a surrogate pair is no text", error.start, cause=error)
+            self.refuse("half a surrogate pair is not valid text", error.start, cause=error)
         if len(self.text) > MOST_LISTED_CHARACTERS:
             self._refuse_length(len(self.text), MOST_LISTED_CHARACTERS, "characters", MOST_LISTED_CHARACTERS)
-        short = (
-            self._shortened.text.strip()
-        )  # a condition of a file comes behind as much blank as stands before it
+        short = self._shortened.text.strip()  # a condition of a file is padded with blanks up to its place
         if len(short) > MOST_CHARACTERS:
             what = f"characters, lists of {LONG_LIST:,} plain literals and more left out"
             place = self._shortened.position(self._shortened.text.index(short) + MOST_CHARACTERS)
@@ -137,7 +137,7 @@ class SqlText:
         raise self.error(msg, position=position) from cause
 
     def parse(self, tokens: Sequence[Token]) -> exp.Expr:
-        """Return the one expression that `tokens` make up."""
+        """Return the one expression of `tokens`."""
         try:
             found = Parser().parse_into(exp.Condition, list(tokens), self.text)
         except sqlglot.errors.ParseError as error:
@@ -165,7 +165,7 @@ class SqlText:
         self.refuse(problem, token.start, cause=error)
 
     def split_at_commas(self, tokens: Sequence[Token]) -> Iterator[list[Token]]:
-        """Yield the tokens between commas that stand in no parentheses."""
+        """Yield the tokens between commas outside of parentheses."""
         part: list[Token] = []
         depth, last = 0, tokens[0]
         for token in tokens:
@@ -184,7 +184,7 @@ class SqlText:
 
 
 def _token_error(text: str) -> tuple[int, str]:
-    """Return where and why tokenizing fails: a quote or comment that is never closed, or a bad hexadecimal string."""
+    """Return where and why tokenizing fails: an unclosed quote or comment, or a malformed hexadecimal string."""
     for piece in _TOKEN_ERROR.finditer(text):
         start, found = piece.start(), piece[0]
         if piece["opened"]:
@@ -195,5 +195,5 @@ def _token_error(text: str) -> tuple[int, str]:
 
 
 def is_hex(text: str) -> bool:
-    """Tell whether `text` is made of pairs of hexadecimal digits."""
+    """Return whether `text` consists of pairs of hexadecimal digits."""
     return len(text) % 2 == 0 and all(char in "0123456789abcdefABCDEF" for char in text)

@@ -1,10 +1,10 @@
-"""Make the table of format version 1 beside this file, and what it holds as expected.json.
+"""Make the table of format version 1 in this folder, and its expected rows as expected.json.
 
     python tests/data/format_v1/make.py
 
-Run it again only as long as version 1 has never been released: from then on the committed table stays as it is and
-is read for ever. It has two key definitions with transforms, a tag, a tombstone, schema changes of every kind, and
-blocks of each schema.
+Do not run it again after the release of version 1: from then on the committed table stays unchanged and is read for
+ever. It has two key definitions with transforms, a tag, a tombstone, schema changes of every kind, and blocks of each
+schema.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def make(folder: Path) -> None:
 
 
 def described(folder: Path) -> dict:
-    """Return what a reader must find, as JSON values."""
+    """Return the contents that a reader must find, as JSON values."""
     table = tblctl.open(folder)
     versions = {}
     for name, as_of in (("head", None), ("first", "first")):

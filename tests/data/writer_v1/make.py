@@ -1,9 +1,10 @@
-"""Make the table of writer version 1 beside this file, the last without checksums and a horizon.
+"""Make the table of writer version 1 in this folder. It is the last version without checksums and a horizon.
 
     python tests/data/writer_v1/make.py
 
-It was run with the last commit whose writers were of version 1, and stays as it is: it is read and written for ever. It
-has a recluster with its record, a batch of a stream, a tombstone, a tag, and NaN in a block's footer statistics.
+It was run with the last commit whose writers were of version 1. The table stays unchanged, and is read and written for
+ever. It has a recluster with its record, a batch of a stream, a tombstone, a tag, and NaN in a block's footer
+statistics.
 """
 
 from __future__ import annotations
