@@ -3,7 +3,7 @@
 `--final` repeats plan, merge and commit until a plan has no groups. It stops, whatever the blocks are:
 
 Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
-above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
+above that of each of its inputs (the planner refuses another one), and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
 a whole number, and cannot fall below 0.
 
@@ -41,7 +41,7 @@ class Draft:
 
     Attributes:
         blocks: all of one partition; the first ones are taken where a budget does not hold all.
-        output_level: the level of what they become.
+        output_level: the level of what they become: at least `next_level`, at most `MOST_LEVEL`.
         why: for people.
         sort: the sort of what they become; None for the current one. It may be new to the table (`next_sort_id`).
     """
@@ -54,7 +54,13 @@ class Draft:
 
 def next_level(view: TableView, chosen: Integers) -> int:
     """Return the level of what a merge of `chosen` yields: the highest of theirs + 1; unclustered blocks count as 0."""
-    return int(np.where(view.unclustered[chosen], 0, view.level[chosen]).max()) + 1
+    return int(counted_level(view, chosen).max()) + 1
+
+
+def counted_level(view: TableView, chosen: Integers) -> Integers:
+    """Return the level of each of `chosen`; unclustered blocks count as 0."""
+    levels: Integers = np.where(view.unclustered[chosen], 0, view.level[chosen])
+    return levels
 
 
 def most_rows(rows: Integers, decoded_bytes: Integers, options: TableOptions) -> Integers:
