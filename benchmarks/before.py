@@ -208,7 +208,9 @@ def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> N
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit", default="HEAD~1", help="the other commit (HEAD~1)")
     parser.add_argument("--runs", type=int, default=7, help="runs that count (7)")
-    parser.add_argument("--cases", default="", help="only cases whose name has one of these texts: append,merge")
+    parser.add_argument(
+        "--cases", default="", help="only cases whose name has one of these texts: append,merge"
+    )
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ TYPICAL: Mapping[str, Callable[[TableView], tuple[int, str]]] = {
     "max_bytes": lambda view: _two(view.size_bytes, "are {} bytes of files"),
     "max_blocks": lambda _: (2, "a group is 2 blocks at least"),
 }
-"""By each rule of a `Room`: the least limit that leaves room for two blocks of average size, and a text that says so."""
+"""By each rule of a `Room`: the least limit that holds two blocks of average size, and a text that says so."""
 
 
 def _two(sizes: Integers, text: str) -> tuple[int, str]:

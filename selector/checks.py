@@ -76,7 +76,7 @@ def _kind_and_unit(item: Option) -> str:
 
 def _decide_problems(decide: Any) -> list[str]:
     if not callable(decide):
-        return ["decide is missing, expected a method; see tblctl.policies.Policy"]
+        return ["decide is missing, expected a method; see `Policy.decide`"]
     given = dict.fromkeys(("workload", "state", "rates", "now", "rng"))
     try:
         inspect.signature(decide).bind("view", "budget", "options", **given)
@@ -88,7 +88,7 @@ def _decide_problems(decide: Any) -> list[str]:
 
 def _options_problems(kind: Any) -> list[str]:
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        return [f"options is {kind!r:.80}, expected a frozen dataclass of tblctl.policies.option fields"]
+        return [f"options is {kind!r:.80}, expected a frozen dataclass of `option` fields"]
     params: Any = kind
     problems = [] if params.__dataclass_params__.frozen else ["options is a dataclass that is not frozen"]
     try:
@@ -136,52 +136,64 @@ def checked(view: TableView, policy: Policy, decision: Any) -> Decision:
         InvalidOptionError: it is not what a `Decision` may hold; names the policy and the draft.
     """
     try:
-        if not isinstance(decision, Decision):
-            raise _Problem(f"decide returned {_shown(decision)}, expected a Decision")
+        _require_decision(decision)
         for name, kind in (("drafts", Draft), ("rejections", Rejection), ("alternatives", Alternative)):
             _require_all(name, getattr(decision, name), kind)
         drafts = tuple(_typed(number, draft) for number, draft in enumerate(decision.drafts))
         _require_blocks(view, drafts)
         _require_levels(view, drafts)
-    except _Problem as problem:
+    except _BrokenRuleError as problem:
         raise InvalidOptionError(f"policy {policy.name}: {problem}") from None
     return replace(decision, drafts=drafts)
 
 
-class _Problem(Exception):
+class _BrokenRuleError(Exception):
     """What is wrong with a decision, as text."""
+
+
+def _require_decision(decision: Any) -> None:
+    if not isinstance(decision, Decision):
+        raise _BrokenRuleError(f"decide returned {_shown(decision)}, expected a Decision")
 
 
 def _require_all(name: str, items: Any, kind: type) -> None:
     if not isinstance(items, tuple | list):
-        raise _Problem(f"{name} is {_shown(items)}, expected a tuple")
+        raise _BrokenRuleError(f"{name} is {_shown(items)}, expected a tuple")
     for number, item in enumerate(items):
         if not isinstance(item, kind):
-            raise _Problem(f"{name}[{number}] is {_shown(item)}, expected a {kind.__name__}")
+            raise _BrokenRuleError(f"{name}[{number}] is {_shown(item)}, expected a {kind.__name__}")
 
 
 def _typed(number: int, draft: Draft) -> Draft:
     """Return a draft with block numbers of int64 and a level of int."""
     blocks: Any = draft.blocks
     if not isinstance(blocks, np.ndarray) or blocks.ndim != 1:
-        raise _Problem(f"group {number}: blocks is {_shown(blocks)}, expected a numpy array of block numbers")
+        raise _BrokenRuleError(
+            f"group {number}: blocks is {_shown(blocks)}, expected a numpy array of block numbers"
+        )
     if blocks.dtype.kind == "b":
-        raise _Problem(f"group {number}: blocks is a mask, expected block numbers: numpy.flatnonzero(mask)")
+        raise _BrokenRuleError(
+            f"group {number}: blocks is a mask, expected block numbers: numpy.flatnonzero(mask)"
+        )
     if blocks.dtype.kind not in "iu":
-        raise _Problem(f"group {number}: blocks is an array of {blocks.dtype}, expected whole numbers")
+        raise _BrokenRuleError(
+            f"group {number}: blocks is an array of {blocks.dtype}, expected whole numbers"
+        )
     if not blocks.size:
-        raise _Problem(f"group {number} has no blocks")
+        raise _BrokenRuleError(f"group {number} has no blocks")
     if not isinstance(draft.why, str):
-        raise _Problem(f"group {number}: why is {_shown(draft.why)}, expected text")
+        raise _BrokenRuleError(f"group {number}: why is {_shown(draft.why)}, expected text")
     if not isinstance(draft.sort, Sort | None):
-        raise _Problem(f"group {number}: sort is {_shown(draft.sort)}, expected a Sort or None")
+        raise _BrokenRuleError(f"group {number}: sort is {_shown(draft.sort)}, expected a Sort or None")
     level: Any = draft.output_level
     if blocks.dtype == np.int64 and type(level) is int:
         return draft
     try:
         level = operator.index(level)
     except TypeError:
-        raise _Problem(f"group {number}: output_level is {level!r}, expected a whole number") from None
+        raise _BrokenRuleError(
+            f"group {number}: output_level is {level!r}, expected a whole number"
+        ) from None
     return replace(draft, blocks=blocks.astype(np.int64), output_level=level)
 
 
@@ -191,20 +203,22 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
     if outside.any():
         number = int(chosen[outside.argmax()])
         group = _group_of(drafts, int(outside.argmax()))
-        raise _Problem(f"group {group}: there is no block {number}, expected 0 to {len(view) - 1}")
+        raise _BrokenRuleError(f"group {group}: there is no block {number}, expected 0 to {len(view) - 1}")
     forbidden = ~view.selectable[chosen]
     if forbidden.any():
         group = _group_of(drafts, int(forbidden.argmax()))
         number = int(chosen[forbidden.argmax()])
-        raise _Problem(f"group {group}: block {number} may not be selected; see TableView.selectable")
+        raise _BrokenRuleError(
+            f"group {group}: block {number} may not be selected; see `TableView.selectable`"
+        )
     if chosen.size and np.bincount(chosen).max() > 1:
-        raise _Problem(f"block {int(np.bincount(chosen).argmax())} is selected twice")
+        raise _BrokenRuleError(f"block {int(np.bincount(chosen).argmax())} is selected twice")
     for number, draft in enumerate(drafts):
         sort = draft.sort
         if sort and view.sorts.get(sort.id, sort) != sort:
-            raise _Problem(f"group {number}: its sort has the id {sort.id} of another one")
+            raise _BrokenRuleError(f"group {number}: its sort has the id {sort.id} of another one")
         if view.is_partitioned and np.ptp(view.partition[draft.blocks]):
-            raise _Problem(f"group {number} crosses partitions")
+            raise _BrokenRuleError(f"group {number} crosses partitions")
 
 
 def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
@@ -218,9 +232,9 @@ def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
     if wrong.any():
         number = int(wrong.argmax())
         draft = drafts[number]
-        raise _Problem(
+        raise _BrokenRuleError(
             f"group {number}: output_level is {draft.output_level}, expected {next_level(view, draft.blocks)} to "
-            f"{MOST_LEVEL}: above the level of every block of it; see tblctl.policies.next_level"
+            f"{MOST_LEVEL}: above the level of every block of it; see `next_level`"
         )
 
 

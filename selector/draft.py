@@ -3,9 +3,9 @@
 `--final` repeats plan, merge and commit until a plan has no groups. It stops, whatever the blocks are:
 
 Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
-above that of each of its inputs (the planner refuses another one), and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
+above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
-a whole number, and cannot fall below 0.
+a whole number, and cannot fall below 0. The planner refuses drafts of another level (`checks.py`).
 
 That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 

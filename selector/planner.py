@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tblctl.metrics.intervals import Integers
 from tblctl.selector.advice import advice_of, advised, needs_advice
 from tblctl.selector.budget import TYPICAL, Budget, affordable

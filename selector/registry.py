@@ -41,6 +41,11 @@ def registered() -> tuple[Policy, ...]:
     return tuple(_POLICIES.values())
 
 
+def is_registered(name: str) -> bool:
+    """Tell whether there is a policy of a name."""
+    return name in _POLICIES
+
+
 def policy_named(name: str) -> Policy:
     """Return the policy of a name.
 
