@@ -136,24 +136,25 @@ def checked(view: TableView, policy: Policy, decision: Any) -> Decision:
         InvalidOptionError: it is not what a `Decision` may hold; names the policy and the draft.
     """
     try:
-        _require_decision(decision)
+        found = _require_decision(decision)
         for name, kind in (("drafts", Draft), ("rejections", Rejection), ("alternatives", Alternative)):
-            _require_all(name, getattr(decision, name), kind)
-        drafts = tuple(_typed(number, draft) for number, draft in enumerate(decision.drafts))
+            _require_all(name, getattr(found, name), kind)
+        drafts = tuple(_typed(number, draft) for number, draft in enumerate(found.drafts))
         _require_blocks(view, drafts)
         _require_levels(view, drafts)
     except _BrokenRuleError as problem:
         raise InvalidOptionError(f"policy {policy.name}: {problem}") from None
-    return replace(decision, drafts=drafts)
+    return replace(found, drafts=drafts)
 
 
 class _BrokenRuleError(Exception):
     """What is wrong with a decision, as text."""
 
 
-def _require_decision(decision: Any) -> None:
+def _require_decision(decision: Any) -> Decision:
     if not isinstance(decision, Decision):
         raise _BrokenRuleError(f"decide returned {_shown(decision)}, expected a Decision")
+    return decision
 
 
 def _require_all(name: str, items: Any, kind: type) -> None:

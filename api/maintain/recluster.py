@@ -36,6 +36,23 @@ from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionEr
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
+__all__ = [
+    "Committed",
+    "Done",
+    "Idle",
+    "LoopState",
+    "ReclusterJob",
+    "Retry",
+    "Step",
+    "Totals",
+    "Waits",
+    "outcome_of",
+    "recluster",
+    "round_after_write",
+    "state_of",
+    "step",
+]
+
 LOG = logging.getLogger("tblctl")
 
 
@@ -446,9 +463,9 @@ def outcome_of(job: ReclusterJob, state: LoopState, seconds: float) -> Outcome:
     nothing = state.nothing
     says_why = nothing is not None and (nothing.is_limited or not state.totals.rounds)
     notes = (state.note, nothing.note if nothing and says_why else "")
+    figures: dict[str, Any] = {**vars(state.totals), **_depths(before, state.after or before)}
     return Outcome(
-        **vars(state.totals),
-        **_depths(before, state.after or before),
+        **figures,
         seconds=seconds,
         snapshot=state.snapshot,
         policy=job.plan.policy if job.plan else job.request.policy.name,
