@@ -158,6 +158,7 @@ def test_groups_that_failed_are_tried_again_after_an_endless_job_was_idle(make: 
     assert [type(item) for item in taken] == [Retry, Idle, Retry, Idle, Retry]
     assert [len(item.state.failed) for item in taken] == [2, 2, 2, 2, 2]
     assert [item.state.idle for item in taken] == [0, 1, 1, 2, 2]
+    assert [item.state.fruitless for item in taken] == [1, 0, 1, 0, 1]
     assert taken[1].state.note == "2 blocks of groups that failed are left as they are"
     engine.failing = frozenset()
     idle, committed = steps(job, 2, taken[-1].state)
