@@ -36,6 +36,10 @@ def require_policy(policy: Any) -> Policy:
     Raises:
         InvalidOptionError: it has not; lists every problem.
     """
+    if not (hasattr(policy, "name") or hasattr(policy, "decide")):
+        raise InvalidOptionError(
+            f"policy is {policy!r:.80}, expected the name of one, or an object with decide"
+        )
     name = getattr(policy, "name", None)
     problems = []
     if isinstance(policy, type):

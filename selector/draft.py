@@ -58,8 +58,8 @@ def next_level(view: TableView, chosen: Integers) -> int:
 
 
 def counted_level(view: TableView, chosen: Integers) -> Integers:
-    """Return the level of each of `chosen`; unclustered blocks count as 0."""
-    levels: Integers = np.where(view.unclustered[chosen], 0, view.level[chosen])
+    """Return the level of each of `chosen`, at least 0; unclustered blocks count as 0."""
+    levels: Integers = np.maximum(np.where(view.unclustered[chosen], 0, view.level[chosen]), 0)
     return levels
 
 

@@ -178,7 +178,8 @@ def blocks(**words):
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        (object(), "<object object at .*> as a policy: name is None, expected text"),
+        (object(), "policy is <object object at .*>, expected the name of one, or an object with decide"),
+        (policy_with(missing="name"), "as a policy: name is None, expected text"),
         (policy_with(name=7), "name is 7, expected text"),
         (policy_with(name="two words"), "policy 'two words': name is 'two words', expected text"),
         (type(policy_with()), "policy 'some': it is a class, expected one of its objects"),
