@@ -218,9 +218,10 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
         )
     if chosen.size and np.bincount(chosen).max() > 1:
         raise _BrokenRuleError(f"block {int(np.bincount(chosen).argmax())} is selected twice")
+    named = dict(view.sorts)
     for number, draft in enumerate(drafts):
         sort = draft.sort
-        if sort and view.sorts.get(sort.id, sort) != sort:
+        if sort and named.setdefault(sort.id, sort) != sort:
             raise _BrokenRuleError(f"group {number}: its sort has the id {sort.id} of another one")
         if view.is_partitioned and np.ptp(view.partition[draft.blocks]):
             raise _BrokenRuleError(f"group {number} crosses partitions")

@@ -140,6 +140,9 @@ def test_a_broken_one_is_told_with_its_package_and_leaves_the_others(
     ):
         table.plan("bad")
     assert len(caplog.records) == 1
+    result = CliRunner().invoke(application, ["recluster", location, "--policy", "bad"])
+    assert (result.exit_code, "policy 'bad' of pkg_c 1.5" in result.stderr) == (2, True)
+    assert CliRunner().invoke(application, ["recluster", location, "--policy", "fine"]).exit_code == 0
 
 
 def test_packages_are_not_asked_for_a_policy_that_is_known(site: Path, location: str) -> None:

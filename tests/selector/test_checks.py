@@ -128,6 +128,10 @@ def test_a_sort_with_the_id_of_another_one_is_refused():
     table.view = lambda _restricted: view
     with pytest.raises(InvalidOptionError, match="group 0: its sort has the id 1 of another one"):
         plan_of(drafts([0, 1], sort=Sort(id=1, terms=(Term(column_id=2),))), table)
+    new = [Sort(id=5, terms=(Term(column_id=number),)) for number in (1, 2)]
+    both = [drafts(blocks_, sort=sort).drafts[0] for blocks_, sort in zip(([0, 1], [2, 3]), new, strict=True)]
+    with pytest.raises(InvalidOptionError, match="group 1: its sort has the id 5 of another one"):
+        plan_of(Decision(drafts=tuple(both)))
 
 
 @pytest.mark.parametrize(
