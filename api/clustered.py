@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tblctl.pictures.depths import DepthPoint
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
+    from tblctl.selector.policy import Policy
 
     Where = str | BooleanExpression | None
 
@@ -201,14 +202,15 @@ class ClusteredTable:
 
     def plan(
         self,
-        policy: str = "levels",
+        policy: str | Policy = "levels",
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
         Args:
-            policy: levels, full, or one that a program added with `tblctl.policies.register`.
+            policy: levels, full, or the name of one that a program registered or a package offers; or a policy itself
+                (`tblctl.policies`).
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
 
@@ -225,7 +227,7 @@ class ClusteredTable:
         self,
         plan: Plan | None = None,
         *,
-        policy: str | None = None,
+        policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
         final: bool = False,
@@ -238,8 +240,8 @@ class ClusteredTable:
         """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
 
         Args:
-            plan: what to merge, from `plan`. Groups that other writers changed since are reported and left out.
-            policy: levels (for None) or full.
+            plan: what to merge, from `plan`; groups of it that others changed since are reported and left out.
+            policy: as for `plan`; levels for None.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: see `tblctl.SelectOptions`; sizes may be text.
             final: run rounds until there is nothing to do. Otherwise one round runs, and another one if it committed

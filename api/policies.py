@@ -1,31 +1,55 @@
-"""The policies that choose what to merge: their names, their options, and how a program adds its own."""
+"""The policies that choose what to merge: their names, what may be asked of each, and how others are added.
+
+A program adds one with `register`, or hands it to `Table.plan` and `Table.recluster`. A package offers one to every
+program and to the command with an entry point (`installed.py`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tblctl.selector.budget import Budget
-from tblctl.selector.draft import Draft
+from tblctl.installed import INSTALLED
+from tblctl.selector import registry
+from tblctl.selector.budget import Budget, Room
+from tblctl.selector.checks import require_policy
+from tblctl.selector.draft import Draft, next_level, worth_merging
 from tblctl.selector.option_fields import Option, option, options_of
-from tblctl.selector.policy import Decision, Policy
-from tblctl.selector.registry import DEFAULT_POLICY, register, registered, unregister
+from tblctl.selector.plan import Rejection
+from tblctl.selector.policy import Alternative, Decision, Policy, Rates, Rng, State, Workload
+from tblctl.selector.registry import DEFAULT_POLICY, register, unregister
+from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.cluster_key import Sort, Term
 
 __all__ = [
     "DEFAULT_POLICY",
+    "Alternative",
     "Budget",
     "Decision",
     "Draft",
     "Flag",
     "Option",
     "Policy",
+    "Rates",
+    "Rejection",
+    "Rng",
+    "Room",
+    "Sort",
+    "State",
     "TableView",
+    "Term",
+    "Workload",
     "budget_options",
     "flags",
+    "next_level",
     "option",
+    "policy_of",
     "register",
+    "rejection",
     "summaries",
     "unregister",
+    "worth_merging",
 ]
 
 
@@ -42,11 +66,27 @@ class Flag:
     policies: tuple[str, ...]
 
 
+def policy_of(policy: str | Policy | None) -> Policy:
+    """Return the policy of a name, or the given one; the default for None.
+
+    Raises:
+        InvalidOptionError: there is none of that name, it cannot be loaded, or the given one is no policy.
+    """
+    name = DEFAULT_POLICY if policy is None else policy
+    if not isinstance(name, str):
+        return require_policy(name)
+    if not registry.is_registered(name):
+        broken = INSTALLED.load()
+        if name in broken and not registry.is_registered(name):
+            raise InvalidOptionError(broken[name])
+    return registry.policy_named(name)
+
+
 def flags() -> tuple[Flag, ...]:
     """Return the options of all policies, in the order of registration."""
     found: dict[str, list[Option]] = {}
     owners: dict[str, list[str]] = {}
-    for policy in registered():
+    for policy in _all():
         for item in options_of(policy.options):
             found.setdefault(item.name, []).append(item)
             owners.setdefault(item.name, []).append(policy.name)
@@ -59,5 +99,10 @@ def budget_options() -> tuple[Option, ...]:
 
 
 def summaries() -> dict[str, str]:
-    """Return the summary of each policy by name; "" if it has none."""
-    return {policy.name: getattr(policy, "summary", "") for policy in registered()}
+    """Return what each policy does, by name."""
+    return {policy.name: policy.summary for policy in _all()}
+
+
+def _all() -> tuple[Policy, ...]:
+    INSTALLED.load()
+    return registry.registered()

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.common import Report, main, scratch
 from benchmarks.metadata import build
 from benchmarks.metrics import MILLION, processor_seconds
-from tblctl.maintain.request import Request, planned_view
+from tblctl.maintain.request import Request, planned
 from tblctl.maintain.view import View
 from tblctl.tableformat.formats import open_port
 
@@ -59,7 +59,7 @@ def measure_table(report: Report, location: str, limit: float | None) -> None:
     for policy, options in CASES:
         request = Request.of(policy=policy, condition=lambda _: None, options=options)
         planning = min(
-            processor_seconds(lambda asked=request: planned_view(version, view, asked)) for _ in range(RUNS)
+            processor_seconds(lambda asked=request: planned(version, view, asked)) for _ in range(RUNS)
         )
         name = ", ".join([policy, *(f"{option} {value}" for option, value in options.items())])
         report.figure(f"{name}: planning", planning, "s")

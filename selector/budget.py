@@ -7,7 +7,7 @@ keep their best part. It then asks a `Room` for what is left.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,19 @@ class Budget:
 
     def __post_init__(self) -> None:
         require_valid(self)
+
+
+TYPICAL: Mapping[str, Callable[[TableView], tuple[int, str]]] = {
+    "max_group_bytes": lambda view: _two(view.decoded_bytes, "take {} bytes of memory"),
+    "max_bytes": lambda view: _two(view.size_bytes, "are {} bytes of files"),
+    "max_blocks": lambda _: (2, "a group is 2 blocks at least"),
+}
+"""By each rule of a `Room`: the least limit that holds two blocks of average size, and a text that says so."""
+
+
+def _two(sizes: Integers, text: str) -> tuple[int, str]:
+    size = round(2 * float(sizes.mean()))
+    return size, f"two blocks of average size {text.format(size)}"
 
 
 @dataclass(frozen=True, kw_only=True)

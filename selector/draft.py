@@ -2,10 +2,10 @@
 
 `--final` repeats plan, merge and commit until a plan has no groups. It always stops:
 
-Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here). The output's level is
-above that of every input, and a merge keeps the rows. Add up (MOST_LEVEL - level) over all rows, counting 0 for rows of
-level -1 or at least MOST_LEVEL, because no policy selects these. Every group lowers this sum by at least its rows. The
-sum is a whole number, and cannot fall below 0.
+Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
+above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
+0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
+a whole number, and cannot fall below 0. The planner refuses drafts of another level (`checks.py`).
 
 That is the guarantee. Few tables come near it, since a group must also change something (`worth_merging`):
 
@@ -40,10 +40,10 @@ class Draft:
     """A proposed group, by block numbers: none of its blocks is a Python object yet.
 
     Attributes:
-        blocks: all of one partition. If a budget does not hold all, the first ones are taken.
-        output_level: the level of the output blocks.
-        why: the reason, for people.
-        sort: the sort of the output blocks; None for the current one. It may be new to the table (`next_sort_id`).
+        blocks: all of one partition; the first ones are taken where a budget does not hold all.
+        output_level: the level of what they become: at least `next_level`, at most `MOST_LEVEL`.
+        why: for people.
+        sort: the sort of what they become; None for the current one. It may be new to the table (`next_sort_id`).
     """
 
     blocks: Integers
@@ -53,8 +53,14 @@ class Draft:
 
 
 def next_level(view: TableView, chosen: Integers) -> int:
-    """Return the output level of a merge of `chosen`: their highest level + 1; unclustered blocks count as 0."""
-    return int(np.where(view.unclustered[chosen], 0, view.level[chosen]).max()) + 1
+    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1; unclustered blocks count as 0."""
+    return int(counted_level(view, chosen).max()) + 1
+
+
+def counted_level(view: TableView, chosen: Integers) -> Integers:
+    """Return the level of each of `chosen`, at least 0; unclustered blocks count as 0."""
+    levels: Integers = np.maximum(np.where(view.unclustered[chosen], 0, view.level[chosen]), 0)
+    return levels
 
 
 def most_rows(rows: Integers, decoded_bytes: Integers, options: TableOptions) -> Integers:

@@ -24,6 +24,27 @@ from tblctl.tableformat.model.options import parse_size
 
 Kind = TypeVar("Kind")
 
+KINDS = (int, float, bool, str)
+"""What an option can be; or one of these and None."""
+
+RESERVED_NAMES = frozenset(
+    (
+        *("location", "plan", "plan_file", "policy", "where", "options", "final", "dry_run", "if_exists"),
+        *("memory", "memory_bytes", "engine", "spark", "master", "remote", "spark_conf", "on_conflict"),
+        *(
+            "commit_every",
+            "progress",
+            "storage_option",
+            "storage_options",
+            "json",
+            "as_json",
+            "debug",
+            "help",
+        ),
+    )
+)
+"""What `Table.plan`, `Table.recluster` and the command call something else; a test holds them together."""
+
 
 def option(
     *,
@@ -43,8 +64,8 @@ class Option:
     """One option, as its field declares it.
 
     Attributes:
-        kind: int, float, bool or str.
-        is_optional: None is allowed.
+        kind: one of `KINDS`.
+        is_optional: None is a value too.
         default, unit, help, least, most: see `option`.
     """
 

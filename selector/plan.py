@@ -13,10 +13,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 PLAN_VERSION = 2
 """Version of the JSON form; a plan of another version is refused."""
 
-LIMITS = ("max_group_bytes", "max_bytes", "max_blocks")
-"""Rules of rejections, and options, that a caller can raise."""
-
-_MOST_LEVEL = 1_000  # far above any policy's levels, and within what segments can hold
+_MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +95,12 @@ class Rejection:
 
     Attributes:
         rule: the reason as one word for programs: constant, unclustered, where, failed, max_level, too_few_blocks,
-            well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups.
-        level: their level; None if they have several, or none.
-        blocks, size_bytes: how many blocks, and their bytes.
-        why: the reason, for people.
-        average_selection_depth, threshold: of a well clustered level, with the threshold it met; else None.
+            well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups. One that is the name of an
+            option says that this option is a limit, which may be raised.
+        level: theirs; None if they are of several, or of none.
+        blocks, size_bytes: how many they are, and of how many bytes.
+        why: for people.
+        average_selection_depth, threshold: of a level that is well clustered, and what it was compared with; else None.
     """
 
     rule: str
@@ -154,6 +152,12 @@ class PlanOptions:
         if self.memory_bytes < 1:
             raise ValueError(f"memory_bytes is {self.memory_bytes}, expected at least 1")
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What a caller may raise if a rejection's rule has its name: the options that are set, by name."""
+        named = {**self.policy, **asdict(self.budget)}
+        return {name: value for name, value in named.items() if value is not None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -191,8 +195,8 @@ class Plan:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are no groups because limits leave no room for any."""
-        return not self.groups and any(item.rule in LIMITS for item in self.rejected)
+        """Whether there is nothing to do because limits leave no room for what there would be."""
+        return not self.groups and any(item.rule in self.options.limits for item in self.rejected)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tblctl.metrics.intervals import Integers
-from tblctl.selector.advice import advice_of, advised, needs_advice, other_selections
-from tblctl.selector.budget import Budget, affordable
+from tblctl.selector.advice import advice_of, advised, needs_advice
+from tblctl.selector.budget import TYPICAL, Budget, affordable
+from tblctl.selector.checks import checked
 from tblctl.selector.draft import Draft
-from tblctl.selector.plan import LIMITS, Group, Plan, PlanOptions, Rejection
-from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
+from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
+from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict.forecast import Forecast, forecast
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView, joined
@@ -23,7 +22,11 @@ from tblctl.tableformat.model.cluster_key import Sort
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A plan, and the state that its policy gets at the next plan."""
+    """A plan, and what its policy wants to be handed at the next one, once this one was carried out.
+
+    Attributes:
+        state: that of the plan before, where the budget left nothing of what the policy chose.
+    """
 
     plan: Plan
     state: State
@@ -41,10 +44,12 @@ def plan(
     rates: Rates = None,
     now: float,
     rng: Rng,
+    with_advice: bool = True,
 ) -> Planned:
     """Return the plan of a policy's decision, cut to the budget. Pure; O(n log n) for n blocks, besides the policy.
 
-    If `levels` has nothing to do in a table whose blocks overlap, two more plans are made, for advice.
+    Where there is nothing to do in a table whose blocks overlap, the alternatives that the policy names are planned
+    too, for advice.
 
     Args:
         view: the table.
@@ -56,10 +61,11 @@ def plan(
         state: from the plan before.
         rates: costs of reading and rewriting.
         now: seconds since 1970-01-01 UTC.
-        rng: the policy's source of randomness.
+        rng: the policy's source of chance.
+        with_advice: False where nobody reads it.
 
     Raises:
-        ValueError: the policy broke the rules of a `Decision`.
+        InvalidOptionError: the policy broke the rules of a `Decision`.
     """
     planned = partial(
         _planned,
@@ -68,14 +74,14 @@ def plan(
         memory_bytes=memory_bytes,
         asked={"workload": workload, "rates": rates, "now": now, "rng": rng},
     )
-    found = planned(policy, options, state=state)
-    if not needs_advice(found.plan):
+    found, alternatives = planned(policy, options, state=state)
+    if not (with_advice and needs_advice(found.plan)):
         return found
     others = [
-        advice_of(found.plan, planned(other.policy, other.options, state=None).plan, other)
-        for other in other_selections(view, options)
+        advice_of(found.plan, planned(other.policy, other.options, state=None)[0].plan, other)
+        for other in alternatives
     ]
-    return Planned(plan=advised(found.plan, [item for item in others if item]), state=found.state)
+    return replace(found, plan=advised(found.plan, [item for item in others if item]))
 
 
 def _planned(
@@ -87,9 +93,8 @@ def _planned(
     memory_bytes: int,
     asked: Mapping[str, Any],
     state: State,
-) -> Planned:
-    decision = policy.decide(view, budget, options, state=state, **asked)
-    _check(view, policy, decision.drafts)
+) -> tuple[Planned, tuple[Alternative, ...]]:
+    decision = checked(view, policy, policy.decide(view, budget, options, state=state, **asked))
     drafts, left = affordable(view, decision.drafts, budget)
     rejected = [
         *decision.rejections,
@@ -108,35 +113,14 @@ def _planned(
         options=chosen,
         sorts=_new_sorts(view, drafts),
     )
-    return Planned(plan=made, state=decision.state)
+    carried_out = drafts or not decision.drafts
+    return Planned(plan=made, state=decision.state if carried_out else state), decision.alternatives
 
 
 def _new_sorts(view: TableView, drafts: Sequence[Draft]) -> tuple[Sort, ...]:
     """Return the sorts of drafts that are new to the table, in the order of their ids."""
     named = {draft.sort.id: draft.sort for draft in drafts if draft.sort}
     return tuple(named[number] for number in sorted(named) if number not in view.sorts)
-
-
-def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
-    """Do nothing if the drafts are allowed in a `Decision`.
-
-    Raises:
-        ValueError: a draft is empty, crosses partitions or has a block that may not be selected; or two share a block.
-    """
-    chosen = joined(draft.blocks for draft in drafts)
-    problem = ""
-    if not all(draft.blocks.size for draft in drafts):
-        problem = "a group has no blocks"
-    elif not view.selectable[chosen].all():
-        problem = "a group has a block that may not be selected"
-    elif chosen.size and np.bincount(chosen).max() > 1:
-        problem = "a block is selected twice"
-    elif any(draft.sort and view.sorts.get(draft.sort.id, draft.sort) != draft.sort for draft in drafts):
-        problem = "a sort has the id of another one"
-    elif view.is_partitioned and any(np.ptp(view.partition[draft.blocks]) for draft in drafts):
-        problem = "a group crosses partitions"
-    if problem:
-        raise ValueError(f"policy {policy.name}: {problem}")
 
 
 def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> list[Group]:
@@ -172,20 +156,13 @@ def _partition(view: TableView, chosen: Integers) -> Any:
 
 
 def _how_far(view: TableView, rejected: Sequence[Rejection], options: PlanOptions) -> str:
-    """Return which limits to raise, and, where one figure is enough, to what: two blocks of average size."""
-    limits = {**options.policy, **asdict(options.budget)}
-    typical = {
-        "max_group_bytes": (view.decoded_bytes, "two blocks of average size take {} bytes of memory"),
-        "max_bytes": (view.size_bytes, "two blocks of average size are {} bytes of files"),
-        "max_blocks": (np.ones(1), "a group has at least {} blocks"),
-    }
+    """Return which limits to raise, and, where that says enough, to what: two blocks of average size."""
     found = []
-    for rule in LIMITS:
-        if limits.get(rule) is not None and any(item.rule == rule for item in rejected):
-            sizes, text = typical[rule]
-            two = round(2 * float(sizes.mean()))
-            more = f": {text.format(two)}" if two > limits[rule] else ""
-            found.append(f"Raise {rule}, now {limits[rule]}{more}")
+    for rule, limit in options.limits.items():
+        if any(item.rule == rule for item in rejected):
+            two, text = TYPICAL[rule](view) if rule in TYPICAL else (0, "")
+            more = f": {text}" if two > limit else ""
+            found.append(f"Raise {rule}, now {limit}{more}")
     return "; ".join(found)
 
 
@@ -204,7 +181,7 @@ def _note(
     )
     reasons = reasons or f"{len(view)} blocks, and the policy selects none"
     measured = any(item.rule == "well_clustered" for item in rejected)
-    if any(item.rule in LIMITS for item in rejected):
+    if any(item.rule in options.limits for item in rejected):
         return f"nothing to do within the limits: {reasons}. {_how_far(view, rejected, options)}"
     hint = (
         " (selection depth: blocks that share one key at their ends only do not overlap)" if measured else ""

@@ -2,15 +2,20 @@
 
     class Oldest:
         name = "oldest"
+        summary = "merges the blocks that were written first"
         options = OldestOptions  # a frozen dataclass of `option_fields.option` fields
 
         def decide(self, view, budget, options, *, workload, state, rates, now, rng):
             ...
-            return Decision(drafts=(Draft(blocks=numbers, output_level=1, why="the oldest"),))
+            level = next_level(view, numbers)
+            return Decision(drafts=(Draft(blocks=numbers, output_level=level, why="the oldest"),))
 
     register(Oldest())
 
-A policy is pure: its decision depends on its arguments alone, and it changes none of them.
+A policy is pure: what it decides depends on its arguments alone, and it changes none of them.
+
+Every group lifts its rows: its output's level is above that of each of its blocks (`draft.next_level`). So rounds come
+to an end whatever a policy selects; the planner refuses a decision that breaks this, or another rule of `Decision`.
 """
 
 from __future__ import annotations
@@ -38,32 +43,53 @@ Rng: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """What else could be asked for, where a policy finds nothing to merge.
+
+    Attributes:
+        policy: decides instead.
+        options: one of that policy's `options`.
+        threshold: the one that the options name; None for none.
+    """
+
+    policy: Policy
+    options: Any
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """What a policy decided.
 
     Attributes:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
-            blocks are `TableView.selectable`.
+            blocks are `TableView.selectable`. Each has a level from `next_level` of its blocks to `MOST_LEVEL`.
         rejections: what was not selected, and why.
-        state: for the next plan.
+        state: to hand in at the next plan, once this one was carried out.
+        alternatives: what may find something where there are no drafts, the cheapest first. Each is planned too; those
+            that would part blocks are the plan's advice.
     """
 
     drafts: tuple[Draft, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     state: State = None
+    alternatives: tuple[Alternative, ...] = ()
 
 
 class Policy(Protocol):
     """A way to choose what to merge.
 
     Attributes:
-        name: its name in plans and commands.
+        name: what plans and commands call it.
+        summary: what it does, after "NAME, which ..".
         options: a frozen dataclass of its own options; each has a default. Its flags and their help follow from that.
-        summary: what it does, after "NAME, which .."; may be missing.
     """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
 
     @property
     def options(self) -> type: ...
@@ -84,11 +110,14 @@ class Policy(Protocol):
 
         Args:
             view: the table.
-            budget: how much the plan may rewrite. The planner cuts the excess; a policy may use it to choose better.
-            options: an instance of `self.options`.
-            workload: recent queries of the table.
-            state: from the decision before.
-            rates: costs of reading and rewriting.
+            budget: what the plan may rewrite. The planner cuts what exceeds it; a policy may heed it to choose better.
+                One whose state says what was merged has to: it fits its drafts to the budget itself, with `Room`,
+                since nobody tells it what was cut.
+            options: one of `self.options`.
+            workload: what was asked of the table lately.
+            state: that of the last decision that was carried out, at least in part, or had nothing to merge. Groups of
+                it may have failed, or lost to other writers: the view tells what the table has become.
+            rates: what reading and rewriting cost.
             now: seconds since 1970-01-01 UTC.
             rng: the only source of randomness.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from tblctl.selector.checks import require_agreement, require_policy
 from tblctl.selector.policies.full import Full
 from tblctl.selector.policies.levels import Levels
 from tblctl.selector.policy import Policy
@@ -18,8 +19,11 @@ def register(policy: Policy) -> None:
     """Add a policy, so that plans can name it; the command gets a flag for each of its options.
 
     Raises:
-        InvalidOptionError: there is another policy of that name.
+        InvalidOptionError: it is no policy; lists every problem. Or there is another policy of that name, or one with
+            an option of that name that is of another kind or unit.
     """
+    require_policy(policy)
+    require_agreement(policy, registered())
     known = _POLICIES.setdefault(policy.name, policy)
     if known is not policy:
         raise InvalidOptionError(f"there is a policy {policy.name!r} already; give yours another name")
@@ -35,6 +39,11 @@ def unregister(name: str) -> None:
 def registered() -> tuple[Policy, ...]:
     """Return the policies, tblctl's own first."""
     return tuple(_POLICIES.values())
+
+
+def is_registered(name: str) -> bool:
+    """Tell whether there is a policy of a name."""
+    return name in _POLICIES
 
 
 def policy_named(name: str) -> Policy:

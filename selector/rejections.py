@@ -22,7 +22,17 @@ def rejection(
     average_selection_depth: float | None = None,
     threshold: float | None = None,
 ) -> Rejection:
-    """Return why some blocks were not selected."""
+    """Return why some blocks were not selected.
+
+    Args:
+        view: the table.
+        rule: one word; the name of an option where that option is the limit, so that plans tell to raise it.
+        chosen: numbers of the blocks, or a mask.
+        why: for people.
+        level: of the blocks; None if they are of several.
+        average_selection_depth: theirs.
+        threshold: what it was compared with.
+    """
     sizes = view.size_bytes[chosen]
     return Rejection(
         rule=rule,

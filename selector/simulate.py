@@ -155,6 +155,7 @@ class SimulatedTable:
         rates: Rates = None,
         now: float = 0.0,
         rng: Rng = lambda: 0.5,
+        with_advice: bool = True,
     ) -> Planned:
         """Return the plan of a policy, and the state for the next one.
 
@@ -166,7 +167,8 @@ class SimulatedTable:
             state: from the plan before.
             rates: costs of reading and rewriting.
             now: seconds since 1970-01-01 UTC.
-            rng: the policy's source of randomness.
+            rng: the policy's source of chance.
+            with_advice: whether alternatives are planned too.
         """
         chosen = policy_named(policy) if isinstance(policy, str) else policy
         asked = parts(chosen, options)
@@ -181,6 +183,7 @@ class SimulatedTable:
             rates=rates,
             now=now,
             rng=rng,
+            with_advice=with_advice,
         )
 
     def merge(self, plan: Plan) -> None:

@@ -23,7 +23,7 @@ MOST_LEVEL = 32
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableView(RankedBlocks):
-    """All blocks of one version of a table.
+    """All blocks of one version of a table. Nobody can write to the arrays through a view.
 
     Attributes (the others are those of `RankedBlocks`):
         table_id, snapshot: the table and its version, by number or id.
@@ -64,6 +64,8 @@ class TableView(RankedBlocks):
         if not self.partition.size:
             object.__setattr__(self, "partition", np.zeros(len(self), np.int64))
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name, array in arrays.items():
+            object.__setattr__(self, name, _read_only(array))
         lengths = {name: len(array) for name, array in {"paths": self.paths, **arrays}.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -90,12 +92,13 @@ class TableView(RankedBlocks):
             self.decoded_bytes >= FULL_SHARE * options.block_bytes
         )
         done: Mask = ~self.unclustered & ((self.level == CONSTANT_LEVEL) | (self.constant & full))
-        return done
+        return _read_only(done)
 
     @cached_property
     def too_high(self) -> Mask:
         """The clustered blocks that were merged as often as any may be."""
-        return ~self.unclustered & (self.level >= MOST_LEVEL)
+        high: Mask = ~self.unclustered & (self.level >= MOST_LEVEL)
+        return _read_only(high)
 
     @cached_property
     def selectable(self) -> Mask:
@@ -105,7 +108,7 @@ class TableView(RankedBlocks):
             chosen &= self.restricted
         if self.failed is not None:
             chosen &= ~self.failed
-        return chosen
+        return _read_only(chosen)
 
     @cached_property
     def is_partitioned(self) -> bool:
@@ -119,6 +122,13 @@ class TableView(RankedBlocks):
             return
         order = chosen[np.argsort(self.partition[chosen], kind="stable")]
         yield from np.split(order, np.flatnonzero(np.diff(self.partition[order])) + 1)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return the array, its numbers shared, so that nobody can write to it."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
 
 
 def joined(parts: Iterable[Integers]) -> Integers:

@@ -6,8 +6,12 @@ nothing to do.
 The loop ends. Every committed group lowers a whole number that cannot fall below 0 (`selector/draft.py`). Only rounds
 that commit nothing could go on for ever, and `Waits.most_fruitless` bounds these.
 
-Later rounds leave blocks of failed groups alone, so that one damaged block does not stop the rest of the table from
-being merged. If a single round commits nothing because groups failed, another round follows.
+Blocks of groups that failed are left alone by the rounds that follow: one damaged block does not keep the rest of the
+table from being merged. A single round that committed nothing for that reason is followed by another one. An endless
+job tries them again each time that it was idle.
+
+What a policy remembers (`LoopState.policy`) moves on with a round that committed something, and with a plan that had
+nothing to merge. If a round committed nothing, the policy decides again from what it remembered before.
 """
 
 from __future__ import annotations
@@ -18,18 +22,36 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
-from tblctl.maintain.request import Request, planned_view, view_of
-from tblctl.maintain.view import Averages
+from tblctl.maintain.request import Request, planned, view_of
+from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END
-from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED
+from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, GroupOutcome
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
+from tblctl.selector.policy import Rates, State, Workload
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
+
+__all__ = [
+    "Committed",
+    "Done",
+    "Idle",
+    "LoopState",
+    "ReclusterJob",
+    "Retry",
+    "Step",
+    "Totals",
+    "Waits",
+    "outcome_of",
+    "recluster",
+    "round_after_write",
+    "state_of",
+    "step",
+]
 
 LOG = logging.getLogger("tblctl")
 
@@ -39,10 +61,11 @@ class Waits:
     """How long to wait between steps, and how often.
 
     Attributes:
-        first_retry_seconds, longest_retry_seconds: the wait after a round that lost all groups to other writers. It
-            doubles from the first to the longest, and is shortened by up to a half at random.
-        first_idle_seconds, longest_idle_seconds: the same when there is nothing to do.
-        most_fruitless: the loop gives up after this many consecutive rounds without a commit.
+        first_retry_seconds, longest_retry_seconds: before a round after one that lost all groups to other writers; the
+            wait doubles from the first to the longest, and is shortened by up to a half at random.
+        first_idle_seconds, longest_idle_seconds: the same with nothing to do.
+        most_fruitless: rounds in a row that may commit nothing before the loop gives up; an endless one then waits
+            about `longest_retry_seconds` before each further round.
     """
 
     first_retry_seconds: float = 0.1
@@ -53,16 +76,19 @@ class Waits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ReclusterJob:
     """What to recluster, and with what.
 
     Attributes:
         port: the table.
-        request: what to select and how to merge; with a given plan, only how to merge.
-        engine: returns the engine that carries out a plan.
-        plan: an earlier plan; only this is carried out. None: plan each round.
-        endless: return `Idle` instead of `Done` if there is nothing to do.
+        request: what to select; of a given plan only how to merge.
+        engine: returns what carries out a plan.
+        plan: made before; it is all that is carried out. None: plan each round.
+        endless: with nothing to do, be `Idle` instead of `Done`. No advice is planned then.
         waits: how long to wait.
+        workload: returns what was asked of the table lately, for the policy; None where that is not known.
+        rates: what reading and rewriting cost, for the policy.
+        policy_state: what the policy remembers of an earlier job: the `LoopState.policy` that this one ended with.
     """
 
     port: TablePort[Any]
@@ -71,6 +97,9 @@ class Job:
     plan: Plan | None = None
     endless: bool = False
     waits: Waits = field(default_factory=Waits)
+    workload: Callable[[Version], Workload] | None = None
+    rates: Rates = None
+    policy_state: State = None
 
     def start(self) -> LoopState:
         """Return the state before the first step.
@@ -83,37 +112,74 @@ class Job:
             msg = f"plan is a {type(given).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
             raise InvalidOptionError(msg)
         several = self.request.final or self.endless or self.request.commit_every != AT_END
-        return LoopState(averages=RollingAverages(several=several))
+        return LoopState(averages=RollingAverages(several=several), policy=self.policy_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """What rounds did, summed up; see `Outcome`. Of a round that an error ended, only its commits are known."""
+
+    rounds: int = 0
+    commits: int = 0
+    committed_groups: int = 0
+    conflicted_groups: int = 0
+    failed_groups: int = 0
+    blocks_in: int = 0
+    blocks_out: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def plus(self, commits: int, groups: Sequence[GroupOutcome] = ()) -> Totals:
+        """Return the totals with another round."""
+        statuses = [group.status for group in groups]
+        committed = [group for group in groups if group.status == COMMITTED]
+        return Totals(
+            rounds=self.rounds + 1,
+            commits=self.commits + commits,
+            committed_groups=self.committed_groups + len(committed),
+            conflicted_groups=self.conflicted_groups + statuses.count(CONFLICTED),
+            failed_groups=self.failed_groups + statuses.count(FAILED),
+            blocks_in=self.blocks_in + sum(group.blocks_in for group in committed),
+            blocks_out=self.blocks_out + sum(group.blocks_out for group in committed),
+            rows=self.rows + sum(group.rows for group in committed),
+            bytes_read=self.bytes_read + sum(group.bytes_read for group in committed),
+            bytes_written=self.bytes_written + sum(group.bytes_written for group in committed),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
-    """The state between two steps.
+    """What is known between two steps. However long an endless job runs, its state stays small.
 
     Attributes:
         averages: a cache, which steps change in place.
-        rounds: their outcomes.
-        failed: paths of the blocks of failed groups.
-        fruitless: number of latest consecutive rounds without a commit.
-        idle: number of latest consecutive steps with nothing to do.
+        totals: what all rounds did.
+        groups: those of all rounds that came to their end, in order; of an endless job only those of the last one.
+        failed: paths of the blocks of groups that failed. An endless job forgets them at the step after an `Idle`.
+        fruitless: rounds in a row that committed nothing, up to now.
+        idle: steps that found nothing to do since something was committed.
+        version: the id of the version that the last step looked at; None before the first.
         before, after: the table's figures before the first round and after the last; None before the first step.
-        newest: the version committed last; None before the first commit.
-        engine: the name of the engine that carried out the last plan; None without one.
-        policy: the policy's own state.
+        snapshot: the public id of what was committed last; None as long as nothing was.
+        engine: the name of the one that carried out the last plan; None without one.
+        policy: what the policy remembers from one plan to the next.
         nothing: the plan of the last step, if it had no groups.
-        note: a sentence for people.
+        note: for people, on the rounds; `nothing` has a note of its own.
     """
 
     averages: RollingAverages
-    rounds: tuple[RoundOutcome, ...] = ()
+    totals: Totals = field(default_factory=Totals)
+    groups: tuple[GroupOutcome, ...] = ()
     failed: frozenset[str] = frozenset()
     fruitless: int = 0
     idle: int = 0
+    version: str | None = None
     before: Averages | None = None
     after: Averages | None = None
-    newest: Version | None = None
+    snapshot: int | str | None = None
     engine: str | None = None
-    policy: Any = None
+    policy: State = None
     nothing: Plan | None = None
     note: str = ""
 
@@ -135,10 +201,16 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """There is nothing to do now: step again at `until_seconds` of the environment's `elapsed`, or on a new version."""
+    """There is nothing to do now: step again at `until_seconds` of the environment's `elapsed`, or on a new version.
+
+    A step that finds the same `version` again plans nothing, so it costs no more than to ask which one is newest. It
+    plans all the same if the job has a `workload`, or groups failed. A policy that waits for a point in time is not
+    asked again before the version changes.
+    """
 
     state: LoopState
     until_seconds: float
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,40 +224,63 @@ class Retry:
 Step: TypeAlias = Committed | Done | Idle | Retry
 
 
-def step(job: Job, state: LoopState) -> Step:
+def step(job: ReclusterJob, state: LoopState) -> Step:
     """Plan and carry out one round on the newest version; never sleeps.
 
     Raises:
-        InvalidOptionError: the job's plan is of another table.
+        InvalidOptionError: the job's plan is of another table; the policy's decision breaks the rules.
         ConflictError: in a round with `on_conflict="fail"`.
 
-    Whatever is raised, what was committed before stays; the error has a note that says so.
+    Whatever is raised, what was committed before stays; the error has a note that says so, and `state_of(error)` is
+    the state to step from next.
     """
     watch = _Watch(state)
     try:
         return _step(job, state, watch)
     except BaseException as error:
-        if watch.newest is not None:
-            error.add_note(
-                f"groups reclustered up to snapshot {watch.newest.public_id} are committed and stay"
-            )
+        error.__dict__[_STATE] = _Left(watch.state())
+        if watch.snapshot is not None:
+            error.add_note(f"what was reclustered up to snapshot {watch.snapshot} is committed and stays")
         raise
 
 
-def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
+def state_of(error: BaseException) -> LoopState | None:
+    """Return the state after the step that raised `error`, with what it had committed by then.
+
+    None if no step raised it, or it comes from another process.
+    """
+    left = error.__dict__.get(_STATE)
+    return left.state if isinstance(left, _Left) else None
+
+
+_STATE = "tblctl_loop_state"
+
+
+class _Left:
+    """A state that an error carries; empty once pickled, since it is of use in this process only."""
+
+    def __init__(self, state: LoopState | None = None) -> None:
+        self.state = state
+
+    def __reduce__(self) -> tuple[type[_Left], tuple[()]]:
+        return _Left, ()
+
+
+def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
     version = job.port.newest()
     if job.plan:
         require_own_plan(job.plan, version)
+    if job.endless and state.nothing:  # it was idle
+        if version.id == state.version and not state.failed and not job.workload:
+            return _idle(job, state, version.id)
+        state = replace(state, failed=frozenset())
     view = view_of(version, job.request.condition)
     before = state.averages.begin(version.id, view)
-    state = replace(state, before=state.before or before, after=before)
-    watch.after = before
-    plan = job.plan
-    if plan is None:
-        planned = planned_view(version, view, job.request, state.failed, state=state.policy, env=job.port.env)
-        plan, state = planned.plan, replace(state, policy=planned.state)
+    state = replace(state, version=version.id, before=state.before or before, after=before, nothing=None)
+    plan, policy_state = _planned(job, state, version, view)
+    watch.begin(state, policy_state)
     if not plan.groups:
-        return _without_groups(job, state, plan)
+        return _without_groups(job, replace(state, policy=policy_state), plan)
     engine = job.engine(plan)
     outcome = merge_round(
         job.port,
@@ -196,23 +291,45 @@ def _step(job: Job, state: LoopState, watch: _Watch) -> Step:
         commit_every=job.request.commit_every,
         progress=job.request.progress,
         observer=watch,
-        number=len(state.rounds) + 1,
+        number=state.totals.rounds + 1,
     )
-    state = replace(state, after=watch.after, newest=watch.newest, engine=engine.name)
+    state = replace(state, after=watch.after, snapshot=watch.snapshot, engine=engine.name)
+    if outcome.version:
+        state = replace(state, policy=policy_state)
     return _after_round(job, state, plan, outcome)
 
 
-def _without_groups(job: Job, state: LoopState, plan: Plan) -> Step:
-    notes = (state.note, plan.note if plan.is_limited or not state.rounds else "")
-    state = replace(state, nothing=plan, note="; ".join(note for note in notes if note))
-    if not job.endless:
-        return Done(state=state)
+def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) -> tuple[Plan, State]:
+    """Return the plan of the round, and what the policy remembers once that is carried out."""
+    if job.plan is not None:
+        return job.plan, state.policy
+    found = planned(
+        version,
+        view,
+        job.request,
+        state.failed,
+        workload=job.workload(version) if job.workload else None,
+        state=state.policy,
+        rates=job.rates,
+        env=job.port.env,
+        with_advice=not job.endless,
+    )
+    return found.plan, found.state
+
+
+def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
+    state = replace(state, nothing=plan, fruitless=0)
+    return _idle(job, state, state.version or "") if job.endless else Done(state=state)
+
+
+def _idle(job: ReclusterJob, state: LoopState, version: str) -> Idle:
     env, waits = job.port.env, job.waits
     wait = _wait_seconds(env, state.idle, waits.first_idle_seconds, waits.longest_idle_seconds)
-    return Idle(state=replace(state, idle=state.idle + 1), until_seconds=env.elapsed() + wait)
+    state = replace(state, idle=state.idle + 1)
+    return Idle(state=state, until_seconds=env.elapsed() + wait, version=version)
 
 
-def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) -> Step:
+def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: RoundOutcome) -> Step:
     failed = {
         path
         for group in outcome.groups
@@ -222,11 +339,12 @@ def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) 
     failed |= state.failed
     state = replace(
         state,
-        rounds=(*state.rounds, outcome),
+        totals=state.totals.plus(outcome.commits, outcome.groups),
+        groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
-        idle=0,
-        note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else state.note,
+        idle=0 if outcome.version else state.idle,
+        note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else "",
     )
     statuses = {group.status for group in outcome.groups}
     several = job.request.final or job.endless
@@ -236,11 +354,7 @@ def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) 
     if not again:
         return Done(state=state)
     if state.fruitless > job.waits.most_fruitless:
-        note = (
-            f"stopped: groups failed or other writers were faster, so {state.fruitless} rounds in a row committed "
-            "nothing; run it again later"
-        )
-        return Done(state=replace(state, note=note))
+        return _given_up(job, state)
     if CONFLICTED not in statuses:
         return Retry(state=state, after_seconds=0.0)
     waits = job.waits
@@ -250,9 +364,25 @@ def _after_round(job: Job, state: LoopState, plan: Plan, outcome: RoundOutcome) 
     return Retry(state=state, after_seconds=wait)
 
 
+def _given_up(job: ReclusterJob, state: LoopState) -> Step:
+    """Return what follows on too many rounds without a commit."""
+    why = (
+        f"groups failed or other writers were faster, so {state.fruitless} rounds in a row committed nothing"
+    )
+    if not job.endless:
+        return Done(state=replace(state, note=f"stopped: {why}; run it again later"))
+    longest = job.waits.longest_retry_seconds
+    wait = _wait_seconds(job.port.env, 0, longest, longest)
+    return Retry(state=replace(state, note=why), after_seconds=wait)
+
+
 def _wait_seconds(env: Environment, number: int, first: float, longest: float) -> float:
-    """Return a wait that doubles with its number, with a random part that differs between processes."""
-    return min(longest, first * 2.0**number) * (0.5 + env.random() / 2)
+    """Return a wait that doubles with its number, and differs from one process to another."""
+    doubled = first * 2.0 ** min(number, _MOST_DOUBLINGS)
+    return min(longest, doubled) * (0.5 + env.random() / 2)
+
+
+_MOST_DOUBLINGS = 60  # 2.0 ** 1024 is no float
 
 
 class _Watch:
@@ -260,19 +390,40 @@ class _Watch:
 
     def __init__(self, state: LoopState) -> None:
         self.after = state.after
-        self.newest = state.newest
-        self._averages = state.averages
+        self.snapshot = state.snapshot
+        self._state = state
+        self._policy_state: State = None
+        self._commits = 0
         self._next: Averages | None = None
+
+    def begin(self, state: LoopState, policy_state: State) -> None:
+        """Take note of the state before the round, and of what the policy remembers after it."""
+        self.after, self._state, self._policy_state = state.after, state, policy_state
+
+    def state(self) -> LoopState:
+        """Return the state of a step that ends here."""
+        if not self._commits:
+            return self._state
+        return replace(
+            self._state,
+            totals=self._state.totals.plus(self._commits),
+            fruitless=0,
+            idle=0,
+            after=self.after,
+            snapshot=self.snapshot,
+            policy=self._policy_state,
+        )
 
     def summary(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> Mapping[str, Any]:
         """Return the table's figures before and after a commit."""
-        self._next = self._averages.replaced(removed, added)
+        self._next = self._state.averages.replaced(removed, added)
         return _depths(self.after or self._next, self._next)
 
     def committed(self, version: Version) -> None:
-        """Record that the commit happened."""
-        self._averages.keep(version.id, version.parent)
-        self.after, self.newest = self._next, version
+        """Take note that the commit happened."""
+        self._state.averages.keep(version.id, version.parent)
+        self.after, self.snapshot = self._next, version.public_id
+        self._commits += 1
 
 
 def recluster(
@@ -290,11 +441,11 @@ def recluster(
         InvalidOptionError: `plan` is not a plan, or is of another table.
         ConflictError: in a round with `on_conflict="fail"`.
 
-    Whatever is raised, what was committed before stays; the error has a note that says so.
+    Whatever is raised, what was committed before stays; the error has a note that says so (see `step`).
     """
     env = port.env
     started = env.elapsed()
-    job = Job(port=port, request=request, engine=engine, plan=plan)
+    job = ReclusterJob(port=port, request=request, engine=engine, plan=plan)
     state = job.start()
     while True:
         taken = step(job, state)
@@ -306,32 +457,23 @@ def recluster(
                 env.sleep(seconds)
 
 
-def outcome_of(job: Job, state: LoopState, seconds: float) -> Outcome:
+def outcome_of(job: ReclusterJob, state: LoopState, seconds: float) -> Outcome:
     """Return what the steps up to `state` did in `seconds`."""
-    groups = tuple(group for done in state.rounds for group in done.groups)
-    committed = [group for group in groups if group.status == COMMITTED]
-    statuses = [group.status for group in groups]
     before = state.before or Averages(depth=0.0, overlaps=0.0)
+    nothing = state.nothing
+    says_why = nothing is not None and (nothing.is_limited or not state.totals.rounds)
+    notes = (state.note, nothing.note if nothing and says_why else "")
+    figures: dict[str, Any] = {**vars(state.totals), **_depths(before, state.after or before)}
     return Outcome(
-        rounds=len(state.rounds),
-        commits=sum(done.commits for done in state.rounds),
-        committed_groups=len(committed),
-        conflicted_groups=statuses.count(CONFLICTED),
-        failed_groups=statuses.count(FAILED),
-        blocks_in=sum(group.blocks_in for group in committed),
-        blocks_out=sum(group.blocks_out for group in committed),
-        rows=sum(group.rows for group in committed),
-        bytes_read=sum(group.bytes_read for group in committed),
-        bytes_written=sum(group.bytes_written for group in committed),
-        **_depths(before, state.after or before),
+        **figures,
         seconds=seconds,
-        snapshot=None if state.newest is None else state.newest.public_id,
-        policy=job.plan.policy if job.plan else job.request.policy,
+        snapshot=state.snapshot,
+        policy=job.plan.policy if job.plan else job.request.policy.name,
         engine=state.engine,
-        note=state.note,
-        groups=groups,
-        rejected=state.nothing.rejected if state.nothing else (),
-        advice=state.nothing.advice if state.nothing else (),
+        note="; ".join(note for note in notes if note),
+        groups=state.groups,
+        rejected=nothing.rejected if nothing else (),
+        advice=nothing.advice if nothing else (),
     )
 
 

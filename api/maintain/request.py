@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
+from tblctl.policies import policy_of
 from tblctl.selector import planner
 from tblctl.selector.options import Parts, SelectOptions, parts
 from tblctl.selector.plan import Plan
 from tblctl.selector.planner import Planned
-from tblctl.selector.policy import Rates, State, Workload
-from tblctl.selector.registry import DEFAULT_POLICY, policy_named
+from tblctl.selector.policy import Policy, Rates, State, Workload
 from tblctl.selector.table_view import TableView
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import (
@@ -29,7 +29,8 @@ from tblctl.tableformat.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
-Condition = Callable[[Schema], "BooleanExpression | None"]
+ConditionOf = Callable[[Schema], "BooleanExpression | None"]
+"""Given a schema, returns the condition on its columns; None for all rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +38,16 @@ class Request:
     """What a caller asks for, independent of any table.
 
     Attributes:
-        policy: its name.
-        condition: returns the condition for a schema. Only blocks that may hold rows satisfying it are selected.
+        policy: decides what to merge.
+        condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
         options: for the policy, the planner and the merge.
         final: run rounds until there is nothing to do.
         on_conflict: what to do in a conflict.
         commit_every: when a round commits before its end.
     """
 
-    policy: str
-    condition: Condition
+    policy: Policy
+    condition: ConditionOf
     options: Parts
     final: bool = False
     on_conflict: OnConflict = OnConflict.SALVAGE
@@ -57,8 +58,8 @@ class Request:
     def of(
         cls,
         *,
-        policy: str | None,
-        condition: Condition,
+        policy: str | Policy | None,
+        condition: ConditionOf,
         options: Mapping[str, Any] | SelectOptions | None,
         final: bool = False,
         on_conflict: str = OnConflict.SALVAGE,
@@ -68,9 +69,9 @@ class Request:
         """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
 
         Raises:
-            InvalidOptionError: a name or value is not valid.
+            InvalidOptionError: a name or value that is none, or something that is no policy.
         """
-        chosen = policy_named(DEFAULT_POLICY if policy is None else policy)
+        chosen = policy_of(policy)
         given: Any = options
         if given is not None and not isinstance(given, Mapping | SelectOptions):
             msg = (
@@ -82,7 +83,7 @@ class Request:
             msg = f"progress is {progress!r:.80}, expected a function of (done, total, unit)"
             raise InvalidOptionError(msg)
         return cls(
-            policy=chosen.name,
+            policy=chosen,
             condition=condition,
             options=parts(chosen, options, final=final),
             final=final,
@@ -100,11 +101,11 @@ def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) 
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     view = view_of(version, request.condition)
-    return planned_view(version, view, request, env=env).plan
+    return planned(version, view, request, env=env).plan
 
 
-def view_of(version: Version, condition: Condition) -> View:
-    """Return the version's blocks by its cluster key. Blocks that may satisfy `condition` are marked.
+def view_of(version: Version, condition: ConditionOf) -> View:
+    """Return the version's blocks by its cluster key, those that `condition` leaves marked.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
@@ -119,7 +120,7 @@ def view_of(version: Version, condition: Condition) -> View:
     return View.of(version, version.sort, condition(version.schema))
 
 
-def planned_view(
+def planned(
     version: Version,
     view: View,
     request: Request,
@@ -129,6 +130,7 @@ def planned_view(
     state: State = None,
     rates: Rates = None,
     env: Environment = SYSTEM,
+    with_advice: bool = True,
 ) -> Planned:
     """Return the policy's plan, and its state for the next plan.
 
@@ -137,14 +139,15 @@ def planned_view(
         view: its blocks by its cluster key.
         request: what the caller asked for.
         failed: paths of blocks that may not be selected.
-        workload: recent queries of the table; see `Policy.decide`.
-        state: from the plan before.
-        rates: costs of reading and rewriting.
-        env: the policy's clock and source of randomness.
+        workload: what was asked of the table lately; see `Policy.decide`.
+        state: that of the plan before.
+        rates: what reading and rewriting cost.
+        env: the policy's clock and source of chance.
+        with_advice: False where nobody reads it.
     """
     return planner.plan(
         table_view(version, view, failed),
-        policy_named(request.policy),
+        request.policy,
         request.options.policy,
         request.options.budget,
         memory_bytes=request.options.memory_bytes,
@@ -153,6 +156,7 @@ def planned_view(
         rates=rates,
         now=env.now(),
         rng=env.random,
+        with_advice=with_advice,
     )
 
 

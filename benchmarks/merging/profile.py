@@ -15,7 +15,7 @@ from unittest import mock
 from benchmarks.common import Report
 
 STAGES = (
-    ("plan", "tblctl.maintain.recluster", "planned_view"),
+    ("plan", "tblctl.maintain.recluster", "planned"),
     ("find the cuts between tasks", "tblctl.merger.round.round", "cut_into_tasks"),
     ("read and check keys", "tblctl.merger.task.order", "look_at"),
     ("sort keys", "tblctl.merger.task.merge", "order_rows"),

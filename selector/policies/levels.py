@@ -12,8 +12,8 @@ Each partition is treated as a table of its own. All partitions share one budget
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth_merging
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.full import Full, FullOptions
+from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
 from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members
 from tblctl.selector.rejections import left_out, rejection, summed_up
 from tblctl.selector.table_view import TableView, joined
@@ -106,6 +107,7 @@ class Levels:
     """
 
     name = "levels"
+    summary = "merges the deepest ranges, level by level"
     options = LevelsOptions
 
     def decide(
@@ -140,7 +142,21 @@ class Levels:
             drafts=tuple(found.drafts),
             rejections=(*left_out(view, include_unclustered=include), *rejections),
             state=state,
+            alternatives=() if found.drafts else tuple(alternatives(view, options)),
         )
+
+
+def alternatives(view: TableView, options: LevelsOptions) -> Iterator[Alternative]:
+    """Yield what takes more than `levels` with `options`, the cheapest first."""
+    if options.threshold_for(len(view)) > 1:
+        lower = replace(options, threshold=1.0, ratio=None)
+        yield Alternative(policy=Levels(), options=lower, threshold=1.0)
+    asked = {
+        item.name: getattr(options, item.name)
+        for item in fields(FullOptions)
+        if getattr(options, item.name) != getattr(LevelsOptions(), item.name)
+    }
+    yield Alternative(policy=Full(), options=FullOptions(**asked))
 
 
 @dataclass(kw_only=True)

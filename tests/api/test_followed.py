@@ -13,7 +13,7 @@ import pytest
 
 import tblctl
 from tblctl.maintain.averages import Indexing, NumberedBlocks, RollingAverages
-from tblctl.maintain.recluster import Committed, Done, Job, outcome_of, step
+from tblctl.maintain.recluster import Committed, Done, ReclusterJob, outcome_of, step
 from tblctl.maintain.request import Request
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.local import LocalEngine
@@ -225,7 +225,7 @@ def final_figures(url: str, indexing: Indexing) -> tuple[Any, ...]:
     for start in range(24):
         table.append(pa.table({"k": [start, start + 10, start + 20, start + 30]}, schema=schema))
     request = Request.of(policy=None, condition=lambda _: None, options={"max_blocks": 6}, final=True)
-    job = Job(port=open_port(url), request=request, engine=lambda _: LocalEngine())
+    job = ReclusterJob(port=open_port(url), request=request, engine=lambda _: LocalEngine())
     taken = Committed(
         state=replace(job.start(), averages=RollingAverages(several=True, indexing=indexing)), more=True
     )

@@ -81,6 +81,30 @@ def test_a_table_plans_and_merges_by_it(location: str) -> None:
     assert (outcome.policy, sorted(block.rows for block in table.files())) == ("smallest", [40, 110])
 
 
+def test_a_policy_that_nobody_registered_is_handed_in(location: str) -> None:
+    policies.unregister("smallest")
+    policy = Smallest()
+    table = tblctl.open(location)
+    plan = table.plan(policy, options={"most_together": 3})
+    assert (plan.policy, plan.groups[0].rows) == ("smallest", 60)
+    outcome = table.recluster(policy=policy, options={"max_bytes": "1GiB"})
+    assert (outcome.policy, outcome.rows) == ("smallest", 30)
+    outcome = tblctl.execute(f"OPTIMIZE TABLE '{location}' RECLUSTER", policy=policy)
+    assert outcome is not None
+    assert len(list(table.files())) == 1
+    with pytest.raises(tblctl.errors.InvalidOptionError, match="unknown policy 'smallest'"):
+        table.plan("smallest")
+    policies.register(Smallest())
+
+
+@pytest.mark.parametrize("wrong", [Smallest, 7, object(), ["smallest"]])
+def test_what_is_handed_in_and_is_no_policy_is_refused(location: str, wrong: Any) -> None:
+    table = tblctl.open(location)
+    for ask in (lambda: table.plan(wrong), lambda: table.recluster(policy=wrong)):
+        with pytest.raises(tblctl.errors.InvalidOptionError, match="policy"):
+            ask()
+
+
 def test_its_rounds_repeat_until_it_finds_nothing(location: str) -> None:
     outcome = tblctl.open(location).recluster(policy="smallest", final=True)
     assert (outcome.rounds, outcome.rows) == (4, 30 + 60 + 90 + 150)

@@ -14,7 +14,9 @@ import click
 import pytest
 
 import tblctl
+from tblctl import policies
 from tblctl.cli.main import COMMANDS, application
+from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
@@ -30,6 +32,15 @@ NAMES = {
         InvalidSchemaError InvalidStatementError ObjectNotFoundError SchemaMismatchError SnapshotNotFoundError
         StorageError TableExistsError TableNotFoundError TblctlError UnknownColumnError UnsupportedBackendError
         UnsupportedFormatError UnsupportedTypeError
+    """,
+    "tblctl.policies": """
+        Alternative Budget DEFAULT_POLICY Decision Draft Flag Option Policy Rates Rejection Rng Room Sort State
+        TableView Term Workload budget_options flags next_level option policy_of register rejection summaries
+        unregister worth_merging
+    """,
+    "tblctl.maintain.recluster": """
+        Committed Done Idle LoopState ReclusterJob Retry Step Totals Waits outcome_of recluster
+        round_after_write state_of step
     """,
     "Statement": "final if_exists is_location location name parts where where_position",
     "Table": "cluster_by location options schema snapshot",
@@ -320,6 +331,8 @@ FUNCTIONS = [name for name in tblctl.__all__ if inspect.isfunction(getattr(tblct
 FOUND_NAMES = {
     "tblctl": set(tblctl.__all__),
     "tblctl.errors": {name for name in vars(tblctl.errors) if name.endswith("Error")},
+    "tblctl.policies": set(policies.__all__),
+    "tblctl.maintain.recluster": set(loop.__all__),
     **{name: set(attributes(found)) for name, found in CLASSES.items()},
     "$ tblctl": {*flags(application), *(str(command.name) for command in COMMANDS)},
     **{f"$ tblctl {command.name}": set(flags(command)) for command in COMMANDS},

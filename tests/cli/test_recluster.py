@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,12 @@ def test_a_dry_run_only_plans(library: Library, words: list[str], asked: dict[st
     done("recluster", "t", "--dry-run", "--master", "local[2]", *words)
     assert library.calls == [("plan", asked)]
     assert library.sessions == []
+
+
+def test_the_help_lists_every_key_of_a_plan(library: Library) -> None:
+    text = done("recluster", "--help")
+    shown = set(re.findall(r"\w+", text[text.index("with --dry-run the plan") :]))
+    assert {"version", *(item.name for item in fields(Plan)), *(item.name for item in fields(Group))} <= shown
 
 
 def test_a_dry_run_shows_groups_what_is_left_out_and_what_to_expect(library: Library) -> None:

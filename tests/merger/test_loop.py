@@ -14,7 +14,7 @@ from tblctl.maintain.recluster import (
     Committed,
     Done,
     Idle,
-    Job,
+    ReclusterJob,
     Retry,
     Step,
     Waits,
@@ -147,14 +147,14 @@ def test_one_round_is_one_round(make: Make) -> None:
     assert run(subject).rounds == 1
 
 
-def job_of(subject: Subject, *, engine: Any = None, endless: bool = False, **words: Any) -> Job:
+def job_of(subject: Subject, *, engine: Any = None, endless: bool = False, **words: Any) -> ReclusterJob:
     request = Request.of(condition=lambda _schema: None, **{"policy": None, "options": None, **words})
-    return Job(
+    return ReclusterJob(
         port=subject.port, request=request, engine=lambda _plan: engine or LocalEngine(), endless=endless
     )
 
 
-def steps(job: Job, count: int) -> list[Step]:
+def steps(job: ReclusterJob, count: int) -> list[Step]:
     state, taken = job.start(), []
     for _ in range(count):
         taken.append(step(job, state))
@@ -183,8 +183,8 @@ def test_a_state_can_be_stepped_from_again(make: Make) -> None:
     job = job_of(subject, final=True, options={"max_groups": 1})
     start = job.start()
     first = step(job, start)
-    assert start.rounds == ()
-    assert step(job, start).state.rounds != first.state.rounds
+    assert start.groups == ()
+    assert step(job, start).state.groups != first.state.groups
 
 
 def test_an_endless_job_is_idle_until_there_is_something_to_do(make: Make) -> None:

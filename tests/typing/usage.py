@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import assert_type
 
 import pyarrow as pa
 
 import tblctl
+from tblctl import policies
 from tblctl.errors import ConflictError, InputError
 
 
@@ -53,6 +55,51 @@ def recluster(location: str) -> str:
     found = tblctl.execute("ALTER TABLE t RECLUSTER", resolve={"t": location}.get, engine="local")
     assert_type(found, tblctl.Outcome | None)
     return outcome.policy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OldestOptions:
+    """What may be asked of `oldest`."""
+
+    count: int = policies.option(default=2, unit="blocks", help="Blocks to merge.", least=2)
+
+
+class Oldest:
+    """A policy of one's own."""
+
+    name = "oldest"
+    summary = "merges the first blocks"
+    options = OldestOptions
+
+    def decide(
+        self,
+        view: policies.TableView,
+        budget: policies.Budget,
+        options: OldestOptions,
+        *,
+        workload: policies.Workload,
+        state: policies.State,
+        rates: policies.Rates,
+        now: float,
+        rng: policies.Rng,
+    ) -> policies.Decision:
+        """Merge the first blocks."""
+        room = policies.Room.of(budget)
+        chosen = view.selectable.nonzero()[0][: options.count]
+        chosen = chosen[: room.fitting(view, chosen)[0]]
+        level = policies.next_level(view, chosen)
+        left = policies.rejection(view, "max_blocks", ~view.selectable, "left for later")
+        assert_type(left, policies.Rejection)
+        draft = policies.Draft(blocks=chosen, output_level=level, why="the first")
+        return policies.Decision(drafts=(draft,), rejections=(left,), state=state)
+
+
+def own_policy(location: str) -> str:
+    """Plan and merge by it, registered or not."""
+    policies.register(Oldest())
+    table = tblctl.open(location)
+    assert_type(table.plan(Oldest()), tblctl.Plan)
+    return table.recluster(policy=Oldest(), final=True).policy
 
 
 def read(location: str) -> int:
