@@ -55,6 +55,11 @@ class Publisher(Generic[VersionT]):
         self.newest: VersionT | None = None
         """What was committed last; None as long as nothing was."""
         self.commits = 0
+        self.waiting_groups = 0
+        """Groups that are merged and not committed: those that a commit would take now."""
+        self._ended: dict[
+            int, GroupRun
+        ] = {}  # by number: their end is known, or settled by the commit at hand
         self._port, self._base, self._plan, self._engine = port, base, plan, engine
         self._runs, self._on_conflict = runs, on_conflict
         self._io, self._observer = io, observer
@@ -65,10 +70,11 @@ class Publisher(Generic[VersionT]):
         """The time since the last commit, or since the round began."""
         return self._port.env.elapsed() - self._since_seconds
 
-    @property
-    def merged(self) -> list[GroupRun]:
-        """The groups that a commit would take now."""
-        return [run for run in self._runs.values() if run.state is State.MERGED]
+    def note_end(self, run: GroupRun) -> None:
+        """Note that a group is merged, or will not be. No commit looks at all groups of the round: they may be 10,000."""
+        self.waiting_groups += run.state is State.MERGED
+        if not run.is_recorded:
+            self._ended[run.number] = run
 
     def publish(self) -> None:
         """Commit the groups that are merged; where some conflict, again without these.
@@ -78,7 +84,7 @@ class Publisher(Generic[VersionT]):
             ConflictError: a group conflicts, and `on_conflict` says to fail.
             TblctlError: anything else; the groups are MERGED as before.
         """
-        while ready := self.merged:
+        while ready := [run for run in self._unrecorded() if run.state is State.MERGED]:
             replacement = self._replacement(ready)
             for run in ready:
                 run.move(State.PUBLISHING)
@@ -101,8 +107,10 @@ class Publisher(Generic[VersionT]):
         Raises:
             ConflictError: it does.
         """
+        if self._on_conflict is not OnConflict.FAIL:
+            return
         lost = [run for run in self._runs.values() if run.state is State.CONFLICTED]
-        if not lost or self._on_conflict is not OnConflict.FAIL:
+        if not lost:
             return
         done = sum(run.state is State.COMMITTED for run in self._runs.values())
         stays = (
@@ -121,6 +129,8 @@ class Publisher(Generic[VersionT]):
         self._since_seconds = self._port.env.elapsed()
         for run in self._unrecorded():
             run.is_recorded = True
+        self._ended.clear()
+        self.waiting_groups -= len(ready)
         for run in ready:
             run.move(State.COMMITTED)
             run.release()
@@ -139,6 +149,7 @@ class Publisher(Generic[VersionT]):
             else:
                 run.move(State.MERGED)
         lost = [run for run in ready if run.state is State.CONFLICTED]
+        self.waiting_groups -= len(lost)
         self.refuse_conflicts()
         discard(self._io, lost)
         for run in lost:
@@ -168,9 +179,8 @@ class Publisher(Generic[VersionT]):
         )
 
     def _unrecorded(self) -> list[GroupRun]:
-        """Return the groups whose end is known, or settled by the commit at hand, and in no commit's record yet."""
-        ended = {State.MERGED, State.PUBLISHING, State.COMMITTED, State.CONFLICTED, State.FAILED}
-        return [run for run in self._runs.values() if not run.is_recorded and run.state in ended]
+        """Return the groups whose end is known and in no commit's record yet, in the order of the plan."""
+        return [self._ended[number] for number in sorted(self._ended)]
 
 
 def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:

@@ -92,6 +92,9 @@ def merge_round(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
     find_blocks(version, runs.values(), plan.sorts)
+    for run in runs.values():
+        if not run.is_open:
+            publisher.note_end(run)
     publisher.refuse_conflicts()
     merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
     with _leaving_nothing(io, runs.values()):
@@ -158,11 +161,13 @@ class _Round:
             for run, tasks in zip(self._open, found, strict=True):
                 if isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
+                    self._publisher.note_end(run)
                     self._progress.group_ended()
                     continue
                 run.start(tasks)
                 self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
                 if not tasks:  # all its rows are deleted
+                    self._publisher.note_end(run)
                     self._progress.group_ended()
                 yield from sorted(tasks, key=lambda task: -task.size_bytes)
 
@@ -172,14 +177,15 @@ class _Round:
         run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
             raise item.error  # then no group is trusted
+        if not run.is_open:
+            self._publisher.note_end(run)
         if run.all_reported:
             self._progress.group_ended()
             if run.state is State.FAILED:
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
-        merged = len(self._publisher.merged)
-        if self._due.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
+        if self._due.is_due(groups=self._publisher.waiting_groups, seconds=self._publisher.waiting_seconds):
             self._publisher.publish()
 
 
