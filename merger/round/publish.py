@@ -10,7 +10,15 @@ from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
+from tblctl.tableformat.port import (
+    BlockIO,
+    BlocksReplacedError,
+    Replacement,
+    SortConflictError,
+    TablePort,
+    Version,
+    VersionT,
+)
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 """Figures of group outcomes whose sums stand in a commit's summary."""
@@ -71,7 +79,7 @@ class Publisher(Generic[VersionT]):
         return self._port.env.elapsed() - self._since_seconds
 
     def note_end(self, run: GroupRun) -> None:
-        """Note that a group is merged, or will not be. No commit looks at all groups of the round: they may be 10,000."""
+        """Note that a group is merged, or will not be. So no commit looks at all groups of the round, maybe 10,000."""
         self.waiting_groups += run.state is State.MERGED
         if not run.is_recorded:
             self._ended[run.number] = run
@@ -138,14 +146,11 @@ class Publisher(Generic[VersionT]):
             self._observer.committed(version)
 
     def _drop(self, error: ConflictError, ready: Sequence[GroupRun]) -> None:
-        """Settle which groups conflict: those that lost a block; without a hint all of them."""
-        gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
-        dropped = salvage({run.number: run.group.blocks for run in ready}, gone).dropped
+        """Settle which groups conflict; the others are tried again."""
+        found = _conflicting(error, ready)
         for run in ready:
-            if run.number in dropped:
-                run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
-            elif not dropped:
-                run.move(State.CONFLICTED, str(error))
+            if run.number in found:
+                run.move(State.CONFLICTED, found[run.number])
             else:
                 run.move(State.MERGED)
         lost = [run for run in ready if run.state is State.CONFLICTED]
@@ -188,6 +193,19 @@ def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
     paths = [path for run in runs for path in run.deletable]
     if paths:
         io.discard(paths)
+
+
+def _conflicting(error: ConflictError, ready: Sequence[GroupRun]) -> dict[int, str]:
+    """Return the numbers of groups that conflict, and why: those that lost a block, or a sort; without a hint all."""
+    found: dict[int, str] = {}
+    if isinstance(error, BlocksReplacedError):
+        gone = error.details.get("paths", ())
+        dropped = salvage({run.number: run.group.blocks for run in ready}, gone).dropped
+        found = {number: left_the_table(paths) for number, paths in dropped.items()}
+    elif isinstance(error, SortConflictError):
+        lost = error.details.get("sorts", ())
+        found = {run.number: str(error) for run in ready if run.group.sort_id in lost}
+    return found or {run.number: str(error) for run in ready}
 
 
 def left_the_table(paths: Sequence[str]) -> str:

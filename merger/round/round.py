@@ -192,17 +192,23 @@ class _Round:
 def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
     """Give every group its sort, and its blocks as the version has them; groups that are no longer as planned conflict.
 
-    A group is as planned if its sort is live, current or not, or among `added`, those that the plan brings.
+    A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
+    `added`, those that the plan brings, and its id is still free.
 
     Raises:
         InvalidDataError: a group has other rows than its blocks, or blocks of several partitions.
     """
-    sorts = {**{sort.id: sort for sort in added}, **version.sorts}
+    brought = {sort.id: sort for sort in added}
+    fresh = {number: sort for number, sort in brought.items() if number >= version.next_sort_id}
+    sorts = {**fresh, **version.sorts}
     waiting = []
     for run in runs:
-        run.sort = sorts.get(run.group.sort_id)
+        number = run.group.sort_id
+        run.sort = sorts.get(number)
         if run.sort is None:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
+        elif run.sort != brought.get(number, run.sort):
+            run.move(State.CONFLICTED, f"sort {number}, which it brings, is another one since the plan")
         else:
             waiting.append(run)
     wanted = {run.number: run.group.blocks for run in waiting}

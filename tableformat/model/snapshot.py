@@ -111,7 +111,7 @@ class Snapshot:
         sorts: every definition of a cluster key that the table had, by id.
         cluster_key_id: the current one; None when the table has no cluster key.
         live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
-            as clustered. A new cluster key ends them.
+            as clustered. A new cluster key ends them; a commit under way when one ends does not bring it back.
         options: how data is written.
         segments: the blocks, in no particular order.
         tags: names of sequences.
