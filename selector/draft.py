@@ -2,10 +2,14 @@
 
 `--final` repeats plan, merge and commit until a plan has no groups. It stops, whatever the blocks are:
 
-Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
+Every block of a group has a level below `MOST_LEVEL` (one in no live sort counts as -1 here), the output's level is
 above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
 a whole number, and cannot fall below 0.
+
+A block that changes from one live sort to another keeps its level, so that two policies cannot hand it to and fro for
+ever. Only a full block of one key, which has no level, may be given another sort once more (`selectable_for`): a policy
+that does so must itself remember to stop, and never take blocks of that sort back.
 
 That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 
@@ -26,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask
-from tblctl.selector.table_view import TableView
+from tblctl.selector.table_view import NO_SORT, TableView
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
@@ -52,9 +56,18 @@ class Draft:
     sort: Sort | None = None
 
 
+def sort_id_of(view: TableView, draft: Draft) -> int:
+    """Return the id of the sort that a draft's blocks get."""
+    return view.sort_id if draft.sort is None else draft.sort.id
+
+
 def next_level(view: TableView, chosen: Integers) -> int:
-    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1; unclustered blocks count as 0."""
-    return int(np.where(view.unclustered[chosen], 0, view.level[chosen]).max()) + 1
+    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1, and at least 1.
+
+    Blocks in the order of no live sort count as 0.
+    """
+    known = view.sort_ids[chosen] != NO_SORT
+    return int(np.where(known, view.level[chosen], 0).max(initial=0)) + 1
 
 
 def most_rows(rows: Integers, decoded_bytes: Integers, options: TableOptions) -> Integers:

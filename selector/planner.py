@@ -12,7 +12,7 @@ import numpy as np
 from tblctl.metrics.intervals import Integers
 from tblctl.selector.advice import advice_of, advised, needs_advice, other_selections
 from tblctl.selector.budget import Budget, affordable
-from tblctl.selector.draft import Draft
+from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import LIMITS, Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict.forecast import Forecast, forecast
@@ -127,7 +127,7 @@ def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
     problem = ""
     if not all(draft.blocks.size for draft in drafts):
         problem = "a group has no blocks"
-    elif not view.selectable[chosen].all():
+    elif not _are_selectable(view, drafts):
         problem = "a block is selected that may not be"
     elif chosen.size and np.bincount(chosen).max() > 1:
         problem = "a block is selected twice"
@@ -139,6 +139,14 @@ def _check(view: TableView, policy: Policy, drafts: Sequence[Draft]) -> None:
         raise ValueError(f"policy {policy.name}: {problem}")
 
 
+def _are_selectable(view: TableView, drafts: Sequence[Draft]) -> bool:
+    """Tell whether all blocks of drafts may be given the sorts that they are to get."""
+    wanted: dict[int, list[Integers]] = {}
+    for draft in drafts:
+        wanted.setdefault(sort_id_of(view, draft), []).append(draft.blocks)
+    return all(view.selectable_for(sort_id)[joined(blocks)].all() for sort_id, blocks in wanted.items())
+
+
 def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> list[Group]:
     names = view.names(joined(draft.blocks for draft in drafts))
     groups, start = [], 0
@@ -148,7 +156,7 @@ def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> li
             Group(
                 number=number,
                 blocks=tuple(names[start : start + chosen.size]),
-                sort_id=draft.sort.id if draft.sort else view.sort_id,
+                sort_id=sort_id_of(view, draft),
                 output_level=draft.output_level,
                 why=draft.why,
                 rows=int(view.row_count[chosen].sum()),

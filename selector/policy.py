@@ -43,7 +43,7 @@ class Decision:
 
     Attributes:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
-            blocks are `TableView.selectable`.
+            blocks are `TableView.selectable`; or `selectable_for` the sort of a draft that names another one.
         rejections: what was not selected, and why.
         state: to hand in at the next plan.
     """
