@@ -1,7 +1,8 @@
 """One round of reclustering: an engine runs the tasks of a plan; what they wrote is verified and committed.
 
 A round makes one commit at its end, or with `commit_every` several as groups are merged. Each group stands alone. It
-fails if it cannot be merged. It conflicts if one of its blocks has left the table. All other groups are committed.
+fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
+live. All other groups are committed.
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
 
