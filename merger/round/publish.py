@@ -65,9 +65,7 @@ class Publisher(Generic[VersionT]):
         self.commits = 0
         self.waiting_groups = 0
         """Groups that are merged and not committed: those that a commit would take now."""
-        self._ended: dict[
-            int, GroupRun
-        ] = {}  # by number: their end is known, or settled by the commit at hand
+        self._ended: dict[int, GroupRun] = {}  # by number; without those that a commit's record has
         self._port, self._base, self._plan, self._engine = port, base, plan, engine
         self._runs, self._on_conflict = runs, on_conflict
         self._io, self._observer = io, observer

@@ -206,10 +206,12 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
     for run in runs:
         number = run.group.sort_id
         run.sort = sorts.get(number)
-        if run.sort is None:
+        if run.sort is None and number not in brought:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
-        elif run.sort != brought.get(number, run.sort):
-            run.move(State.CONFLICTED, f"sort {number}, which it brings, is another one since the plan")
+        elif run.sort is None or run.sort != brought.get(number, run.sort):
+            run.move(
+                State.CONFLICTED, f"sort {number}, which it brings, ended or is another one since the plan"
+            )
         else:
             waiting.append(run)
     wanted = {run.number: run.group.blocks for run in waiting}
