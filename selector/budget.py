@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tblctl.metrics.intervals import Integers
-from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, worth_merging
+from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, sort_id_of, worth_merging
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.table_view import TableView, joined
 
@@ -140,10 +140,18 @@ def affordable(
 
 
 def _cut(view: TableView, draft: Draft, count: int, rule: str, most: int) -> list[Draft]:
-    """Return what is worth merging among the first `count` blocks of a draft, as at most `most` drafts."""
+    """Return what is worth merging of the first `count` blocks of a draft, as at most `most` drafts.
+
+    With another sort than the current one that is all of them: what is known of their keys says nothing about it.
+    """
+    first = draft.blocks[:count]
+    if sort_id_of(view, draft) == view.sort_id:
+        parts = worth_merging(view, first, most=most)
+    else:
+        parts = [first] if first.size else []
     return [
         replace(draft, blocks=part, why=f"{draft.why}; {part.size} of {draft.blocks.size} blocks by {rule}")
-        for part in worth_merging(view, draft.blocks[:count], most=most)
+        for part in parts
     ]
 
 

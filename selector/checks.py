@@ -15,9 +15,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from tblctl.metrics.intervals import Integers
+from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.budget import Budget
-from tblctl.selector.draft import Draft, counted_level, next_level
+from tblctl.selector.draft import Draft, counted_level, next_level, sort_id_of
 from tblctl.selector.option_fields import KINDS, RESERVED_NAMES, Option, options_of
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policy import Alternative, Decision, Policy
@@ -209,7 +209,7 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
         number = int(chosen[outside.argmax()])
         group = _group_of(drafts, int(outside.argmax()))
         raise _BrokenRuleError(f"group {group}: there is no block {number}, expected 0 to {len(view) - 1}")
-    forbidden = ~view.selectable[chosen]
+    forbidden = ~_is_selectable(view, drafts)
     if forbidden.any():
         group = _group_of(drafts, int(forbidden.argmax()))
         number = int(chosen[forbidden.argmax()])
@@ -225,6 +225,13 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
             raise _BrokenRuleError(f"group {number}: its sort has the id {sort.id} of another one")
         if view.is_partitioned and np.ptp(view.partition[draft.blocks]):
             raise _BrokenRuleError(f"group {number} crosses partitions")
+
+
+def _is_selectable(view: TableView, drafts: Sequence[Draft]) -> Mask:
+    """Return for every block of the drafts, in their order, whether it may be given the sort that it is to get."""
+    masks = {number: view.selectable_for(number) for number in {sort_id_of(view, draft) for draft in drafts}}
+    found = [masks[sort_id_of(view, draft)][draft.blocks] for draft in drafts]
+    return np.concatenate(found) if found else np.ones(0, np.bool_)
 
 
 def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:

@@ -2,12 +2,16 @@
 
 `--final` repeats plan, merge and commit until a plan has no groups. It always stops:
 
-Every block of a group has a level below `MOST_LEVEL` (an unclustered one counts as -1 here), the output's level is
+Every block of a group has a level below `MOST_LEVEL` (one in no live sort counts as -1 here), the output's level is
 above that of each of its inputs, and a merge keeps the rows. So the sum over all rows of (MOST_LEVEL - level), counting
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
 a whole number, and cannot fall below 0. The planner refuses drafts of another level (`checks.py`).
 
-That is the guarantee. Few tables come near it, since a group must also change something (`worth_merging`):
+A block that changes from one live sort to another keeps its level, so that two policies cannot hand it to and fro for
+ever. Only a full block of one key, which has no level, may be given another sort once more (`selectable_for`): a policy
+that does so must itself remember to stop, and never take blocks of that sort back.
+
+That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 
 - Blocks that are not a sorted run become one: all of them, or all but those that already are part of one
   (`passing.py`). A merge writes a sorted run, unless bounds are inexact. The number of output blocks is not relied on:
@@ -26,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask
-from tblctl.selector.table_view import TableView
+from tblctl.selector.table_view import NO_SORT, TableView
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
@@ -52,14 +56,23 @@ class Draft:
     sort: Sort | None = None
 
 
+def sort_id_of(view: TableView, draft: Draft) -> int:
+    """Return the id of the sort that a draft's blocks get."""
+    return view.sort_id if draft.sort is None else draft.sort.id
+
+
 def next_level(view: TableView, chosen: Integers) -> int:
-    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1; unclustered blocks count as 0."""
-    return int(counted_level(view, chosen).max()) + 1
+    """Return the level of what a merge of `chosen` yields: the highest of theirs + 1, and at least 1.
+
+    Blocks in the order of no live sort count as 0.
+    """
+    return int(counted_level(view, chosen).max(initial=0)) + 1
 
 
 def counted_level(view: TableView, chosen: Integers) -> Integers:
-    """Return the level of each of `chosen`, at least 0; unclustered blocks count as 0."""
-    levels: Integers = np.maximum(np.where(view.unclustered[chosen], 0, view.level[chosen]), 0)
+    """Return the level of each of `chosen`, at least 0; blocks in the order of no live sort count as 0."""
+    known = view.sort_ids[chosen] != NO_SORT
+    levels: Integers = np.maximum(np.where(known, view.level[chosen], 0), 0)
     return levels
 
 

@@ -20,8 +20,8 @@ _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can ho
 class Prediction:
     """Figures of the table, as `info` reports them (closed intervals): now, and predicted for after the plan.
 
-    Averages are None if there are blocks but none is in the order of the key. Those after the plan are None only in a
-    plan without groups, since a merge puts blocks into that order.
+    Averages are None where there are blocks, but none in the order of the key; those after only without groups that get
+    into that order. What gets another sort counts as `info` counts it: as a block that is not in the order of the key.
 
     Raises:
         ValueError: at construction: a predicted figure is below 0.
@@ -51,11 +51,10 @@ class Group:
         output_level: the level of its output (constant full blocks become -1 all the same).
         why: the reason, for people.
         rows, size_bytes, decoded_bytes: of all its blocks.
-        same_key_rows: most rows that any key has; None if unknown.
-        depth_before: average depth of its blocks in the table; None if the depth of one is unknown.
-        depth_after: predicted average depth of its output blocks.
-        partition: the partition of its blocks, as the table format names it: a JSON value. None in a table without
-            partitions.
+        same_key_rows: no key has more of the rows; None if that is not known, as with another sort than the current.
+        depth_before: average depth of its blocks in the table; None if that of one of them is not known.
+        depth_after: the same that is expected of what it becomes; None with another sort than the current one.
+        partition: which one its blocks are in, as the table format names it: a JSON value; None for a table without.
 
     Raises:
         ValueError: at construction: a number is out of range.
@@ -71,7 +70,7 @@ class Group:
     decoded_bytes: int
     same_key_rows: int | None
     depth_before: float | None
-    depth_after: float
+    depth_after: float | None
     partition: Any = None
 
     def __post_init__(self) -> None:
@@ -94,9 +93,9 @@ class Rejection:
     """Blocks that were not selected.
 
     Attributes:
-        rule: the reason as one word for programs: constant, unclustered, where, failed, max_level, too_few_blocks,
-            well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups. One that is the name of an
-            option says that this option is a limit, which may be raised.
+        rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, max_level,
+            too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups. One that is the
+            name of an option says that this option is a limit, which may be raised.
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.
         why: for people.

@@ -11,7 +11,7 @@ from tblctl.metrics.intervals import Integers
 from tblctl.selector.advice import advice_of, advised, needs_advice
 from tblctl.selector.budget import TYPICAL, Budget, affordable
 from tblctl.selector.checks import checked
-from tblctl.selector.draft import Draft
+from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict.forecast import Forecast, forecast
@@ -132,7 +132,7 @@ def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> li
             Group(
                 number=number,
                 blocks=tuple(names[start : start + chosen.size]),
-                sort_id=draft.sort.id if draft.sort else view.sort_id,
+                sort_id=sort_id_of(view, draft),
                 output_level=draft.output_level,
                 why=draft.why,
                 rows=int(view.row_count[chosen].sum()),

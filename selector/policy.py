@@ -63,7 +63,8 @@ class Decision:
 
     Attributes:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
-            blocks are `TableView.selectable`. Each has a level from `next_level` of its blocks to `MOST_LEVEL`.
+            blocks are `TableView.selectable`; or `selectable_for` the sort of a draft that names another one. Each has
+            a level from `next_level` of its blocks to `MOST_LEVEL`.
         rejections: what was not selected, and why.
         state: to hand in at the next plan, once this one was carried out.
         alternatives: what may find something where there are no drafts, the cheapest first. Each is planned too; those

@@ -48,7 +48,8 @@ def rejection(
 def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
     """Return the blocks that a policy does not look at, by reason; each block under its first reason.
 
-    The others are `view.selectable`, less the unclustered blocks if these are not included.
+    What is left is `view.selectable`, less the blocks in another live sort, and less the other unclustered ones where
+    these are not included.
     """
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
@@ -57,6 +58,7 @@ def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
     reasons = (
         ("where", ~allowed, "cannot hold rows that the condition asks for"),
         ("failed", failed, "could not be merged in an earlier round"),
+        ("other_sort", view.in_other_sort, "in the order of another live sort: left in it"),
         (
             "unclustered",
             ignored,

@@ -7,6 +7,9 @@
     table.depth  # 1.0
 
 It cuts rows into blocks, sets levels and counts depth as real tables do. Nothing in it is random.
+
+A plan's groups may get another sort than the current one. The table knows keys by the current sort only, so it deals
+the rows of such a group out to its blocks one by one: the order of a sort that has nothing to do with the current one.
 """
 
 from __future__ import annotations
@@ -27,10 +30,14 @@ from tblctl.selector.plan import Group, Plan
 from tblctl.selector.planner import Planned, plan
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.registry import DEFAULT_POLICY, policy_named
-from tblctl.selector.table_view import MOST_LEVEL, TableView
+from tblctl.selector.table_view import MOST_LEVEL, NO_SORT, TableView
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
+from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions
+
+SORT = Sort(id=1, terms=(Term(column_id=1),))
+"""The current sort of every simulated table."""
 
 ROW_BYTES = 8
 """Decoded bytes of a row if all rows are of one width."""
@@ -49,7 +56,7 @@ class SimulatedBlock:
         path: its name.
         keys: one for each row, ascending.
         level: how often its rows were merged; -1 for constant and full.
-        unclustered: a plan treats it as not sorted by the current key.
+        sort_id: the live sort in whose order it is; `NO_SORT` for none.
         unknown: a plan does not see its bounds.
         partition: the number of its partition.
     """
@@ -57,9 +64,14 @@ class SimulatedBlock:
     path: str
     keys: tuple[int, ...]
     level: int = 0
-    unclustered: bool = False
+    sort_id: int = SORT.id
     unknown: bool = False
     partition: int = 0
+
+    @property
+    def unclustered(self) -> bool:
+        """Whether it is not in the order of the current sort."""
+        return self.sort_id != SORT.id
 
     @property
     def is_measured(self) -> bool:
@@ -78,6 +90,7 @@ class SimulatedTable:
         keys_are_counted: blocks know how many rows their most frequent key has.
         blocks: the blocks of the current version, in the order in which they were written.
         written: how many blocks were ever written.
+        sorts: the live sorts by id, with those that plans brought.
     """
 
     block_rows: int
@@ -86,6 +99,7 @@ class SimulatedTable:
     keys_are_counted: bool = True
     blocks: list[SimulatedBlock] = field(default_factory=list)
     written: int = 0
+    sorts: dict[int, Sort] = field(default_factory=lambda: {SORT.id: SORT})
 
     def append(
         self,
@@ -95,15 +109,15 @@ class SimulatedTable:
         unknown: bool = False,
         partition: int = 0,
     ) -> SimulatedTable:
-        """Add one block for each sequence of keys, and return the table."""
+        """Add blocks of some keys each, and return the table."""
+        sort_id = NO_SORT if unclustered else SORT.id
         for keys in blocks:
-            block = self._made(sorted(keys), level, partition, unclustered=unclustered)
-            self.blocks.append(replace(block, unclustered=unclustered, unknown=unknown))
+            self.blocks.append(replace(self._made(sorted(keys), level, partition, sort_id), unknown=unknown))
         return self
 
     def copy(self) -> SimulatedTable:
-        """Return an independent table of the same blocks."""
-        return replace(self, blocks=list(self.blocks))
+        """Return a table of the same blocks, which changes by itself."""
+        return replace(self, blocks=list(self.blocks), sorts=dict(self.sorts))
 
     @property
     def options(self) -> TableOptions:
@@ -121,7 +135,10 @@ class SimulatedTable:
         return TableView(
             table_id="simulated",
             snapshot=1,
-            sort_id=1,
+            sort_id=SORT.id,
+            sorts=dict(self.sorts),
+            sort_ids=_integers(block.sort_id for block in self.blocks),
+            next_sort_id=max(self.sorts) + 1,
             table_options=self.options,
             paths=pa.array([block.path for block in self.blocks], pa.string()),
             low=low,
@@ -189,11 +206,13 @@ class SimulatedTable:
     def merge(self, plan: Plan) -> None:
         """Carry out a plan of the current version."""
         by_path = {block.path: block for block in self.blocks}
+        self.sorts |= {sort.id: sort for sort in plan.sorts}
         for group in plan.groups:
             inputs = [by_path.pop(path) for path in group.blocks]
             keys = sorted(itertools.chain(*(block.keys for block in inputs)))
-            for part in self._cut(keys, group):
-                block = self._made(part, group.output_level, inputs[0].partition)
+            sort = self.sorts[group.sort_id]
+            for part in self._cut(keys, group) if sort == SORT else self._dealt(keys, group):
+                block = self._made(part, group.output_level, inputs[0].partition, sort.id)
                 by_path[block.path] = block
         self.blocks = list(by_path.values())
 
@@ -239,10 +258,8 @@ class SimulatedTable:
         low, high = np.split(ranks, 2)
         return ranks_by_partition(low, high, _integers(block.partition for block in self.blocks))
 
-    def _made(
-        self, keys: Sequence[int], level: int, partition: int, *, unclustered: bool = False
-    ) -> SimulatedBlock:
-        """Return a new block of ascending keys. A full block of a single key has level -1."""
+    def _made(self, keys: Sequence[int], level: int, partition: int, sort_id: int) -> SimulatedBlock:
+        """Return a new block of ascending keys; one of a single key that is full has no level."""
         self.written += 1
         full = is_full(
             len(keys),
@@ -250,10 +267,14 @@ class SimulatedTable:
             block_rows=self.block_rows,
             block_bytes=self.block_bytes,
         )
-        if keys[0] == keys[-1] and full and not unclustered:
+        if keys[0] == keys[-1] and full and sort_id == SORT.id:
             level = CONSTANT_LEVEL
         return SimulatedBlock(
-            path=f"data/{self.written:06d}", keys=tuple(keys), level=level, partition=partition
+            path=f"data/{self.written:06d}",
+            keys=tuple(keys),
+            level=level,
+            partition=partition,
+            sort_id=sort_id,
         )
 
     def _same_key_rows(self, block: SimulatedBlock) -> int:
@@ -266,6 +287,16 @@ class SimulatedTable:
         most = most_rows(self.options, group.decoded_bytes / group.rows)
         for piece in _cut_where_keys_end(keys, cut_rows(len(keys), most, group.same_key_rows), most):
             yield from self._filled(piece)
+
+    def _dealt(self, keys: Sequence[int], group: Group) -> Iterator[list[int]]:
+        """Yield the keys of a group that gets another sort, block by block."""
+        sizes = cut_rows(
+            len(keys), most_rows(self.options, group.decoded_bytes / group.rows), group.same_key_rows
+        )
+        order = [key for number in range(len(sizes)) for key in keys[number :: len(sizes)]]
+        for start, end in itertools.pairwise([0, *itertools.accumulate(sizes)]):
+            for part in self._filled(order[start:end]):
+                yield sorted(part)
 
     def _filled(self, keys: Iterable[int]) -> Iterator[list[int]]:
         """Yield the keys of each block: a block ends before the row that would exceed `block_bytes`."""
@@ -290,8 +321,8 @@ def _cut_where_keys_end(keys: Sequence[int], sizes: Sequence[int], most: int) ->
 
 
 def _merges_left(block: SimulatedBlock) -> int:
-    """Return how often the rows of a block may still be merged."""
-    if block.unclustered:
+    """Return how often the rows of a block may be merged yet."""
+    if block.sort_id == NO_SORT:
         return MOST_LEVEL + 1
     return 0 if block.level == CONSTANT_LEVEL else max(MOST_LEVEL - block.level, 0)
 

@@ -20,16 +20,22 @@ from tblctl.tableformat.model.options import TableOptions
 MOST_LEVEL = 32
 """Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
 
+NO_SORT = -1
+"""In the place of the sort of a block that is in the order of no live one."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableView(RankedBlocks):
     """All blocks of one version of a table. Nobody can write to the arrays through a view.
 
     Attributes (the others are those of `RankedBlocks`):
-        table_id, snapshot: the table and its version, by number or id.
-        sort_id: the current sort's id.
-        sorts: the live sorts by id, including the current one; empty if no policy asks for them.
-        next_sort_id: the id of a new sort.
+        table_id, snapshot: what the view is of; the number or id of the version.
+        sort_id: of the current sort.
+        sorts: the live sorts by id, the current one among them; empty where no policy asks.
+        sort_ids: the live sort in whose order each block is; -1 for none. By default the current one, or none where a
+            block is unclustered. A block in another live sort is unclustered too: it is not in the current order, and
+            its level is that of its own sort.
+        next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.
         row_count: at least 1 each.
@@ -43,7 +49,8 @@ class TableView(RankedBlocks):
         failed: these failed to merge in an earlier round and may not be selected; None for none.
 
     Raises:
-        ValueError: the arrays differ in length, a known block has its low above its high, or a block has no rows.
+        ValueError: the arrays differ in length, a known block has its low above its high, a block has no rows, or
+            `sort_ids` and `unclustered` contradict each other.
     """
 
     table_id: str
@@ -58,11 +65,14 @@ class TableView(RankedBlocks):
     restricted: Mask | None = None
     failed: Mask | None = None
     sorts: Mapping[int, Sort] = field(default_factory=dict)
+    sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     next_sort_id: int = 0
 
     def __post_init__(self) -> None:
         if not self.partition.size:
             object.__setattr__(self, "partition", np.zeros(len(self), np.int64))
+        if not self.sort_ids.size:
+            object.__setattr__(self, "sort_ids", np.where(self.unclustered, NO_SORT, self.sort_id))
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         for name, array in arrays.items():
             object.__setattr__(self, name, _read_only(array))
@@ -75,6 +85,10 @@ class TableView(RankedBlocks):
             raise ValueError(f"block {self.paths[int(crossed.argmax())]} has its low above its high")
         if (self.row_count < 1).any():
             raise ValueError(f"block {self.paths[int((self.row_count < 1).argmax())]} has no rows")
+        if ((self.sort_ids == self.sort_id) == self.unclustered).any():
+            raise ValueError(
+                "blocks are unclustered where they are not in the current sort, and nowhere else"
+            )
 
     def __len__(self) -> int:
         return len(self.low)
@@ -83,6 +97,12 @@ class TableView(RankedBlocks):
         """Return the paths of some blocks, given by their numbers."""
         names: list[str] = self.paths.take(pa.array(blocks, pa.int64())).to_pylist()
         return names
+
+    @cached_property
+    def in_other_sort(self) -> Mask:
+        """The blocks in the order of a live sort beside the current one: some policy put them there."""
+        found: Mask = (self.sort_ids != self.sort_id) & (self.sort_ids != NO_SORT)
+        return found
 
     @cached_property
     def finished(self) -> Mask:
@@ -96,14 +116,22 @@ class TableView(RankedBlocks):
 
     @cached_property
     def too_high(self) -> Mask:
-        """The clustered blocks that were merged as often as any may be."""
-        high: Mask = ~self.unclustered & (self.level >= MOST_LEVEL)
+        """The blocks in the order of a live sort that were merged as often as any may be."""
+        high: Mask = (self.sort_ids != NO_SORT) & (self.level >= MOST_LEVEL)
         return _read_only(high)
 
     @cached_property
     def selectable(self) -> Mask:
-        """The blocks that a policy may select, including unclustered ones."""
-        chosen = ~(self.finished | self.too_high)
+        """The blocks that a policy may select, unclustered ones among them."""
+        return self.selectable_for(self.sort_id)
+
+    def selectable_for(self, sort_id: int) -> Mask:
+        """Return the blocks that a policy may select to give them a sort; O(n) for n blocks.
+
+        Full blocks of one key are left alone in their own sort only: by another they may have many keys.
+        """
+        in_own = (self.sort_ids == sort_id) & (self.level == CONSTANT_LEVEL)
+        chosen: Mask = ~(self.too_high | (self.finished if sort_id == self.sort_id else in_own))
         if self.restricted is not None:
             chosen &= self.restricted
         if self.failed is not None:

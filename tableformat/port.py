@@ -35,6 +35,10 @@ class BlocksReplacedError(ConflictError):
     """Blocks that a commit removes or relabels have left the table, or lost rows; `details["paths"]` lists them."""
 
 
+class SortConflictError(ConflictError):
+    """Sorts that a commit adds cannot become live in the newest version; `details["sorts"]` has the ids of all."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Label:
     """The properties of a block that may change without rewriting it."""
@@ -49,8 +53,8 @@ class Listing:
 
     Attributes:
         paths: a string array.
-        low, high: bounds of the keys by the requested sort: columns "0", "1", .. one for each term. A null may be a
-            null key, see `known`.
+        low, high: bounds of the keys by the sort asked for: columns "0", "1", .. one a key column. A null may be a null
+            key, see `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
         sort_id: int64: the live sort in whose order the block is; -1 for none.
         known: the bounds hold. If false, nothing is known of the keys.
@@ -121,7 +125,10 @@ class Version(Protocol):
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
-        """The live sorts by id: the cluster key, and those that replacements added since the key was set."""
+        """The live sorts by id: the cluster key, and those that replacements added since it was given.
+
+        A new cluster key, or none, ends those beside it; so does a change of a column that keys of one are made of.
+        """
 
     @property
     def next_sort_id(self) -> int:
@@ -176,7 +183,10 @@ class BlockReader(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
     def keys(self, groups: Sequence[int], sort: Sort) -> pa.Table:
-        """Return the keys of the rows of some row groups: columns "0", "1", .. one a term. Reads no other column."""
+        """Return the keys of the rows of some row groups: columns "0", "1", .. one a key column.
+
+        Reads only the columns that these are made of.
+        """
 
     def will_need(self, groups: Sequence[int]) -> int:
         """Begin to fetch the bytes that `rows` or `batches` will need of some row groups, and return at once.
@@ -384,8 +394,10 @@ class TablePort(Protocol[VersionT]):
         Raises:
             CommitOutcomeUnknownError: it is unknown whether the commit happened.
             BlocksReplacedError: a block to be removed or relabelled has left the table.
-            ConflictError: a change by others, such as a rollback to another schema, excludes it.
-            TblctlError: any other error. Except for the first, nothing was committed.
+            SortConflictError: an added sort is not live, and cannot become so: its id is another sort's, it has ended,
+                the cluster key is another than that of `base`, or a column of it was dropped or changed.
+            ConflictError: what others did since, such as a rollback to another schema, stands against it.
+            TblctlError: anything else. As with all but the first, nothing was committed.
         """
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

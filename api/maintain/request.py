@@ -168,6 +168,7 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         snapshot=version.public_id,
         sort_id=view.sort.id,
         sorts=version.sorts,
+        sort_ids=listing.sort_id,
         next_sort_id=version.next_sort_id,
         table_options=version.options,
         paths=listing.paths,

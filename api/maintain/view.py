@@ -150,10 +150,10 @@ class View:
         return found
 
     def replaced(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> View:
-        """Return all blocks with `removed` replaced by `added`, which are in the order of `sort`."""
+        """Return all blocks as they are once `added` take the place of `removed`."""
         listing = self.listing
         kept = np.flatnonzero(~self.named(removed))
-        fresh = listed(added, listing)
+        fresh = listed(added, listing, self.sort)
         columns = {
             name: np.concatenate((getattr(listing, name)[kept], getattr(fresh, name)))
             for name in (
@@ -171,9 +171,13 @@ class View:
         return replace(self, listing=joined)
 
 
-def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
-    """Return a listing of new blocks in partitions of `like`, with its types."""
-    every = np.ones(len(records), dtype=bool)
+def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing:
+    """Return blocks that were just written into partitions of `like`, a listing by `sort`, in its types.
+
+    A block in the order of another sort is not clustered, and nothing is said of its keys by `sort`: they would have to
+    be guessed from statistics of columns, and no average counts them.
+    """
+    own = np.array([record.cluster_key_id == sort.id for record in records], dtype=bool)
     codes = {name: code for code, name in enumerate(like.partitions)}
 
     def figures(name: str) -> np.ndarray:
@@ -181,8 +185,9 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
         return np.array([-1 if figure is None else figure for figure in found], dtype=np.int64)
 
     def bounds(name: str, table: pa.Table) -> pa.Table:
+        keys = [getattr(record, name) if mine else None for record, mine in zip(records, own, strict=True)]
         columns = [
-            pa.array([getattr(record, name)[place].cast(item.type) for record in records], item.type)
+            pa.array([key and key[place].cast(item.type) for key in keys], item.type)
             for place, item in enumerate(table.schema)
         ]
         return pa.table(columns, schema=table.schema)
@@ -191,15 +196,15 @@ def listed(records: Sequence[BlockRecord], like: Listing) -> Listing:
         paths=pa.array([record.path for record in records], like.paths.type),
         low=bounds("key_min", like.low),
         high=bounds("key_max", like.high),
-        own=every,
+        own=own,
         sort_id=figures("cluster_key_id"),
-        known=every,
-        exact=np.array([record.key_exact for record in records], dtype=bool),
+        known=own,
+        exact=own & np.array([record.key_exact for record in records], dtype=bool),
         level=figures("level"),
         stored_rows=figures("row_count"),
         size_bytes=figures("size_bytes"),
         decoded_bytes=figures("decoded_bytes"),
-        same_key_rows=figures("same_key_rows"),
+        same_key_rows=np.where(own, figures("same_key_rows"), -1),
         matched=None,
         partition=np.array([codes[record.partition] for record in records], np.int64),
         partitions=like.partitions,

@@ -35,7 +35,7 @@ def print_groups(plan: tblctl.Plan) -> None:
             f"{group.rows:,}",
             render.size(group.size_bytes),
             render.average(group.depth_before, 2),
-            f"{group.depth_after:,.2f}",
+            render.average(group.depth_after, 2),
         )
         for group in plan.groups
     ]

@@ -26,7 +26,8 @@ class GroupOutcome:
     Attributes:
         round: the number of the round, from 1.
         number, why: as in the plan.
-        status: committed, conflicted (one of its blocks left the table, or the key was altered) or failed.
+        status: committed, conflicted (a block of it left the table, or its sort ended or is another one) or
+            failed.
         error: why it was not committed; None if it was.
         blocks_in, rows: its blocks and their rows.
         blocks_out, rows_copied, bytes_read, bytes_written: totals of its tasks, committed or not; copied rows are not

@@ -10,7 +10,15 @@ from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.port import BlockIO, BlocksReplacedError, Replacement, TablePort, Version, VersionT
+from tblctl.tableformat.port import (
+    BlockIO,
+    BlocksReplacedError,
+    Replacement,
+    SortConflictError,
+    TablePort,
+    Version,
+    VersionT,
+)
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 """Figures of group outcomes whose sums are in a commit's summary."""
@@ -55,6 +63,9 @@ class Publisher(Generic[VersionT]):
         self.newest: VersionT | None = None
         """The version committed last; None before the first commit."""
         self.commits = 0
+        self.waiting_groups = 0
+        """Groups that are merged and not committed: those that a commit would take now."""
+        self._ended: dict[int, GroupRun] = {}  # by number; without those that a commit's record has
         self._port, self._base, self._plan, self._engine = port, base, plan, engine
         self._runs, self._on_conflict = runs, on_conflict
         self._io, self._observer = io, observer
@@ -65,10 +76,11 @@ class Publisher(Generic[VersionT]):
         """The time since the last commit, or since the round began."""
         return self._port.env.elapsed() - self._since_seconds
 
-    @property
-    def merged(self) -> list[GroupRun]:
-        """The groups that a commit would take now."""
-        return [run for run in self._runs.values() if run.state is State.MERGED]
+    def note_end(self, run: GroupRun) -> None:
+        """Note that a group is merged, or will not be. So no commit looks at all groups of the round, maybe 10,000."""
+        self.waiting_groups += run.state is State.MERGED
+        if not run.is_recorded:
+            self._ended[run.number] = run
 
     def publish(self) -> None:
         """Commit the merged groups. If some conflict, try again without these.
@@ -78,7 +90,7 @@ class Publisher(Generic[VersionT]):
             ConflictError: a group conflicts, and `on_conflict` says to fail.
             TblctlError: anything else; the groups are MERGED as before.
         """
-        while ready := self.merged:
+        while ready := [run for run in self._unrecorded() if run.state is State.MERGED]:
             replacement = self._replacement(ready)
             for run in ready:
                 run.move(State.PUBLISHING)
@@ -101,8 +113,10 @@ class Publisher(Generic[VersionT]):
         Raises:
             ConflictError: a group conflicts.
         """
+        if self._on_conflict is not OnConflict.FAIL:
+            return
         lost = [run for run in self._runs.values() if run.state is State.CONFLICTED]
-        if not lost or self._on_conflict is not OnConflict.FAIL:
+        if not lost:
             return
         done = sum(run.state is State.COMMITTED for run in self._runs.values())
         stays = (
@@ -121,6 +135,8 @@ class Publisher(Generic[VersionT]):
         self._since_seconds = self._port.env.elapsed()
         for run in self._unrecorded():
             run.is_recorded = True
+        self._ended.clear()
+        self.waiting_groups -= len(ready)
         for run in ready:
             run.move(State.COMMITTED)
             run.release()
@@ -128,17 +144,15 @@ class Publisher(Generic[VersionT]):
             self._observer.committed(version)
 
     def _drop(self, error: ConflictError, ready: Sequence[GroupRun]) -> None:
-        """Mark the groups that conflict: those that lost a block, or all of them if the error names none."""
-        gone = error.details.get("paths", ()) if isinstance(error, BlocksReplacedError) else ()
-        dropped = conflicts({run.number: run.group.blocks for run in ready}, gone)
+        """Settle which groups conflict; the others are tried again."""
+        found = _conflicting(error, ready)
         for run in ready:
-            if run.number in dropped:
-                run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
-            elif not dropped:
-                run.move(State.CONFLICTED, str(error))
+            if run.number in found:
+                run.move(State.CONFLICTED, found[run.number])
             else:
                 run.move(State.MERGED)
         lost = [run for run in ready if run.state is State.CONFLICTED]
+        self.waiting_groups -= len(lost)
         self.refuse_conflicts()
         discard(self._io, lost)
         for run in lost:
@@ -168,9 +182,8 @@ class Publisher(Generic[VersionT]):
         )
 
     def _unrecorded(self) -> list[GroupRun]:
-        """Return the groups that have ended, or end with this commit, and are in no commit's record yet."""
-        ended = {State.MERGED, State.PUBLISHING, State.COMMITTED, State.CONFLICTED, State.FAILED}
-        return [run for run in self._runs.values() if not run.is_recorded and run.state in ended]
+        """Return the groups whose end is known and in no commit's record yet, in the order of the plan."""
+        return [self._ended[number] for number in sorted(self._ended)]
 
 
 def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
@@ -178,6 +191,19 @@ def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:
     paths = [path for run in runs for path in run.deletable]
     if paths:
         io.discard(paths)
+
+
+def _conflicting(error: ConflictError, ready: Sequence[GroupRun]) -> dict[int, str]:
+    """Return the numbers of groups that conflict, and why: those that lost a block, or a sort; without a hint all."""
+    found: dict[int, str] = {}
+    if isinstance(error, BlocksReplacedError):
+        gone = error.details.get("paths", ())
+        dropped = conflicts({run.number: run.group.blocks for run in ready}, gone)
+        found = {number: left_the_table(paths) for number, paths in dropped.items()}
+    elif isinstance(error, SortConflictError):
+        lost = error.details.get("sorts", ())
+        found = {run.number: str(error) for run in ready if run.group.sort_id in lost}
+    return found or {run.number: str(error) for run in ready}
 
 
 def left_the_table(paths: Sequence[str]) -> str:

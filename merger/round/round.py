@@ -1,7 +1,8 @@
 """One round of reclustering: an engine runs the tasks of a plan, and their blocks are verified and committed.
 
 A round makes one commit at its end, or with `commit_every` several as groups are merged. Each group stands alone. It
-fails if it cannot be merged. It conflicts if one of its blocks has left the table. All other groups are committed.
+fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
+live. All other groups are committed.
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
 
@@ -92,6 +93,9 @@ def merge_round(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
     find_blocks(version, runs.values(), plan.sorts)
+    for run in runs.values():
+        if not run.is_open:
+            publisher.note_end(run)
     publisher.refuse_conflicts()
     merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
     with _leaving_nothing(io, runs.values()):
@@ -158,11 +162,13 @@ class _Round:
             for run, tasks in zip(self._open, found, strict=True):
                 if isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
+                    self._publisher.note_end(run)
                     self._progress.group_ended()
                     continue
                 run.start(tasks)
                 self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
                 if not tasks:  # all its rows are deleted
+                    self._publisher.note_end(run)
                     self._progress.group_ended()
                 yield from sorted(tasks, key=lambda task: -task.size_bytes)
 
@@ -172,31 +178,40 @@ class _Round:
         run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
             raise item.error  # then no group is trusted
+        if not run.is_open:
+            self._publisher.note_end(run)
         if run.all_reported:
             self._progress.group_ended()
             if run.state is State.FAILED:
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
-        merged = len(self._publisher.merged)
-        if self._due.is_due(groups=merged, seconds=self._publisher.waiting_seconds):
+        if self._due.is_due(groups=self._publisher.waiting_groups, seconds=self._publisher.waiting_seconds):
             self._publisher.publish()
 
 
 def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
     """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
 
-    A group's sort must be live, or among `added`, the sorts that the plan brings.
+    A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
+    `added`, those that the plan brings, and its id is still free.
 
     Raises:
         InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
     """
-    sorts = {**{sort.id: sort for sort in added}, **version.sorts}
+    brought = {sort.id: sort for sort in added}
+    fresh = {number: sort for number, sort in brought.items() if number >= version.next_sort_id}
+    sorts = {**fresh, **version.sorts}
     waiting = []
     for run in runs:
-        run.sort = sorts.get(run.group.sort_id)
-        if run.sort is None:
+        number = run.group.sort_id
+        run.sort = sorts.get(number)
+        if run.sort is None and number not in brought:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
+        elif run.sort is None or run.sort != brought.get(number, run.sort):
+            run.move(
+                State.CONFLICTED, f"sort {number}, which it brings, ended or is another one since the plan"
+            )
         else:
             waiting.append(run)
     wanted = {run.number: run.group.blocks for run in waiting}

@@ -69,7 +69,7 @@ class Full:
         """Return groups of blocks that overlap or are small. O(n log n) for n blocks of one partition."""
         del workload, rates, now, rng
         include = options.include_unclustered
-        chosen = np.flatnonzero(view.selectable & (include | ~view.unclustered))
+        chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
         room = Room.of(budget, group_bytes=options.max_group_bytes)
         drafts: list[Draft] = []
         left: dict[str, list[Integers]] = {"no_gain": []}

@@ -127,8 +127,9 @@ class Levels:
         include = options.include_unclustered
         found = _Found(room=Room.of(budget, group_bytes=options.max_group_bytes))
         known = _with_known_ranges(view)
-        chosen = np.flatnonzero(view.selectable & (include | ~view.unclustered))
-        for blocks in view.by_partition(chosen):
+        counts = np.bincount(view.partition)  # once for all partitions: there may be 40,000
+        chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
+        for blocks in view.by_partition(chosen) if chosen.size else ():
             if found.drafts and found.room.spent:
                 why = f"left for later by {found.room.spent}"
                 found.rejected.append(rejection(view, found.room.spent, blocks, why))
@@ -136,7 +137,8 @@ class Levels:
             unclustered = blocks[view.unclustered[blocks]] if include else blocks[:0]
             if not (unclustered.size and _take_unclustered(view, unclustered, found)):
                 clustered = blocks[~view.unclustered[blocks]] if include else blocks
-                _take_lowest_level(_Partition.of(known, clustered, options), found)
+                threshold = options.threshold_for(int(counts[view.partition[blocks[0]]]))
+                _take_lowest_level(_Partition(view=known, blocks=clustered, threshold=threshold), found)
         rejections = found.rejected if not view.is_partitioned else summed_up(found.rejected)
         return Decision(
             drafts=tuple(found.drafts),
@@ -180,13 +182,6 @@ class _Partition:
     view: TableView
     blocks: Integers
     threshold: float
-
-    @classmethod
-    def of(cls, view: TableView, blocks: Integers, options: LevelsOptions) -> _Partition:
-        count = len(view)
-        if view.is_partitioned and blocks.size:
-            count = int(np.count_nonzero(view.partition == view.partition[blocks[0]]))
-        return cls(view=view, blocks=blocks, threshold=options.threshold_for(count))
 
     def by_level(self) -> list[tuple[int, Integers]]:
         """Return the blocks of each level, the lowest level first."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths, rounded_mean
-from tblctl.selector.draft import Draft
+from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Prediction
 from tblctl.selector.predict.inputs import Axis, Inputs, axis_of
 from tblctl.selector.predict.intervals import output_intervals, rows_of_a_key
@@ -21,13 +21,14 @@ from tblctl.selector.table_view import TableView
 class Forecast:
     """The prediction for a table, and for each group the average depth of its inputs now and of its outputs.
 
-    `group_same_key_rows`: most rows that any key of the group has; None if unknown.
+    `group_same_key_rows`: no key has more rows of the group; None if that is not known. Of a group that gets another
+    sort than the current one, neither this nor the depth of its outputs is known.
     """
 
     prediction: Prediction
     group_same_key_rows: tuple[int | None, ...]
     group_depth_before: tuple[float | None, ...]
-    group_depth_after: tuple[float, ...]
+    group_depth_after: tuple[float | None, ...]
 
 
 Meets: TypeAlias = Callable[[Integers, Integers, Integers, Integers, int], Mask]
@@ -62,19 +63,50 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
     figures = np.full((2, len(view)), -1, np.int64)  # overlaps and depths; -1 where there are none
     figures[0, measured], figures[1, measured] = overlap, depth
     inputs = Inputs.of(axis, view, drafts)
-    outputs = Outputs.of(inputs, view.table_options)
-    low, high, stretch = output_intervals(inputs, outputs, rows_of_a_key(axis, view))
+    by_key = np.array([sort_id_of(view, draft) == view.sort_id for draft in drafts])
+    numbers = np.flatnonzero(by_key).tolist()
+    if len(numbers) == len(drafts):
+        outputs = _ExpectedOutputs.of(axis, view, inputs)
+    elif numbers:
+        outputs = _ExpectedOutputs.of(axis, view, Inputs.of(axis, view, [drafts[at] for at in numbers]))
+    else:
+        outputs = _ExpectedOutputs.none(axis)
     staying = measured.copy()
     staying[inputs.blocks] = False
     after, output_depth = _measured(
-        axis, np.flatnonzero(staying), inputs, figures, (low, high, stretch), meets=meets
+        axis, np.flatnonzero(staying), inputs.spans, figures, outputs, meets=meets
     )
+    same_key_rows = np.where(by_key, inputs.same_key_rows, -1).tolist()
+    depth_after = dict(zip(numbers, _means(output_depth, outputs.group, len(numbers)), strict=True))
     return Forecast(
         prediction=_prediction(before, after, len(view)),
-        group_same_key_rows=tuple(most if most > 0 else None for most in inputs.same_key_rows.tolist()),
+        group_same_key_rows=tuple(most if most > 0 else None for most in same_key_rows),
         group_depth_before=_means(figures[1, inputs.blocks], inputs.group, len(drafts)),
-        group_depth_after=tuple(mean or 0.0 for mean in _means(output_depth, outputs.group, len(drafts))),
+        group_depth_after=tuple(depth_after.get(number) for number in range(len(drafts))),
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ExpectedOutputs:
+    """The bounds of what groups become, the group of each, and where each rank of the axis moves to make room."""
+
+    low: Integers
+    high: Integers
+    group: Integers
+    stretch: Integers
+
+    @classmethod
+    def of(cls, axis: Axis, view: TableView, inputs: Inputs) -> _ExpectedOutputs:
+        """Return what groups become that all get the current sort."""
+        outputs = Outputs.of(inputs, view.table_options)
+        low, high, stretch = output_intervals(inputs, outputs, rows_of_a_key(axis, view))
+        return cls(low=low, high=high, group=outputs.group, stretch=stretch)
+
+    @classmethod
+    def none(cls, axis: Axis) -> _ExpectedOutputs:
+        """Return that there are none: no group gets the current sort."""
+        nothing = np.empty(0, np.int64)
+        return cls(low=nothing, high=nothing, group=nothing, stretch=np.arange(axis.size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +154,9 @@ def _means(values: Integers, group: Integers, count: int) -> tuple[float | None,
 def _measured(
     axis: Axis,
     staying: Integers,
-    inputs: Inputs,
+    spans: tuple[Integers, Integers],
     figures: Integers,
-    outputs: tuple[Integers, Integers, Integers],
+    outputs: _ExpectedOutputs,
     *,
     meets: Meets,
 ) -> tuple[_Sums, Integers]:
@@ -134,15 +166,15 @@ def _measured(
     together with all blocks that they meet.
     """
     low, high = axis.low[staying], axis.high[staying]
-    changing = meets(low, high, *inputs.spans, axis.size)
+    changing = meets(low, high, *spans, axis.size)
     low_changing, high_changing = low[changing], high[changing]
     near = meets(low, high, low_changing, high_changing, axis.size) & ~changing
-    output_low, output_high, stretch = outputs
+    stretch = outputs.stretch
     overlap, depth = overlaps_and_depths(
-        np.concatenate((stretch[low_changing], output_low, stretch[low[near]])),
-        np.concatenate((stretch[high_changing], output_high, stretch[high[near]])),
+        np.concatenate((stretch[low_changing], outputs.low, stretch[low[near]])),
+        np.concatenate((stretch[high_changing], outputs.high, stretch[high[near]])),
     )
-    measured = low_changing.size + output_low.size
+    measured = low_changing.size + outputs.low.size
     same = staying[~changing]
     sums = _Sums.of(figures[0, same], figures[1, same]) + _Sums.of(overlap[:measured], depth[:measured])
     return sums, depth[low_changing.size : measured]

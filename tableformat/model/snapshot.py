@@ -109,9 +109,9 @@ class Snapshot:
         schema_id: the key in `schemas` of the table's current schema.
         schemas: every schema that the table had; blocks name the one they were written with.
         sorts: every definition of a cluster key that the table had, by id.
-        cluster_key_id: the current one; None if the table has no cluster key.
-        live_beside: ids of the sorts that are live besides the current one, ascending. Blocks in their order count as
-            clustered. A new cluster key ends them.
+        cluster_key_id: the current one; None when the table has no cluster key.
+        live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
+            as clustered. A new cluster key ends them; a commit under way when one ends does not bring it back.
         options: how data is written.
         segments: the blocks, in no particular order.
         tags: sequences by name.

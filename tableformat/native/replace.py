@@ -46,7 +46,7 @@ def replace_blocks(
 
     def propose(head: Snapshot) -> StagedCommit:
         _check_schema(storage, base.snapshot, head)
-        return record.named_by(applier.propose(edit, add_sorts(head, replacement.sorts)))
+        return record.named_by(applier.propose(edit, add_sorts(base.snapshot, head, replacement.sorts)))
 
     fate = Fate()
     try:

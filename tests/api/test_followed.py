@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import tblctl
+import tblctl.maintain.averages as averages_module
+import tblctl.maintain.view as view_module
 from tblctl.maintain.averages import Indexing, NumberedBlocks, RollingAverages
 from tblctl.maintain.recluster import Committed, Done, ReclusterJob, outcome_of, step
 from tblctl.maintain.request import Request
@@ -63,6 +65,12 @@ def view_of(rng: np.random.Generator, count: int) -> View:
     )
 
 
+def in_another_sort(records: list[BlockRecord], sort_id: int = 2) -> list[BlockRecord]:
+    """Return blocks in the order of a sort whose keys have another type, and are one column wide."""
+    key = (pa.scalar(7, pa.int64()),)
+    return [replace(record, cluster_key_id=sort_id, key_min=key, key_max=key) for record in records]
+
+
 def records_of(rng: np.random.Generator, count: int, name: str) -> list[BlockRecord]:
     low, high = random_ranges(rng, count)
     return [
@@ -104,6 +112,65 @@ def test_numbered_blocks_have_the_figures_of_the_view(seed):
         blocks._index._check()
         assert blocks.averages() == view.averages
     assert used_up == 0 or seed % 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_blocks_of_another_sort_are_not_measured_when_they_come_nor_when_they_go(seed):
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    view = view_of(rng, 12)
+    blocks = NumberedBlocks(view, ALWAYS)
+    for number in range(6):
+        removed = some_paths(rng, view, 0.3)
+        ours, theirs = records_of(rng, 2, f"ours-{number}"), records_of(rng, 3, f"theirs-{number}")
+        added = [*ours[:1], *in_another_sort(theirs), *ours[1:]]
+        view = view.replaced(removed, added)
+        assert blocks.replace(removed, added)
+        blocks._index._check()
+        assert blocks.averages() == view.averages
+    listing = view.listing
+    assert 2 in listing.sort_id
+    assert not (listing.own | listing.known | listing.exact)[listing.sort_id == 2].any()
+    assert set(listing.same_key_rows[listing.sort_id == 2].tolist()) <= {-1}
+    everything = frozenset(listing.paths.to_pylist())
+    for added in ([], in_another_sort(records_of(rng, 2, "last"))):
+        emptied = NumberedBlocks(view, ALWAYS)
+        assert emptied.replace(everything, added)
+        assert emptied.averages() == view.replaced(everything, added).averages
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_each_commit_of_a_round_converts_only_its_own_blocks(indexed, monkeypatch):
+    converted = []
+    whole = view_module.listed
+    for module in (view_module, averages_module):
+        monkeypatch.setattr(
+            module, "listed", lambda records, *more: converted.extend(records) or whole(records, *more)
+        )
+    rng = np.random.default_rng(7)
+    view = view_of(rng, 300)
+    paths = view.listing.paths.to_pylist()
+    found = followed_at(view, indexing=ALWAYS if indexed else Indexing())
+    for number in range(60):
+        removed, added = frozenset(paths[5 * number : 5 * number + 5]), records_of(rng, 2, f"c{number}")
+        found.replaced(removed, added)
+        found.keep(str(6 + number), str(5 + number))
+    assert len(converted) == 2 * 60
+
+
+def test_an_index_that_runs_out_of_numbers_goes_on_from_all_that_was_committed():
+    rng = np.random.default_rng(8)
+    view = view_of(rng, 18)
+    paths = view.listing.paths.to_pylist()
+    found = followed_at(view, indexing=replace(ALWAYS, last_number=60))
+    lost = 0
+    for number in range(6):
+        removed, added = frozenset(paths[3 * number : 3 * number + 3]), records_of(rng, 6, f"c{number}")
+        view = view.replaced(removed, added)
+        assert found.replaced(removed, added) == view.averages
+        lost += found._blocks is None
+        found.keep(str(6 + number), str(5 + number))
+    assert 0 < lost < 6
 
 
 def test_an_edit_without_room_for_its_keys_is_refused_and_changes_nothing():
@@ -235,7 +302,8 @@ def final_figures(url: str, indexing: Indexing) -> tuple[Any, ...]:
     info = table.info()
     assert (outcome.depth_after, outcome.overlaps_after) == (info.average_depth, info.average_overlaps)
     names = ("depth_before", "depth_after", "overlaps_before", "overlaps_after")
-    history = [{name: found.detail.get(name) for name in names} for found in table.history()]
+    runs = [found.detail["recluster"] for found in table.history() if found.operation == "recluster"]
+    history = [{name: run[name] for name in names} for run in runs]
     return outcome.rounds, outcome.depth_before, outcome.overlaps_before, history
 
 

@@ -151,7 +151,8 @@ class Lake:
 
     def problems(self, records) -> list[str]:
         """Return what `check --deep` finds wrong with blocks."""
-        head = SimpleNamespace(schemas={1: self.schema}, sorts={1: self.sort} if self.sort else {})
+        sorts = {1: self.sort} if self.sort else {}
+        head = SimpleNamespace(schema=self.schema, schemas={1: self.schema}, sorts=sorts, live_sorts=sorts)
         table = segment_table(records, self.schema, [self.sort] if self.sort else [])
         return [
             problem

@@ -38,6 +38,7 @@ from tblctl.tableformat.port import (
     Garbage,
     Listing,
     Replacement,
+    SortConflictError,
     VersionEntry,
 )
 from tblctl.tableformat.progress import Progress
@@ -48,7 +49,10 @@ IMPATIENT = Environment(sleep=lambda _seconds: None)
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryVersion:
-    """A version: the `records` of its blocks by path, and which rows of blocks are `deleted`, by their numbers."""
+    """A version: the `records` of its blocks by path, and which rows of blocks are `deleted`, by their numbers.
+
+    `known_sorts` are all that the table ever had, by id; those of `beside` are live beside the current one.
+    """
 
     location: str
     table_id: str
@@ -63,7 +67,8 @@ class MemoryVersion:
     deleted: Mapping[str, frozenset[int]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[Sort, ...] = ()
+    known_sorts: Mapping[int, Sort]
+    beside: frozenset[int] = frozenset()
 
     @property
     def public_id(self) -> str:
@@ -72,11 +77,11 @@ class MemoryVersion:
     @property
     def sorts(self) -> dict[int, Sort]:
         here = {} if self.sort is None else {self.sort.id: self.sort}
-        return here | {sort.id: sort for sort in self.beside}
+        return here | {number: self.known_sorts[number] for number in sorted(self.beside)}
 
     @property
     def next_sort_id(self) -> int:
-        return 1_000 + len(self.beside)
+        return max(self.known_sorts) + 1
 
     def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
@@ -316,12 +321,11 @@ class MemoryPort:
         self.files: dict[str, pa.Table] = {}
         self.lost: set[str] = set()  # paths whose blocks cannot be opened any more
         self._lock = threading.Lock()
-        self._sort_ids = itertools.count(1)
+        sort = Sort(id=1, terms=parse_terms(cluster_by, columns))
         self._version = MemoryVersion(
             location="twin", table_id=uuid.uuid4().hex, id=uuid.uuid4().hex, parent=None,
             timestamp_ms=self.env.now_ms(), schema=columns,
-            sort=Sort(id=next(self._sort_ids), terms=parse_terms(cluster_by, columns)),
-            options=TableOptions(**options), records={}, files=self.files,
+            sort=sort, known_sorts={sort.id: sort}, options=TableOptions(**options), records={}, files=self.files,
         )  # fmt: skip
         self._versions = {self._version.id: self._version}
 
@@ -415,6 +419,7 @@ class MemoryPort:
             if gone:
                 msg = f"{len(gone)} blocks were replaced"
                 raise BlocksReplacedError(msg, paths=tuple(sorted(gone)))
+            live = self._with_sorts(base, replacement.sorts)
             rows = _live_rows(self._version, replacement.removed)
             assert rows == sum(record.row_count for record in replacement.added)
             removed = [records.pop(path) for path in replacement.removed]
@@ -423,8 +428,22 @@ class MemoryPort:
             for path, label in replacement.relabelled.items():
                 records[path] = replace(records[path], level=label.level, run_id=label.run_id)
             records |= {record.path: record for record in replacement.added}
-            beside = (*self._version.beside, *replacement.sorts)
-            return self._commit(records=records, detail=replacement.detail, beside=beside)
+            return self._commit(records=records, detail=replacement.detail, **live)
+
+    def _with_sorts(self, base: MemoryVersion, added: Sequence[Sort]) -> dict[str, Any]:
+        """Return what changes once some sorts are live too, for blocks that were sorted in `base`."""
+        newest = self._version
+        known, fresh = newest.known_sorts, {sort.id: sort for sort in added}
+        lost = [
+            number
+            for number, sort in fresh.items()
+            if known.get(number, sort) != sort
+            or (number not in newest.sorts and (number in known or newest.sort != base.sort))
+        ]
+        if lost:
+            raise SortConflictError(f"sorts {lost} ended, or are others by now", sorts=tuple(lost))
+        beside = (newest.beside | fresh.keys()) - ({newest.sort.id} if newest.sort else set())
+        return {"known_sorts": {**known, **fresh}, "beside": beside}
 
     # -- what other writers do --------------------------------------------------------------------------------------
 
@@ -471,8 +490,12 @@ class MemoryPort:
 
     def set_key(self, terms: str) -> None:
         with self._lock:
-            schema = self._version.schema
-            self._commit(sort=Sort(id=next(self._sort_ids), terms=parse_terms(terms, schema)), beside=())
+            newest = self._version
+            parsed = parse_terms(terms, newest.schema)
+            same = [sort for sort in newest.known_sorts.values() if sort.terms == parsed]
+            sort = same[0] if same else Sort(id=newest.next_sort_id, terms=parsed)
+            known = {**newest.known_sorts, sort.id: sort}
+            self._commit(sort=sort, known_sorts=known, beside=frozenset())
 
     def _store(self, rows: pa.Table, *, level: int, partition: str, also_stored: int = 0) -> BlockRecord:
         sort = self._version.sort

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
+from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round import round as round_module
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
+from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.record import BlockRecord
 
-from .subjects import KINDS, Meddling, Observing, Subject, blocks_of, making, plan_of, versions_of
+from .subjects import KINDS, Meddling, Observing, Subject, blocks_of, making, plan_of, twin, versions_of
 
 EACH = CommitEvery(groups=1)
 
@@ -310,3 +312,39 @@ def test_a_round_holds_the_records_of_no_more_blocks_than_wait_for_a_commit(pair
     run(pairs, engine=engine)
     assert len(alive) == 8
     assert max(held) <= 4, "those of one group, and of the one before, which loops still name"
+
+
+class Watched(GroupRun):
+    """Counts how often the state of a group is looked at."""
+
+    looks = 0
+
+    @property
+    def state(self) -> State:
+        Watched.looks += 1
+        return self._now
+
+    @state.setter
+    def state(self, value: State) -> None:
+        self._now = value
+
+
+@pytest.mark.parametrize("commit_every", [1, None])
+def test_no_task_and_no_commit_looks_at_all_groups_of_a_round(
+    commit_every: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_module, "GroupRun", Watched)
+    looks = {}
+    for groups in (5, 40):
+        subject = twin(block_rows=2)
+        for number in range(groups):
+            subject.append(10.0 * number, 10.0 * number + 2)
+            subject.append(10.0 * number + 1, 10.0 * number + 3)
+        Watched.looks = 0
+        plan = plan_of(subject, threshold=1)
+        assert len(plan.groups) == groups
+        every = CommitEvery.of(commit_every)
+        outcome = merge_round(subject.port, subject.port.newest(), plan, LocalEngine(), commit_every=every)
+        assert outcome.commits == (groups if commit_every else 1)
+        looks[groups] = Watched.looks / groups
+    assert looks[40] <= looks[5]

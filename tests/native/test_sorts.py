@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import tblctl
 from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.engines.local import LocalEngine
+from tblctl.merger.round.commit_every import CommitEvery
 from tblctl.merger.round.round import merge_round
 from tblctl.selector.draft import Draft
 from tblctl.selector.policies.full import FullOptions
@@ -23,8 +24,9 @@ from tblctl.selector.registry import register, unregister
 from tblctl.tableformat.errors import ConflictError, UnsupportedFormatError
 from tblctl.tableformat.keys import kinds
 from tblctl.tableformat.keys.order import is_sorted, key_table
-from tblctl.tableformat.model.cluster_key import Sort, Term
-from tblctl.tableformat.native.log import snapshot_file
+from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.native.log import alter, snapshot_file
 from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.port import Replacement
 
@@ -217,6 +219,161 @@ def test_a_sort_whose_column_goes_is_no_longer_live(table: tblctl.Table) -> None
     add_sort(table, BY_B)
     table.drop_column("b")
     assert head(table).live_sorts.keys() == {1}
+
+
+class Beside(LocalEngine):
+    """Something else happens to the table once the first task is done, and its group committed if that is due."""
+
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        super().__init__()
+        self._happens = [happens]
+
+    def run(self, io: Any, tasks: Any, done: Callable[[Any], None], **words: Any) -> None:
+        def then(item: Any) -> None:
+            done(item)
+            while self._happens:
+                self._happens.pop()()
+
+        super().run(io, tasks, then, **words)
+
+
+def by_month(url: str) -> tblctl.Table:
+    """Return a table of two pairs of overlapping blocks with a column `d` of dates."""
+    schema = pa.schema([("a", pa.int32()), ("d", pa.date32()), ("b", pa.int64())])
+    table = tblctl.create(url, schema, cluster_by="a", options={"block_rows": 40})
+    for start in (0, 0, 100, 100):
+        keys = pa.array(range(start, start + 40), pa.int32())
+        table.append(pa.table({"a": keys, "d": keys.cast(pa.date32()), "b": keys.cast(pa.int64())}, schema))
+    return table
+
+
+BY_BUCKET = Sort(
+    id=2, terms=parse_terms("bucket(16, d)", Schema.create(pa.schema([("x", "int8"), ("d", "date32")])))
+)
+
+
+def merge_pairs(
+    table: tblctl.Table, happens: Callable[[], Any], *sorts: Sort, commit_every: int | None = None
+) -> list[tuple[str, int]]:
+    """Merge the pairs of overlapping blocks while something happens; return the end and the sort of each group."""
+    here = port(table)
+    version = here.newest()
+    request = Request.of(policy="full", condition=lambda _: None, options={"max_group_bytes": 1500})
+    plan = make_plan(version, request)
+    groups = tuple(replace(group, sort_id=sort.id) for group, sort in zip(plan.groups, sorts, strict=True))
+    brought = {sort.id: sort for sort in sorts if sort.id not in version.sorts}
+    outcome = merge_round(
+        here,
+        version,
+        replace(plan, groups=groups, sorts=tuple(brought.values())),
+        Beside(happens),
+        commit_every=CommitEvery.of(commit_every),
+    )
+    table.check(deep=True)
+    return [(group.status, at.sort_id) for group, at in zip(outcome.groups, groups, strict=True)]
+
+
+CHANGES = {
+    "a column of it is widened": lambda table: table.widen_column("d", "timestamp[us]"),
+    "a column of it is dropped": lambda table: table.drop_column("d"),
+    "a new key": lambda table: table.set_cluster_key("b"),
+    "an older key": lambda table: (table.set_cluster_key("b"), table.set_cluster_key("a desc")),
+    "no key": lambda table: table.drop_cluster_key(),
+}
+
+
+@pytest.mark.parametrize("commit_every", [None, 1])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_commit_does_not_bring_back_a_sort_that_others_ended(
+    memory_url: str, change: str, commit_every: int | None
+) -> None:
+    table = by_month(memory_url)
+    key, rows = head(table).sort, table.scan().to_arrow().sort_by("a")
+    ends = merge_pairs(table, lambda: CHANGES[change](table), BY_BUCKET, BY_BUCKET, commit_every=commit_every)
+    statuses = sorted(status for status, _ in ends)
+    assert statuses == (["committed", "conflicted"] if commit_every else ["conflicted"] * 2)
+    assert BY_BUCKET not in head(table).live_sorts.values()
+    assert table.check(deep=True).problems == ()
+    left = table.scan().to_arrow().sort_by("a")
+    assert left.select(["a", "b"]) == rows.select(["a", "b"])
+    assert (head(table).sort == key) == ("key" not in change)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_groups_of_the_key_are_committed_beside_one_whose_sort_ended(memory_url: str, change: str) -> None:
+    table = by_month(memory_url)
+    key = head(table).sort
+    ends = merge_pairs(table, lambda: CHANGES[change](table), key, BY_BUCKET)
+    assert sorted(ends) == [("committed", 1), ("conflicted", 2)]
+    assert table.check(deep=True).problems == ()
+
+
+def test_the_same_sort_that_another_process_added_meanwhile_is_no_conflict(memory_url: str) -> None:
+    table = by_month(memory_url)
+    ends = merge_pairs(table, lambda: add_sort(table, BY_BUCKET), BY_BUCKET, BY_BUCKET)
+    assert ends == [("committed", 2)] * 2
+    assert head(table).live_sorts[2] == BY_BUCKET
+
+
+def test_a_sort_that_became_the_key_meanwhile_is_no_conflict(memory_url: str) -> None:
+    table = by_month(memory_url)
+    ends = merge_pairs(table, lambda: table.set_cluster_key("bucket(16, d)"), BY_BUCKET, BY_BUCKET)
+    assert ends == [("committed", 2)] * 2
+    assert (head(table).sort, head(table).live_beside) == (BY_BUCKET, ())
+    assert port(table).newest().listing(BY_BUCKET, None).own.all()
+
+
+def test_a_sort_that_became_the_key_after_its_column_was_widened_is_a_conflict(memory_url: str) -> None:
+    table = by_month(memory_url)
+
+    def happens() -> None:
+        table.widen_column("d", "timestamp[us]")
+        table.set_cluster_key("bucket(16, d)")
+        assert head(table).sort == BY_BUCKET
+
+    assert merge_pairs(table, happens, BY_BUCKET, BY_BUCKET) == [("conflicted", 2)] * 2
+    assert table.check(deep=True).problems == ()
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["its id was taken", "it ended"])
+def test_a_group_whose_sort_is_another_one_by_now_is_not_merged(table: tblctl.Table, taken: bool) -> None:
+    plan = make_plan(port(table).newest(), Request.of(policy="full", condition=lambda _: None, options=None))
+    plan = replace(plan, groups=(replace(plan.groups[0], sort_id=2),), sorts=(BY_B,))
+    if taken:
+        add_sort(table, replace(BY_B, terms=(Term(column_id=2, descending=True),)))
+    else:
+        add_sort(table, BY_B)
+        table.set_cluster_key("a desc")
+
+    class Idle(LocalEngine):
+        def run(self, *_: Any, **__: Any) -> None:
+            raise AssertionError("nothing is to be merged")
+
+    version = port(table).newest()
+    outcome = merge_round(port(table), version, plan, Idle())
+    assert [group.status for group in outcome.groups] == ["conflicted"]
+    assert port(table).newest().id == version.id
+
+
+def test_a_deep_check_finds_blocks_that_left_the_order_of_a_live_sort(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = by_month(memory_url)
+    monkeypatch.setattr(alter, "_problem_of_adding", lambda *_: None)
+    changes = CHANGES["a column of it is widened"]
+    assert merge_pairs(table, lambda: changes(table), BY_BUCKET, BY_BUCKET) == [("committed", 2)] * 2
+    problems = table.check(deep=True).problems
+    assert len(problems) == 4
+    assert all("sort 2 is live, but its rows are no longer in that order" in problem for problem in problems)
+    table.delete("a >= 0")
+    assert 2 in head(table).live_sorts
+    assert table.check(deep=True).problems == (), "only older snapshots have the blocks"
+
+
+def test_a_key_column_that_was_widened_in_order_is_no_problem(memory_url: str) -> None:
+    table = by_month(memory_url)
+    table.widen_column("a", "int64")
+    assert table.check(deep=True).problems == ()
 
 
 def test_only_tables_with_several_sorts_ask_for_a_newer_writer(

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from tblctl.tableformat.errors import (
-    ConflictError,
     InvalidKeyError,
     InvalidOptionError,
     InvalidSchemaError,
@@ -34,6 +33,7 @@ from tblctl.tableformat.model.snapshot import (
 from tblctl.tableformat.model.values import value_to_json, values_from_json
 from tblctl.tableformat.native.log.names import SNAPSHOTS
 from tblctl.tableformat.parquet.read_errors import damaged
+from tblctl.tableformat.port import SortConflictError
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
 
@@ -147,22 +147,40 @@ def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
     return [(leaf.id, leaf.type) for leaf in before] == [(leaf.id, leaf.type) for leaf in after]
 
 
-def add_sorts(head: Snapshot, sorts: Sequence[Sort]) -> Snapshot:
-    """Return the head with more live sorts.
+def add_sorts(base: Snapshot, head: Snapshot, sorts: Sequence[Sort]) -> Snapshot:
+    """Return the head with some sorts live, beside those that are, for blocks that were put into their order in `base`.
+
+    A sort that ended since `base` is not added again: whoever ended it wants no blocks in its order, and blocks that
+    have its id may have left that order when a column was widened.
 
     Raises:
-        ConflictError: another sort has the id of a new one, or a column of a new one was dropped.
+        SortConflictError: what others did since `base` stands against one of them.
     """
-    for sort in sorts:
-        known = head.sorts.get(sort.id, sort)
-        if known != sort or not has_key_columns(sort, head.schema):
-            why = "another sort has its id" if known != sort else "a column of it was dropped"
-            raise ConflictError(f"sort {sort.id} cannot be added: {why} since the plan; plan again")
+    problems = {sort.id: _problem_of_adding(sort, base, head) for sort in sorts}
+    found = {number: problem for number, problem in problems.items() if problem}
+    if found:
+        texts = (f"sort {number} cannot be added: {problem}" for number, problem in sorted(found.items()))
+        raise SortConflictError(f"{'; '.join(texts)} since the plan; plan again", sorts=tuple(sorted(found)))
     fresh = {sort.id: sort for sort in sorts}
     live = (head.live_sorts.keys() | fresh.keys()) - {head.cluster_key_id}
     return dataclasses.replace(
         head, sorts={**head.sorts, **fresh}, live_beside=tuple(sorted(item for item in live if item))
     )
+
+
+def _problem_of_adding(sort: Sort, base: Snapshot, head: Snapshot) -> str | None:
+    """Return why a sort cannot become live in the head with blocks that were sorted in `base`."""
+    if head.sorts.get(sort.id, sort) != sort:
+        return "another sort has its id"
+    if not has_key_columns(sort, head.schema):
+        return "a column of it was dropped"
+    if not _keeps_order(sort, base.schema, head.schema):
+        return "a column of it was changed"
+    if sort.id in head.live_sorts:
+        return None
+    if sort.id in head.sorts:
+        return "it has ended"
+    return None if head.cluster_key_id == base.cluster_key_id else "the cluster key was altered"
 
 
 def _was_widened(head: Snapshot, sort: Sort) -> bool:

@@ -138,13 +138,14 @@ def _deep_problems(
 ) -> list[str]:
     """Return the problems of the blocks themselves. Each is read once. Segments are read again, a few at a time."""
     done = 0
+    current = {segment.path for segment in head.segments}
 
-    def work(item: tuple[pa.Table, int]) -> list[str]:
+    def work(item: tuple[pa.Table, int, bool]) -> list[str]:
         nonlocal done
-        table, place = item
+        table, place, is_current = item
         path = table["path"][place].as_py()
         try:
-            found = list(BlockCheck(head, table.slice(place, 1)).problems(storage))
+            found = list(BlockCheck(head, table.slice(place, 1), is_current).problems(storage))
         except TblctlError as error:
             found = [str(error)]
         except ARROW_ERRORS as error:  # the segment's row lacks a compared value
@@ -158,7 +159,9 @@ def _deep_problems(
     for group in _groups(list(zip(segments, listed.first, strict=True))):
         tables = in_parallel(lambda item: read_segment(storage, item[0]), group, threads=IO_THREADS)
         rows = [
-            (table, row) for table, (_, places) in zip(tables, group, strict=True) for row in places.tolist()
+            (table, row, segment.path in current)
+            for table, (segment, places) in zip(tables, group, strict=True)
+            for row in places.tolist()
         ]
         problems += [line for lines in in_parallel(work, rows, threads=cpu_threads()) for line in lines]
     return problems

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tblctl.tableformat.keys.kinds import has_key_columns, key_width
+from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_width
 from tblctl.tableformat.keys.order import SameKeys, is_sorted, key_range, key_table
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema.schema import Schema
@@ -27,10 +27,17 @@ from tblctl.tableformat.storage import Storage
 
 @dataclass(frozen=True, eq=False)
 class BlockCheck:
-    """One block of a table: `row` is the one row of a segment that lists it."""
+    """One block of a table.
+
+    Attributes:
+        head: the newest snapshot.
+        row: the one row of a segment that lists the block.
+        is_current: the head has the block; otherwise only older snapshots do.
+    """
 
     head: Snapshot
     row: pa.Table
+    is_current: bool = True
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
@@ -51,11 +58,13 @@ class BlockCheck:
             groups = range(file.metadata.num_row_groups)
             rows = file.read(groups, file.projection(schema), use_threads=True).combine_chunks()
             footer = file.metadata
+            order_problem = self._order_today(file, schema)
         for item in schema.arrow:
             if not item.nullable and rows.column(item.name).null_count:
                 yield f"{self.path}: null in the non-nullable column {item.name}"
         yield from self._statistics_problems(rows, schema, footer)
         yield from self._order_problems(rows, schema)
+        yield from order_problem
 
     def _address(self, schema: Schema) -> BlockAddress:
         facts = self._facts
@@ -99,6 +108,26 @@ class BlockCheck:
             yield from self._difference("same_key_rows", pa.scalar(same_keys.most_rows, pa.int64()), "")
         if self._facts["level"] == CONSTANT_LEVEL and not found.constant:
             yield f"{self.path}: level {CONSTANT_LEVEL}, but its rows have several keys"
+
+    def _order_today(self, file: BlockFile, schema: Schema) -> list[str]:
+        """Return that the rows left the order of a live sort when its columns were widened since they were written.
+
+        Keys are made of rows as the head's schema has them: a bucket of a date is another than that of its midnight.
+        """
+        sort = self.head.live_sorts.get(self._facts["cluster_key_id"])
+        if sort is None or not self.is_current:
+            return []
+        leaves = key_leaves(sort, self.head.schema)
+        if [leaf.type for leaf in leaves] == [leaf.type for leaf in key_leaves(sort, schema)]:
+            return []
+        names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
+        projection = file.projection(self.head.schema, names)
+        rows = file.read(range(file.metadata.num_row_groups), projection, use_threads=True)
+        if is_sorted(key_table(rows, sort, self.head.schema), sort):
+            return []
+        return [
+            f"{self.path}: sort {sort.id} is live, but its rows are no longer in that order: a column was widened"
+        ]
 
     def _difference(self, name: str, worked_out: pa.Scalar, where: str) -> Iterator[str]:
         stated = self.row[name][0].cast(worked_out.type)
