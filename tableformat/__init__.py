@@ -1,1 +1,1 @@
-"""Tables of immutable Parquet blocks: the model, the storage and the native format."""
+"""Tables of immutable Parquet blocks: model, keys, conditions, storage, Parquet, the port, and the native format."""

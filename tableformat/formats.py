@@ -1,4 +1,4 @@
-"""The table formats: which one a table has, and its port.
+"""The table formats: the port of a table by its location. Every location is of the native format so far.
 
 Planning, measuring and reclustering name no format; they take the port.
 """

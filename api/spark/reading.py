@@ -16,12 +16,12 @@ from tblctl.spark.types import cast_columns, spark_schema
 from tblctl.tableformat.errors import SchemaMismatchError, UnknownColumnError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.read.input_splits import ShareReader, cut_shares
+from tblctl.tableformat.native.read.input_splits import SplitReader, cut_into_splits
 from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.predicate.nodes import AllOf, Node
 from tblctl.tableformat.storage import Storage
 
-_SHARE_BYTES = 512 << 20
+_SPLIT_BYTES = 512 << 20
 """Limit of a partition's decoded bytes; one block may exceed it. About as much as 128 MiB of a Parquet file hold."""
 
 _BATCH_ROWS = 65_536
@@ -50,7 +50,7 @@ class TableReader(DataSourceReader):
     ) -> None:
         self._snapshot = snapshot
         self._parallelism = parallelism
-        self._shares = ShareReader(
+        self._reader = SplitReader(
             storage=storage,
             sequence=snapshot.sequence,
             schema=snapshot.schema,
@@ -59,19 +59,19 @@ class TableReader(DataSourceReader):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_shares": self._shares}  # tasks need nothing else
+        return {"_reader": self._reader}  # tasks need nothing else
 
     def partitions(self) -> Sequence[InputPartition]:
-        selection = select_blocks(self._shares.storage, self._snapshot, self._shares.condition)
-        shares = cut_shares(selection, least=self._parallelism, most_bytes=_SHARE_BYTES)
-        return [InputPartition(share) for share in shares]
+        selection = select_blocks(self._reader.storage, self._snapshot, self._reader.condition)
+        splits = cut_into_splits(selection, least=self._parallelism, most_bytes=_SPLIT_BYTES)
+        return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Spark passes None if there is no partition, for an empty result."""
         if partition is None:
             return
-        target = column_schema(self._shares.schema, self._shares.columns)
-        for table in self._shares.tables(partition.value):
+        target = column_schema(self._reader.schema, self._reader.columns)
+        for table in self._reader.tables(partition.value):
             yield from batches(cast_columns(table, target))
 
 
@@ -81,10 +81,10 @@ class FilteringReader(TableReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
         """Accept the filters that can be conditions of the table; return the others."""
         found = [condition_of(item, self._snapshot.schema) for item in filters]
-        nodes = [node for node in (self._shares.condition, *found) if node is not None]
+        nodes = [node for node in (self._reader.condition, *found) if node is not None]
         if nodes:
             condition = AllOf(children=tuple(nodes)) if len(nodes) > 1 else nodes[0]
-            self._shares = dataclasses.replace(self._shares, condition=condition)
+            self._reader = dataclasses.replace(self._reader, condition=condition)
         return [item for item, node in zip(filters, found, strict=True) if node is None]
 
 

@@ -79,7 +79,7 @@ class LocalEngine:
         advance: Advance | None = None,
     ) -> None:
         """See `Engine.run`. `parallelism` tasks are in memory, and one more that runs while others wait."""
-        run = _Run(io, self.thresholds)
+        run = _Attempts(io, self.thresholds)
         at_once = self.parallelism + 1
         running = 0
         with ExitStack() as opened, ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
@@ -108,7 +108,7 @@ class LocalEngine:
 
 
 @dataclass
-class _Run:
+class _Attempts:
     """State shared by the task attempts of one run.
 
     Attributes:

@@ -106,7 +106,7 @@ def sorted_portions(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Run:
+class _SortedRun:
     """Rows that are sorted at once.
 
     Attributes:
@@ -122,17 +122,17 @@ class _Run:
     ranks: np.ndarray
 
 
-def _all_at_once(io: BlockIO, task: SortTask, opens: int) -> Iterator[_Run]:
+def _all_at_once(io: BlockIO, task: SortTask, opens: int) -> Iterator[_SortedRun]:
     """Yield all rows of the task's blocks as one run; `opens` blocks are read at the same time."""
     read = partial(_rows, io, _text_columns(io.schema, task.sort), task.sort_bytes)
     rows = _alike(in_parallel(read, task.splits, threads=opens))
     order = sort_indices(key_table(rows, task.sort, io.schema), task.sort).to_numpy()
     columns = Columns(rows)
     del rows
-    yield _Run(number=0, rows=columns, order=order, ranks=np.arange(len(order)))
+    yield _SortedRun(number=0, rows=columns, order=order, ranks=np.arange(len(order)))
 
 
-def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_Run]:
+def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_SortedRun]:
     """Yield the rows of the task's one block in runs of about the size that may be sorted at once."""
     (split,) = task.splits
     with io.open(split.block, coded=_text_columns(io.schema, task.sort)) as reader:
@@ -142,7 +142,7 @@ def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_Run]:
             stop = start + rows.num_rows
             own_ranks = np.arange(start, stop) if ranks is None else ranks[start:stop]
             order = np.argsort(own_ranks)
-            yield _Run(number=number, rows=rows, order=order, ranks=own_ranks[order])
+            yield _SortedRun(number=number, rows=rows, order=order, ranks=own_ranks[order])
             start = stop
 
 
@@ -216,7 +216,7 @@ def _row_group(reader: BlockReader, group: int, low: int, high: int, most_bytes:
 
 
 def _portions_of(
-    io: BlockIO, task: SortTask, run: _Run, most_dictionary_bytes: int, give_back: GiveBack
+    io: BlockIO, task: SortTask, run: _SortedRun, most_dictionary_bytes: int, give_back: GiveBack
 ) -> Iterator[tuple[int, Portion]]:
     """Sort a run, and yield the portions that merge tasks take of it."""
     bounds = np.searchsorted(run.ranks, [(item.start, item.stop) for item in task.ranges])

@@ -12,8 +12,7 @@ CONSTANT_LEVEL = -1
 """Level of a full block that holds one key only: clustering it again cannot help."""
 
 FULL_SHARE = 0.8
-"""A block is full if it has at least this share of `block_rows` or `block_bytes` (DESIGN "Selection", Databend
-1.2.453)."""
+"""A block is full if it has at least this share of `block_rows` or `block_bytes` (as in Databend 1.2.453)."""
 
 
 def is_full(row_count: int, size_bytes: int, *, block_rows: int, block_bytes: int) -> bool:

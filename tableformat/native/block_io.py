@@ -24,7 +24,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.blocks import address_of
 from tblctl.tableformat.native.log.names import block_path
-from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window, parquet_schema
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows, parquet_schema
 from tblctl.tableformat.parquet.dictionaries import decoded_bytes
 from tblctl.tableformat.parquet.opened import IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -216,10 +216,10 @@ class NativeBlockBuilder:
             raise InternalError(msg)
         return partial(self._append, self._window(rows, groups))
 
-    def _window(self, rows: pa.Table, groups: Sequence[int]) -> Window:
-        return Window.of(rows, groups, self._io.layout, self._sort)
+    def _window(self, rows: pa.Table, groups: Sequence[int]) -> PreparedRows:
+        return PreparedRows.of(rows, groups, self._io.layout, self._sort)
 
-    def _append(self, window: Window) -> None:
+    def _append(self, window: PreparedRows) -> None:
         """Append rows. A block is stored if the next row does not fit `block_bytes`."""
         while window.groups:
             room = self._io.options.block_bytes - (self._open.decoded_bytes if self._open else 0)
@@ -285,7 +285,7 @@ def _parted(groups: Sequence[int], count: int) -> tuple[list[int], list[int]]:
     )
 
 
-def _fitting(window: Window, schema: pa.Schema, room: int) -> int:
+def _fitting(window: PreparedRows, schema: pa.Schema, room: int) -> int:
     """Return how many of the first rows take at most `room` bytes."""
     rows = window.rows
     if window.decoded_bytes <= room:

@@ -64,7 +64,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class PreparedRows:
     """Rows prepared for encoding: everything that does not depend on the rows before them.
 
     Attributes:
@@ -84,7 +84,7 @@ class Window:
     keys: pa.Table | None
 
     @classmethod
-    def of(cls, rows: pa.Table, groups: Sequence[int], layout: Layout, sort: Sort | None) -> Window:
+    def of(cls, rows: pa.Table, groups: Sequence[int], layout: Layout, sort: Sort | None) -> PreparedRows:
         """Prepare rows."""
         written = layout.schema.written
         given = pa.Table.from_arrays(rows.columns, schema=coded_schema(written, rows, written.names))
@@ -129,7 +129,7 @@ class BlockEncoder:
         self.row_count = 0
         self.decoded_bytes = 0
 
-    def add(self, window: Window) -> None:
+    def add(self, window: PreparedRows) -> None:
         """Append at least one row. Rows are in the order of the sort, and follow the earlier ones."""
         written = self._layout.schema.written
         first = window.groups[0]
@@ -142,7 +142,7 @@ class BlockEncoder:
         if window.keys is not None:
             self._add_keys(window.keys)
 
-    def _places_of_nan(self, window: Window) -> Iterator[Collection[int]]:
+    def _places_of_nan(self, window: PreparedRows) -> Iterator[Collection[int]]:
         """Yield for each row group which of its column chunks have NaN. Only columns with NaN are searched."""
         leaves = [leaf for leaf in self._layout.schema.leaves if window.measured[leaf.id].nan_count]
         start = 0

@@ -14,7 +14,7 @@ import pytest
 
 import tblctl
 from tblctl.tableformat.native.log.names import block_path
-from tblctl.tableformat.parquet.block_writer import BlockEncoder, Window
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, PreparedRows
 from tblctl.tableformat.parquet.encodings import NUMBERS, TEXT, choose_encodings
 from tblctl.tableformat.parquet.footer import raw_group, read_footer
 from tblctl.tableformat.parquet.thrift import read_struct
@@ -276,7 +276,7 @@ def test_choosing_encodings_copies_little_of_large_values():
 def test_writing_and_reading_large_values_takes_little_beside_them():
     rows = pa.table({"k": range(64), "v": [f"{number:04}" * 64 * KIB for number in range(64)]})  # 16 MiB
     with lake(rows.schema, "k") as here:
-        window = Window.of(here.conformed(rows), [64], here.io.layout, here.sort)
+        window = PreparedRows.of(here.conformed(rows), [64], here.io.layout, here.sort)
         encoder = BlockEncoder(here.io.layout, here.sort)
         encoder.add(window)
         assert most_held(lambda: encoder.add(window)) < rows.nbytes / 2

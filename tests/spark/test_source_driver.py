@@ -60,7 +60,7 @@ def test_tasks_are_sent_what_they_read_and_not_the_snapshot(tmp_path: Path) -> N
     assert reader.pushFilters(given) == given[1:]
     partitions = pickle.loads(pickle.dumps(list(reader.partitions())))
     sent = pickle.loads(pickle.dumps(reader))
-    assert vars(sent).keys() == {"_shares"}
+    assert vars(sent).keys() == {"_reader"}
     assert len(partitions) == 2
     found = [row["id"] for part in partitions for batch in sent.read(part) for row in batch.to_pylist()]
     assert sorted(found) == [12, 13, 20, 21, 23]

@@ -1,4 +1,4 @@
-"""Divide a scan into input splits (`Share`) that other processes read. Decisions are made once, here."""
+"""Divide a scan into input splits (`ScanSplit`) that other processes read. Decisions are made once, here."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ _WINDOW_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class ScanSplit:
     """An input split: blocks to read, each with whether its rows must be filtered."""
 
     blocks: tuple[tuple[BlockAddress, bool], ...]
 
 
-def cut_shares(selection: Selection, *, least: int, most_bytes: int) -> list[Share]:
-    """Return the chosen blocks in shares of about equal decoded bytes, at most `most_bytes` unless a block exceeds it.
+def cut_into_splits(selection: Selection, *, least: int, most_bytes: int) -> list[ScanSplit]:
+    """Return the chosen blocks in splits of about equal decoded bytes, at most `most_bytes` unless a block exceeds it.
 
-    There are at least `least` shares, if there are enough blocks; none without blocks. The largest blocks go first,
-    each to the smallest share. So no share exceeds the mean by more than a block. O(n log n).
+    There are at least `least` splits, if there are enough blocks; none without blocks. The largest blocks go first,
+    each to the smallest split. So no split exceeds the mean by more than a block. O(n log n).
     """
     addresses = selection.addresses()
     sizes = selection.metadata.values("decoded_bytes").take(pa.array(selection.rows)).to_pylist()
     filtered = (selection.outcome == SOME).tolist()
     count = min(len(addresses), max(least, math.ceil(sum(sizes) / most_bytes)))
-    shares: list[list[tuple[BlockAddress, bool]]] = [[] for _ in range(count)]
+    splits: list[list[tuple[BlockAddress, bool]]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]
     for place in sorted(range(len(addresses)), key=lambda place: -sizes[place]):
         load, number = loads[0]
-        shares[number].append((addresses[place], filtered[place]))
+        splits[number].append((addresses[place], filtered[place]))
         heapq.heapreplace(loads, (load + sizes[place], number))
-    return [Share(blocks=tuple(blocks)) for blocks in shares]
+    return [ScanSplit(blocks=tuple(blocks)) for blocks in splits]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShareReader:
-    """Reads shares of one snapshot. Pickles into tasks, secrets included: never show or log that.
+class SplitReader:
+    """Reads splits of one snapshot. Pickles into tasks, secrets included: never show or log that.
 
     Attributes:
         columns: names of top-level columns or nested fields `a.b`.
@@ -63,10 +63,10 @@ class ShareReader:
     columns: tuple[str, ...]
     condition: Node | None
 
-    def tables(self, share: Share) -> Iterator[pa.Table]:
+    def tables(self, split: ScanSplit) -> Iterator[pa.Table]:
         """Yield the matching rows, in read types. Holds 32 MiB of a block at a time, while 32 MiB more are fetched."""
         try:
-            for address, filtered in share.blocks:
+            for address, filtered in split.blocks:
                 yield from self._rows(address, self.condition if filtered else None)
         except CorruptTableError as error:
             blame_expiry(self.storage, self.sequence, error)

@@ -31,7 +31,7 @@ Assign = Callable[[Schema], Mapping[str, pa.Scalar]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replacement:
+class RewrittenBlock:
     """The blocks that replace a block. `copied_rows` counts their unchanged rows."""
 
     records: tuple[BlockRecord, ...] = ()
@@ -53,7 +53,7 @@ class BlockRewriter:
     condition: Node | None
     assign: Assign | None
 
-    def replacement(self, block: Block, nulls: Mapping[str, int]) -> Replacement | None:
+    def replacement(self, block: Block, nulls: Mapping[str, int]) -> RewrittenBlock | None:
         """Return the replacement of a block; None if none of its rows match.
 
         Args:
@@ -78,25 +78,25 @@ class BlockRewriter:
     def _values(self) -> Mapping[str, pa.Scalar]:
         return self.assign(self.head.schema) if self.assign else {}
 
-    def _without(self, block: Block, rows: pa.Table, mask: np.ndarray) -> Replacement:
+    def _without(self, block: Block, rows: pa.Table, mask: np.ndarray) -> RewrittenBlock:
         """Write the rows that stay as one block, in their present order."""
         rows = rows.filter(pa.array(~mask))
         if not rows.num_rows:
-            return Replacement()
+            return RewrittenBlock()
         sort = block_sort(block, self.head)
         kept = self.writer.write_block(
             rows, sort=sort, level=_level(block), run_id=block.run_id if sort else None
         )
-        return Replacement(records=(kept,), copied_rows=rows.num_rows)
+        return RewrittenBlock(records=(kept,), copied_rows=rows.num_rows)
 
-    def _changed(self, block: Block, rows: pa.Table, *, copied_rows: int) -> Replacement:
+    def _changed(self, block: Block, rows: pa.Table, *, copied_rows: int) -> RewrittenBlock:
         """Write all rows, in their present order unless their keys have changed."""
         sort = block_sort(block, self.head)
         if sort is None or _touches_key(sort, self._values, self.head.schema):
             records = self.writer.write_rows(rows)
         else:
             records = self.writer.write_ordered(rows, sort=sort, level=_level(block), run_id=block.run_id)
-        return Replacement(records=tuple(records), copied_rows=copied_rows)
+        return RewrittenBlock(records=tuple(records), copied_rows=copied_rows)
 
 
 def _level(block: Block) -> int:

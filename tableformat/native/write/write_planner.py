@@ -24,7 +24,7 @@ from tblctl.tableformat.native.blocks import layout_of
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.segment_rows import segment_table
 from tblctl.tableformat.native.read.scan import select_blocks
-from tblctl.tableformat.native.write.rewrite import Assign, BlockRewriter, Replacement, null_counts
+from tblctl.tableformat.native.write.rewrite import Assign, BlockRewriter, RewrittenBlock, null_counts
 from tblctl.tableformat.native.write.staged_write import StagedWrite
 from tblctl.tableformat.native.write.writer import BlockWriter
 from tblctl.tableformat.parquet.block_writer import Layout
@@ -84,7 +84,7 @@ class _Change:
     """A block and its replacement."""
 
     path: str
-    replacement: Replacement
+    replacement: RewrittenBlock
 
 
 _SegmentKey = tuple[str, int, int | None]
@@ -107,7 +107,7 @@ class Planner:
         self.fresh_schema_id: int | None = None if staged is None else staged.schema_id
         self._writers: list[BlockWriter] = []
         self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
-        self._rewritten: dict[tuple[str, int, int | None], Replacement | None] = {}
+        self._rewritten: dict[tuple[str, int, int | None], RewrittenBlock | None] = {}
         self._basis: tuple[_SegmentKey, ...] = ()
         self._edit: Edit | None = None
 
@@ -191,7 +191,7 @@ class Planner:
         gone = selection.rows[dropped]
         paths = metadata.values("path").take(pa.array(gone)).to_pylist()
         for row, path in zip(gone.tolist(), paths, strict=True):
-            change = _Change(path=path, replacement=Replacement())
+            change = _Change(path=path, replacement=RewrittenBlock())
             found[_segment_key(metadata.segment_of(row), head)].append(change)
         rewrite = selection.rows[~dropped]
         blocks = metadata.blocks(rewrite)
@@ -212,7 +212,7 @@ class Planner:
 
     def _rewrite_all(
         self, blocks: Sequence[tuple[Block, Mapping[str, int]]], rewriter: BlockRewriter
-    ) -> list[Replacement | None]:
+    ) -> list[RewrittenBlock | None]:
         """Return the replacement of each block, given with its null counts; None if none of its rows match."""
         head, write = rewriter.head, self._write
         largest = max((block.decoded_bytes for block, _ in blocks), default=1)
@@ -220,7 +220,7 @@ class Planner:
         threads = max(1, min(cpu_threads(), budget // (_REWRITE_SHARE * largest)))
         done = 0
 
-        def work(item: tuple[Block, Mapping[str, int]]) -> Replacement | None:
+        def work(item: tuple[Block, Mapping[str, int]]) -> RewrittenBlock | None:
             nonlocal done
             block, nulls = item
             key = (block.path, head.schema_id, head.cluster_key_id)

@@ -22,7 +22,7 @@ from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.native.log.names import block_path
 from tblctl.tableformat.native.write.buffered_rows import BufferedRows
-from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Window
+from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows
 from tblctl.tableformat.parquet.dictionaries import (
     decoded_bytes,
     with_own_dictionaries,
@@ -138,7 +138,7 @@ class BlockWriter:
         """
         file = BlockEncoder(self._layout, sort)
         groups = cut_rows(rows.num_rows, self._layout.options.row_group_rows)
-        file.add(Window.of(rows, groups, self._layout, sort))
+        file.add(PreparedRows.of(rows, groups, self._layout, sort))
         path = block_path(self._env.new_id())
         self.paths.append(path)
         return file.store(self._storage, path, level=level, run_id=run_id)

@@ -14,7 +14,7 @@ from tables import SCHEMA, native_of, rows
 
 import tblctl
 from tblctl.errors import CorruptTableError, SnapshotNotFoundError
-from tblctl.tableformat.native.read.input_splits import ShareReader, cut_shares
+from tblctl.tableformat.native.read.input_splits import SplitReader, cut_into_splits
 from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.predicate.nodes import Node, node_of
 from tblctl.tableformat.predicate.sql.conditions import parse_where
@@ -33,10 +33,10 @@ def condition_of(table: tblctl.Table, where: str | None) -> Node | None:
     return None if where is None else node_of(parse_where(where, schema), schema)
 
 
-def reader_of(table: tblctl.Table, columns: tuple[str, ...], condition: Node | None) -> ShareReader:
+def reader_of(table: tblctl.Table, columns: tuple[str, ...], condition: Node | None) -> SplitReader:
     native = native_of(table)
     head = native.head()
-    return ShareReader(
+    return SplitReader(
         storage=native.storage,
         sequence=head.sequence,
         schema=head.schema,
@@ -54,11 +54,11 @@ def test_all_shares_together_are_the_scan(tmp_path: Path, where: str | None, lea
     native = native_of(table)
     condition = condition_of(table, where)
     selection = select_blocks(native.storage, native.head(), condition)
-    shares = cut_shares(selection, least=least, most_bytes=1 << 30)
+    splits = cut_into_splits(selection, least=least, most_bytes=1 << 30)
     reader = pickle.loads(pickle.dumps(reader_of(table, ("v", "id"), condition)))
-    assert len(shares) == min(least, len(selection.rows))
-    assert all(share.blocks for share in shares)
-    parts = [part for share in pickle.loads(pickle.dumps(shares)) for part in reader.tables(share)]
+    assert len(splits) == min(least, len(selection.rows))
+    assert all(split.blocks for split in splits)
+    parts = [part for split in pickle.loads(pickle.dumps(splits)) for part in reader.tables(split)]
     found = [row for part in parts for row in part.to_pylist()]
     expected = table.scan(where=where, columns=["v", "id"]).to_arrow()
     assert sorted(map(repr, found)) == sorted(map(repr, expected.to_pylist()))
@@ -73,22 +73,22 @@ def test_a_block_whose_statistics_allow_rows_that_no_row_group_has_yields_none(t
     for where, count in (("k = 150", 0), ("k = 250", 1)):
         condition = condition_of(table, where)
         selection = select_blocks(native_of(table).storage, native_of(table).head(), condition)
-        (share,) = cut_shares(selection, least=1, most_bytes=1 << 30)
-        found = reader_of(table, ("k",), condition).tables(share)
+        (split,) = cut_into_splits(selection, least=1, most_bytes=1 << 30)
+        found = reader_of(table, ("k",), condition).tables(split)
         assert sum(part.num_rows for part in found) == count
 
 
-def test_shares_are_about_as_large_as_each_other_and_no_larger_than_said(tmp_path: Path) -> None:
+def test_splits_are_about_as_large_as_each_other_and_no_larger_than_said(tmp_path: Path) -> None:
     table = make(str(tmp_path))
     native = native_of(table)
     sizes = {block.path: block.decoded_bytes for block in table.files()}
     selection = select_blocks(native.storage, native.head(), None)
     for most_bytes, least in ((sum(sizes.values()), 3), (2 * max(sizes.values()), 1)):
-        shares = cut_shares(selection, least=least, most_bytes=most_bytes)
-        loads = [sum(sizes[address.path] for address, _ in share.blocks) for share in shares]
+        splits = cut_into_splits(selection, least=least, most_bytes=most_bytes)
+        loads = [sum(sizes[address.path] for address, _ in split.blocks) for split in splits]
         assert max(loads) - min(loads) <= max(sizes.values())
         assert max(loads) <= most_bytes + max(sizes.values())
-        assert len(shares) >= least
+        assert len(splits) >= least
 
 
 def test_a_share_is_read_without_pyiceberg(tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ def test_a_share_is_read_without_pyiceberg(tmp_path: Path) -> None:
     native = native_of(table)
     condition = condition_of(table, "id < 100 and v like 'x%' and id in (1, 2, 3, 40, 50, 60) or id is null")
     selection = select_blocks(native.storage, native.head(), condition)
-    (share,) = cut_shares(selection, least=1, most_bytes=1 << 30)
+    (split,) = cut_into_splits(selection, least=1, most_bytes=1 << 30)
     work = tmp_path / "work"
-    work.write_bytes(pickle.dumps((reader_of(table, ("id",), condition), share)))
+    work.write_bytes(pickle.dumps((reader_of(table, ("id",), condition), split)))
     program = (
-        "import pickle, sys\nreader, share = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "print(sum(part.num_rows for part in reader.tables(share)), 'pyiceberg' in sys.modules)"
+        "import pickle, sys\nreader, split = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(sum(part.num_rows for part in reader.tables(split)), 'pyiceberg' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(work)], capture_output=True, text=True)
-    expected = sum(part.num_rows for part in reader_of(table, ("id",), condition).tables(share))
+    expected = sum(part.num_rows for part in reader_of(table, ("id",), condition).tables(split))
     assert done.stdout.split() == [str(expected), "False"], done.stderr
 
 
@@ -112,17 +112,21 @@ def test_a_share_of_a_version_that_gc_removed_says_so(tmp_path: Path) -> None:
     table = make(str(tmp_path))
     native = native_of(table)
     reader = reader_of(table, ("id",), None)
-    (share,) = cut_shares(select_blocks(native.storage, native.head(), None), least=1, most_bytes=1 << 30)
+    (split,) = cut_into_splits(
+        select_blocks(native.storage, native.head(), None), least=1, most_bytes=1 << 30
+    )
     table.overwrite(pa.table({"id": [1], "v": ["x"]}, schema=SCHEMA))
     table.gc(keep=1, older_than=0)
     with pytest.raises(SnapshotNotFoundError, match="expired while it was read"):
-        list(reader.tables(share))
+        list(reader.tables(split))
 
 
 def test_a_block_that_is_missing_is_damage(tmp_path: Path) -> None:
     table = make(str(tmp_path))
     native = native_of(table)
-    (share,) = cut_shares(select_blocks(native.storage, native.head(), None), least=1, most_bytes=1 << 30)
-    (tmp_path / share.blocks[0][0].path).unlink()
+    (split,) = cut_into_splits(
+        select_blocks(native.storage, native.head(), None), least=1, most_bytes=1 << 30
+    )
+    (tmp_path / split.blocks[0][0].path).unlink()
     with pytest.raises(CorruptTableError, match="is missing"):
-        list(reader_of(table, ("id",), None).tables(share))
+        list(reader_of(table, ("id",), None).tables(split))
