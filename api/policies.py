@@ -15,7 +15,7 @@ from tblctl.selector.checks import require_policy
 from tblctl.selector.draft import Draft, next_level, worth_merging
 from tblctl.selector.option_fields import Option, option, options_of
 from tblctl.selector.plan import Rejection
-from tblctl.selector.policy import Alternative, Decision, Policy, Rates, Rng, State, Workload
+from tblctl.selector.policy import Alternative, Decision, Policy, Rates, Rng, State, Workload, summary_of
 from tblctl.selector.registry import DEFAULT_POLICY, register, unregister
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView
@@ -100,7 +100,7 @@ def budget_options() -> tuple[Option, ...]:
 
 def summaries() -> dict[str, str]:
     """Return what each policy does, by name."""
-    return {policy.name: policy.summary for policy in _all()}
+    return {policy.name: summary_of(policy) for policy in _all()}
 
 
 def _all() -> tuple[Policy, ...]:

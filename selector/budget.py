@@ -39,7 +39,7 @@ class Budget:
 TYPICAL: Mapping[str, Callable[[TableView], tuple[int, str]]] = {
     "max_group_bytes": lambda view: _two(view.decoded_bytes, "take {} bytes of memory"),
     "max_bytes": lambda view: _two(view.size_bytes, "are {} bytes of files"),
-    "max_blocks": lambda _: (2, "a group is 2 blocks at least"),
+    "max_blocks": lambda _: (2, "a group has at least 2 blocks"),
 }
 """By each rule of a `Room`: the least limit that holds two blocks of average size, and a text that says so."""
 

@@ -20,7 +20,7 @@ from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, counted_level, next_level, sort_id_of
 from tblctl.selector.option_fields import KINDS, RESERVED_NAMES, Option, options_of
 from tblctl.selector.plan import Rejection
-from tblctl.selector.policy import Alternative, Decision, Policy
+from tblctl.selector.policy import Alternative, Decision, Policy, summary_of
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort
@@ -46,8 +46,8 @@ def require_policy(policy: Any) -> Policy:
         problems.append("it is a class, expected one of its objects: add ()")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         problems.append(f"name is {name!r}, expected text such as 'oldest'")
-    if not isinstance(getattr(policy, "summary", None), str):
-        problems.append("summary is missing, expected text that follows 'NAME, which'")
+    if not isinstance(summary_of(policy), str):
+        problems.append(f"summary is {policy.summary!r:.80}, expected text that follows 'NAME, which'")
     problems += _decide_problems(getattr(policy, "decide", None))
     problems += _options_problems(getattr(policy, "options", None))
     if problems:

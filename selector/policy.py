@@ -82,15 +82,12 @@ class Policy(Protocol):
 
     Attributes:
         name: what plans and commands call it.
-        summary: what it does, after "NAME, which ..".
+        summary: what it does, after "NAME, which .."; help shows it. It may be missing (`summary_of`).
         options: a frozen dataclass of its own options; each has a default. Its flags and their help follow from that.
     """
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def summary(self) -> str: ...
 
     @property
     def options(self) -> type: ...
@@ -122,3 +119,9 @@ class Policy(Protocol):
             now: seconds since 1970-01-01 UTC.
             rng: the only source of randomness.
         """
+
+
+def summary_of(policy: Policy) -> str:
+    """Return what a policy does, as its `summary` says; "" without one."""
+    found: str = getattr(policy, "summary", "")
+    return found

@@ -240,7 +240,7 @@ def step(job: ReclusterJob, state: LoopState) -> Step:
     except BaseException as error:
         error.__dict__[_STATE] = _Left(watch.state())
         if watch.snapshot is not None:
-            error.add_note(f"what was reclustered up to snapshot {watch.snapshot} is committed and stays")
+            error.add_note(f"groups reclustered up to snapshot {watch.snapshot} are committed and stay")
         raise
 
 

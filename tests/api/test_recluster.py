@@ -544,7 +544,7 @@ def test_final_ends_where_some_keys_have_wide_rows(memory_url: str, name: str, p
     [
         ({"options": [1]}, "options is .*expected a mapping"),
         ({"policy": 5}, "policy is 5, expected the name of one, or an object with decide"),
-        ({"progress": 5}, "progress is 5, expected something to call"),
+        ({"progress": 5}, "progress is 5, expected a function of"),
         ({"plan": {"version": 1}}, "plan is a dict, expected a Plan; Plan.from_json reads"),
     ],
 )

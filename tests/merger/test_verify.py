@@ -188,7 +188,7 @@ def test_the_rows_of_a_task_are_compared_over_all_its_windows():
     assert Fingerprint.total(parts) == Fingerprint.of(rows) != Fingerprint.total(parts[:1])
     columns = [Fingerprint.of(rows.select([name])) for name in rows.column_names]
     assert Fingerprint.total(columns) == Fingerprint.of(rows)
-    with pytest.raises(VerificationError, match="of 'b'"):
+    with pytest.raises(VerificationError, match="differ in 'b'"):
         verify.require_equal(Fingerprint.of(rows), columns[0], "here")
 
 

@@ -187,7 +187,7 @@ def blocks(**words):
         (policy_with(name=7), "name is 7, expected text"),
         (policy_with(name="two words"), "policy 'two words': name is 'two words', expected text"),
         (type(policy_with()), "policy 'some': it is a class, expected one of its objects"),
-        (policy_with(missing="summary"), "policy 'some': summary is missing"),
+        (policy_with(summary=7), "policy 'some': summary is 7, expected text"),
         (policy_with(missing="decide"), "decide is missing, expected a method"),
         (
             policy_with(decide=lambda self, view, budget, options: Decision()),
@@ -243,7 +243,7 @@ def test_what_is_no_policy_is_not_registered(policy, problem):
 def test_all_that_is_wrong_with_a_policy_is_told_at_once():
     options = options_with(plan=(str, blocks(default="")), a=(bytes, blocks(default=b"")))
     with pytest.raises(InvalidOptionError) as raised:
-        register(policy_with(missing="summary", options=options))
+        register(policy_with(summary=None, options=options))
     assert len(raised.value.details["problems"]) == 3
 
 

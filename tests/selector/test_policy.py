@@ -223,7 +223,7 @@ def test_a_policy_that_fits_its_drafts_to_the_budget_skips_nothing():
 
 
 def test_a_plan_that_the_budget_leaves_nothing_of_keeps_the_state_before(pairs):
-    assert some_table().planned(pairs, options={"max_blocks": 1}, state=7).state == 7
+    assert some_table().planned(pairs, options={"max_bytes": 1}, state=7).state == 7
     assert some_table().planned(pairs, state=7).state == 8
 
 
@@ -253,7 +253,7 @@ def test_the_alternatives_of_any_policy_become_advice_where_they_part_blocks():
     found = some_table().plan(Picky())
     (advice,) = found.advice
     assert (advice.policy, advice.arguments) == ("full", "--policy full")
-    assert "`tblctl recluster LOC --policy full` (to about 1.00) would part blocks" in found.note
+    assert "`tblctl recluster LOC --policy full` (to about 1.00) would separate blocks" in found.note
     assert some_table().planned(Picky(), with_advice=False).plan.advice == ()
     assert SimTable(block_rows=4).append([1, 2], [3, 4]).plan(Picky()).advice == ()
 

@@ -17,6 +17,7 @@ from tblctl.selector.policies.levels import Levels, LevelsOptions
 from tblctl.selector.policy import Decision
 from tblctl.selector.simulate import SORT
 from tblctl.selector.table_view import MOST_LEVEL, NO_SORT
+from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term
 
 from .tables import SimTable
@@ -138,14 +139,14 @@ def test_a_full_block_of_one_key_may_be_given_another_sort_but_not_its_own_again
     table = SimTable(block_rows=4).append([5] * 4, [6] * 4, [0, 1])
     assert table.view().selectable.tolist() == [False, False, True]
     assert table.view().selectable_for(2).tolist() == [True, True, True]
-    with pytest.raises(ValueError, match="a block is selected that may not be"):
+    with pytest.raises(InvalidOptionError, match="may not be selected"):
         table.plan(Give(([0, 1], None)))
     give(table, ([0, 1], OTHER))
     assert [block.keys for block in table.blocks[1:]] == [(5, 5, 6, 6)] * 2
     table.blocks[1] = replace(table.blocks[1], level=-1)  # of one key by the other sort, say
     assert table.view().selectable_for(2).tolist() == [True, False, True]
     assert table.view().selectable_for(3).tolist() == [True, True, True]
-    with pytest.raises(ValueError, match="a block is selected that may not be"):
+    with pytest.raises(InvalidOptionError, match="may not be selected"):
         table.plan(Give(([1, 2], OTHER)))
 
 
