@@ -141,10 +141,10 @@ class TestStored:
             (lambda v: v["terms"].append(None), r"terms\[2\]"),
             (lambda v: v["terms"][0].update(column_id=True), "column_id"),
             (lambda v: v["terms"][0].update(descending=0), "descending"),
-            (lambda v: v["terms"][0].update(transform="week"), "no transform"),
-            (lambda v: v["terms"][0].update(transform="bucket[0]"), "no transform"),
-            (lambda v: v["terms"][0].update(transform="bucket[99999999999]"), "no transform"),
-            (lambda v: v["terms"][0].update(transform="year\n"), "no transform"),
+            (lambda v: v["terms"][0].update(transform="week"), "is not a transform"),
+            (lambda v: v["terms"][0].update(transform="bucket[0]"), "is not a transform"),
+            (lambda v: v["terms"][0].update(transform="bucket[99999999999]"), "is not a transform"),
+            (lambda v: v["terms"][0].update(transform="year\n"), "is not a transform"),
         ],
     )
     def test_malformed_sort_is_refused(self, change, words):

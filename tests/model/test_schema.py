@@ -171,7 +171,7 @@ class TestChanges:
         [
             (lambda s: s.add_column("a", pa.int8()), "already exists"),
             (lambda s: s.add_column("s.x", pa.int8()), "already exists"),
-            (lambda s: s.add_column("a.b", pa.int8()), "no struct"),
+            (lambda s: s.add_column("a.b", pa.int8()), "is not a struct"),
             (lambda s: s.add_column("m.key.b", pa.int8()), "keys of a map"),
             (lambda s: s.add_column("b", pa.duration("s")), "cannot be stored"),
             (lambda s: s.add_column("", pa.int8()), "needs a name"),

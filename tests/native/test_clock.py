@@ -122,7 +122,7 @@ def test_a_probe_that_a_gc_takes_away_is_written_again(at: Places) -> None:
     assert faults.fired
     for number in range(5):
         faults.do(take, operation="look for", name="tmp-clock", nth=number + 1)
-    with inject(faults), pytest.raises(StorageError, match="gone at once"):
+    with inject(faults), pytest.raises(StorageError, match="disappeared at once"):
         tblctl.open(url).tag("u")
 
 

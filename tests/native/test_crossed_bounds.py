@@ -71,7 +71,7 @@ def test_crossed_bounds_of_a_column_are_damage_to_every_reader(
     READS[name](table)
     cross(monkeypatch, COLUMN)
     with pytest.raises(
-        CorruptTableError, match=r"metadata/segments/\w+\.parquet is damaged: of data/\w+\.parquet"
+        CorruptTableError, match=r"metadata/segments/\w+\.parquet is damaged: in data/\w+\.parquet"
     ):
         READS[name](table)
 

@@ -295,7 +295,7 @@ def test_a_block_that_gc_may_delete_is_refused_even_if_it_is_still_there(name: s
     faults.do(late_gc, operation="create", name="metadata/snapshots/")
     with (
         inject(faults),
-        pytest.raises(ConflictError, match="or may be at any time: gc ran with an --older-than"),
+        pytest.raises(ConflictError, match="or may remove them: gc ran with an --older-than"),
     ):
         WRITERS[name](open_impatient(url))
     assert ids_of(tblctl.open(url)) == before

@@ -17,7 +17,7 @@ from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round.commit_every import CommitEvery
 from tblctl.merger.round.round import merge_round
-from tblctl.selector.draft import Draft
+from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.policies.full import FullOptions
 from tblctl.selector.policy import Decision
 from tblctl.selector.registry import register, unregister
@@ -154,7 +154,9 @@ class ByB:
     def decide(self, view: Any, budget: Any, options: Any, **_: Any) -> Decision:
         live = [sort for sort in view.sorts.values() if sort.terms == BY_B.terms]
         sort = live[0] if live else replace(BY_B, id=view.next_sort_id)
-        return Decision(drafts=(Draft(blocks=np.arange(len(view)), output_level=1, why="a test", sort=sort),))
+        blocks = np.arange(len(view))
+        level = next_level(view, blocks)
+        return Decision(drafts=(Draft(blocks=blocks, output_level=level, why="a test", sort=sort),))
 
 
 def test_a_policy_brings_a_sort_of_its_own(table: tblctl.Table) -> None:

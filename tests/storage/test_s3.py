@@ -264,7 +264,7 @@ def test_a_server_that_asks_for_fewer_requests_is_asked_for_a_minute(proxy, prox
     assert 50 < s3_clock.waited_seconds - waited < 65
     proxy.clear()
     proxy.on("GET", action="reply", status=503, code="ServiceUnavailable", times=6)
-    with pytest.raises(StorageError, match="does not answer"):
+    with pytest.raises(StorageError, match="does not respond properly"):
         storage.read("a")
 
 
@@ -401,7 +401,7 @@ def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
 
 def test_a_web_server_that_is_not_s3_is_not_taken_for_an_empty_bucket(proxy, proxied):
     proxy.on("GET", action="reply", status=404, code="404")
-    with pytest.raises(StorageError, match="not an S3 server") as caught:
+    with pytest.raises(StorageError, match="not from an S3 server") as caught:
         proxied.storage().try_read(SNAPSHOT)
     assert not isinstance(caught.value, ObjectNotFoundError)
 
