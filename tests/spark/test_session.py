@@ -90,7 +90,7 @@ def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     [
         ({"master": "local[1]", "remote": "sc://h"}, "exclude each other"),
         ({"remote": "http://h:1"}, "expected sc://host:port"),
-        ({"remote": "sc://h:port"}, "no address"),
+        ({"remote": "sc://h:port"}, "is not an address"),
     ],
 )
 def test_words_that_make_no_session_are_refused(words: dict[str, str], expected: str) -> None:

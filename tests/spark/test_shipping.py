@@ -44,7 +44,7 @@ def test_a_session_takes_one_choice_of_code_only(temporary: Path) -> None:
     session = Session()
     workers._PREPARED[session] = CODE
     workers.prepare(session, CODE)
-    with pytest.raises(InternalError, match="hides the second"):
+    with pytest.raises(InternalError, match="would hide"):
         workers.prepare(session, replace(CODE, modules=("__init__.py",)))
 
 
