@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
     from tblctl.merger.round.group_run import GroupOutcome
@@ -63,6 +64,8 @@ _HOMES = {  # module, or module:name if the name differs there
     "ScanExplanation": "tblctl.results",
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
+    "IcebergTable": "tblctl.iceberg",
+    "from_iceberg": "tblctl.iceberg",
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
@@ -97,6 +100,7 @@ _MODULES = {"errors", "spark"}
 __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "create",
     "open",
+    "from_iceberg",
     "exists",
     "drop",
     "read_schema",
@@ -107,6 +111,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Statement",
     "spark_session",
     "Table",
+    "IcebergTable",
     "Scan",
     "WriteOutcome",
     "SnapshotInfo",

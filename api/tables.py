@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
+from tblctl.iceberg import open_iceberg, refuse_for_native, refuse_iceberg
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
+from tblctl.tableformat.iceberg.location import is_iceberg
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -42,6 +44,7 @@ def create(
         TableExistsError: the location is not empty.
         InvalidSchemaError, InvalidKeyError, InvalidOptionError: each lists every problem.
     """
+    refuse_iceberg(location, "create")
     columns = parse_schema(schema) if isinstance(schema, str) else schema
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     native.create(columns, cluster_by, options or {})
@@ -54,21 +57,31 @@ def open(
     as_of: AsOf = None,
     storage_options: Mapping[str, Any] | None = None,
     on_scan: Callable[[ScanReport], None] | None = None,
+    catalog_options: Mapping[str, str] | None = None,
+    branch: str | None = None,
 ) -> Table:
     """Open a table.
 
     Args:
-        location: a path or an fsspec URL.
+        location: a path or an fsspec URL; or `iceberg://CATALOG/NAMESPACE.TABLE` for an Iceberg table, which is an
+            `IcebergTable` then: it has the methods of `ClusteredTable`, but those of `Table` that write rows are its
+            engines'.
         as_of: a sequence, a tag, or a time (datetime or ISO text; UTC without a zone) for the table as it was, read
             only. None for the live table: every call sees the newest snapshot.
         storage_options: options of the fsspec filesystem.
         on_scan: called with a `ScanReport` after every scan. Reads through `to_dataset` are not reported, since other
             engines do them.
+        catalog_options: properties of the catalog, beside PyIceberg's own configuration; for Iceberg only.
+        branch: the branch of the Iceberg table; None for main.
 
     Raises:
         TableNotFoundError: there is no table at the location.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
+    if is_iceberg(location):
+        table: Any = open_iceberg(location, catalog_options=catalog_options, branch=branch or "main", as_of=as_of)
+        return table  # type: ignore[no-any-return]
+    refuse_for_native(catalog_options, branch)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
     newest = port.newest()
@@ -78,6 +91,7 @@ def open(
 
 def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:
     """Return whether there is a table at the location."""
+    refuse_iceberg(location, "exists")
     return NativeTable(Storage(location, storage_options), SYSTEM).exists()
 
 
@@ -92,6 +106,7 @@ def drop(
     Raises:
         TableNotFoundError: there is none, unless `if_exists`.
     """
+    refuse_iceberg(location, "drop")
     try:
         NativeTable(Storage(location, storage_options), SYSTEM).drop()
     except TableNotFoundError:

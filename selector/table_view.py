@@ -32,8 +32,8 @@ class TableView(RankedBlocks):
         table_id, snapshot: what the view is of; the number or id of the version.
         sort_id: of the current sort.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
-        sort_ids: the live sort in whose order each block is; -1 for none. By default the current one, or none where a
-            block is unclustered. A block in another live sort is unclustered too: it is not in the current order, and
+        sort_ids: the live sort in whose order each block is; -1 for none, or where it is not known. By default the
+            current one, or none where a block is unclustered. A block in another live sort is unclustered too: it is not in the current order, and
             its level is that of its own sort.
         next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
@@ -85,9 +85,10 @@ class TableView(RankedBlocks):
             raise ValueError(f"block {self.paths[int(crossed.argmax())]} has its low above its high")
         if (self.row_count < 1).any():
             raise ValueError(f"block {self.paths[int((self.row_count < 1).argmax())]} has no rows")
-        if ((self.sort_ids == self.sort_id) == self.unclustered).any():
+        in_current = self.sort_ids == self.sort_id
+        if (in_current & self.unclustered).any() or (self.in_other_sort & ~self.unclustered).any():
             raise ValueError(
-                "blocks are unclustered where they are not in the current sort, and nowhere else"
+                "blocks in the current sort are not unclustered, and those in another live sort are"
             )
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The table formats: the port of a table by its location. Every location is of the native format so far.
+"""The table formats: the port of a table by its location.
 
 Planning, measuring and reclustering name no format; they take the port.
 """
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tblctl.tableformat.environment import SYSTEM, Environment
+from tblctl.tableformat.iceberg.location import is_iceberg, parse_location
 from tblctl.tableformat.port import TablePort
 from tblctl.tableformat.storage import Storage
 
@@ -22,10 +23,15 @@ def open_port(
     """Return the port of the table at a location; nothing is read yet.
 
     Args:
-        location: a path or an fsspec URL.
-        options: options of the fsspec filesystem.
+        location: a path or an fsspec URL; or `iceberg://CATALOG/NAMESPACE.TABLE`.
+        options: options of the fsspec filesystem; or properties of the catalog.
         env: clocks and names.
     """
+    if is_iceberg(location):
+        from tblctl.tableformat.iceberg.port import IcebergPort
+
+        properties = {name: str(value) for name, value in (options or {}).items()}
+        return IcebergPort.of_catalog(parse_location(location), properties, env)
     from tblctl.tableformat.native.port import NativePort
     from tblctl.tableformat.native.table import NativeTable
 

@@ -56,6 +56,8 @@ class Listing:
         low, high: bounds of the keys by the sort asked for: columns "0", "1", .. one a key column. A null may be a null
             key, see `known`.
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
+        measured: figures count the block; if false, it counts as unclustered. None: where `own` is true. Formats of
+            other writers measure files of whose order nothing is known.
         sort_id: int64: the live sort in whose order the block is; -1 for none.
         known: the bounds hold. If false, nothing is known of the keys.
         exact: the bounds are keys of rows: not truncated, and not combined from separate column bounds.
@@ -80,6 +82,7 @@ class Listing:
     decoded_bytes: np.ndarray
     same_key_rows: np.ndarray
     matched: np.ndarray | None
+    measured: np.ndarray | None = None
     partition: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     partitions: tuple[str, ...] = ("",)
 
@@ -122,6 +125,10 @@ class Version(Protocol):
     @property
     def sort(self) -> Sort | None:
         """The cluster key; None without one."""
+
+    @property
+    def cluster_hint(self) -> str:
+        """How a table gets a cluster key: a clause for errors."""
 
     @property
     def sorts(self) -> Mapping[int, Sort]:

@@ -111,8 +111,8 @@ def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> So
         return Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
     if version.sort is None:
         msg = (
-            f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or give it one: "
-            "`tblctl alter LOC --cluster-by ...`"
+            f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or "
+            f"{version.cluster_hint}"
         )
         raise InvalidKeyError(msg)
     return version.sort

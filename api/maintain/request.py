@@ -112,10 +112,7 @@ def view_of(version: Version, condition: ConditionOf) -> View:
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     if version.sort is None:
-        msg = (
-            f"{version.location} has no cluster key to recluster by; give it one: `tblctl alter LOC --cluster-by a,b` "
-            "or `table.set_cluster_key(...)`"
-        )
+        msg = f"{version.location} has no cluster key to recluster by; {version.cluster_hint}"
         raise InvalidKeyError(msg)
     return View.of(version, version.sort, condition(version.schema))
 

@@ -75,7 +75,8 @@ class View:
         """The blocks as they are measured: by partition, then by key, so that partitions share no rank."""
         listing = self.listing
         low, high = ranks_by_partition(*self.key_ranks, listing.partition)
-        unclustered = ~listing.own if self.clustered else np.zeros(len(low), dtype=bool)
+        measured = listing.own if listing.measured is None else listing.measured
+        unclustered = ~measured if self.clustered else np.zeros(len(low), dtype=bool)
         # If bounds were truncated, the level still shows that a block is constant.
         marked = (listing.level == CONSTANT_LEVEL) & self.clustered
         return RankedBlocks(

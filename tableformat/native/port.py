@@ -87,6 +87,11 @@ class NativeVersion:
         return self.snapshot.sort
 
     @property
+    def cluster_hint(self) -> str:
+        """The command that sets the key."""
+        return "give it one: `tblctl alter LOC --cluster-by a,b` or `table.set_cluster_key(...)`"
+
+    @property
     def sorts(self) -> Mapping[int, Sort]:
         """The live sorts by id."""
         return self.snapshot.live_sorts

@@ -75,6 +75,10 @@ class MemoryVersion:
         return self.id
 
     @property
+    def cluster_hint(self) -> str:
+        return "the twin is given its key when it is made"
+
+    @property
     def sorts(self) -> dict[int, Sort]:
         here = {} if self.sort is None else {self.sort.id: self.sort}
         return here | {number: self.known_sorts[number] for number in sorted(self.beside)}

@@ -1,0 +1,152 @@
+"""Iceberg tables of people's own catalogs: measured and planned as tables of the native format are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tblctl.as_of import AsOf, version_as_of
+from tblctl.clustered import ClusteredTable
+from tblctl.conditions import resolved
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.iceberg.location import IcebergLocation, is_iceberg, parse_catalog, parse_location
+
+if TYPE_CHECKING:
+    import pyiceberg.table
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.selector.options import SelectOptions
+    from tblctl.selector.plan import Plan
+    from tblctl.selector.policy import Policy
+    from tblctl.tableformat.iceberg.version import IcebergVersion
+
+    Where = str | BooleanExpression | None
+
+
+class IcebergTable(ClusteredTable):
+    """An Iceberg table. This version of tblctl measures and plans it, and changes nothing in it."""
+
+    def plan(
+        self,
+        policy: str | Policy = "levels",
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+        *,
+        cluster_by: str | Sequence[str] | None = None,
+    ) -> Plan:
+        """Return what one round of `recluster` would do, and why. Nothing is written.
+
+        Args:
+            policy: as for `ClusteredTable.plan`.
+            where: as for `ClusteredTable.plan`.
+            options: as for `ClusteredTable.plan`.
+            cluster_by: the key to plan by. None: that of the property `tblctl.cluster-by`, or else the sort order.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
+        """
+        if cluster_by is None:
+            return super().plan(policy, where, options)
+        from tblctl.maintain.request import Request, make_plan
+
+        version: IcebergVersion = self._readable()  # type: ignore[assignment]
+        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        return make_plan(version.clustered_by(cluster_by), request)
+
+
+def from_iceberg(table: pyiceberg.table.Table, *, branch: str = "main") -> IcebergTable:
+    """Return the tblctl table of a PyIceberg table, which is not changed: each call loads the newest metadata.
+
+    Args:
+        table: of any catalog.
+        branch: what readers see, and what reclusters write to.
+    """
+    from tblctl.tableformat.iceberg.catalog import catalog_errors
+    from tblctl.tableformat.iceberg.port import IcebergPort
+
+    name = table.name()
+    location = str(IcebergLocation(catalog=table.catalog.name, table=tuple(name)))
+
+    def load() -> pyiceberg.table.Table:
+        with catalog_errors(location):
+            return table.catalog.load_table(name)
+
+    return IcebergTable(IcebergPort(location, load, SYSTEM, branch=branch))
+
+
+def open_iceberg(
+    location: str | os.PathLike[str],
+    *,
+    catalog_options: Mapping[str, str] | None = None,
+    branch: str = "main",
+    as_of: AsOf = None,
+) -> IcebergTable:
+    """Open a table of a catalog. It is looked up at once.
+
+    Args:
+        location: `iceberg://CATALOG/NAMESPACE.TABLE`.
+        catalog_options: properties of the catalog, beside PyIceberg's own configuration.
+        branch: what readers see.
+        as_of: a snapshot's id, a tag or a branch, or a time, for the table as it was. None: as it is.
+
+    Raises:
+        InvalidOptionError: the location is malformed, or the catalog is not configured.
+        TableNotFoundError, SnapshotNotFoundError: there is no such table, or no such branch.
+    """
+    from tblctl.tableformat.iceberg.port import IcebergPort
+
+    port = IcebergPort.of_catalog(parse_location(location), catalog_options or {}, SYSTEM, branch=branch)
+    newest = port.newest()
+    return IcebergTable(port, pinned=None if as_of is None else version_as_of(port, as_of, newest))
+
+
+def find_iceberg_tables(
+    location: str | os.PathLike[str],
+    *,
+    catalog_options: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+) -> list[str]:
+    """Return the locations of all tables of a catalog, or of a namespace and those below it, sorted.
+
+    Raises:
+        TableNotFoundError: there is no table, or no such namespace.
+    """
+    from tblctl.tableformat.errors import TableNotFoundError
+    from tblctl.tableformat.iceberg.catalog import find_tables, open_catalog
+
+    place = parse_catalog(location)
+    inside = place.table if namespace is None else (*place.table, *namespace.split("."))
+    catalog = open_catalog(place.catalog, catalog_options or {})
+    found = [str(table) for table in find_tables(catalog, place.catalog, inside)]
+    if not found:
+        msg = f"there is no table in {place}" + (f", namespace {namespace}" if namespace else "")
+        raise TableNotFoundError(msg)
+    return found
+
+
+def refuse_for_native(catalog_options: Mapping[str, str] | None, branch: str | None) -> None:
+    """Refuse options of Iceberg tables for a table of the native format.
+
+    Raises:
+        InvalidOptionError: one is given.
+    """
+    given = [name for name, value in (("catalog_options", catalog_options), ("branch", branch)) if value]
+    if given:
+        msg = f"{given[0]} is for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
+        raise InvalidOptionError(msg)
+
+
+def refuse_iceberg(location: str | os.PathLike[str], what: str) -> None:
+    """Refuse an Iceberg table where only the native format has an operation.
+
+    Raises:
+        InvalidOptionError: the location is one of Iceberg.
+    """
+    if is_iceberg(location):
+        msg = (
+            f"{what} is for tables of tblctl's own format; {os.fspath(location)} is an Iceberg table: "
+            "use the engine that writes to it"
+        )
+        raise InvalidOptionError(msg)

@@ -1,0 +1,95 @@
+"""Read manifests and manifest lists. They never change once written, so the newest ones read are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+
+_KEPT_BYTES = 256 * 2**20
+
+
+class KeptFiles:
+    """Contents of files by path, the least recently used dropped first. Threads may share it."""
+
+    def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
+        self._most = most_bytes
+        self._size = 0
+        self._files: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, path: str) -> bytes | None:
+        """Return the content of a file, if it was kept."""
+        with self._lock:
+            found = self._files.get(path)
+            if found is not None:
+                self._files.move_to_end(path)
+            return found
+
+    def put(self, path: str, data: bytes) -> None:
+        """Keep a file's content."""
+        with self._lock:
+            self._size += len(data) - len(self._files.pop(path, b""))
+            self._files[path] = data
+            while self._size > self._most and len(self._files) > 1:
+                self._size -= len(self._files.popitem(last=False)[1])
+
+
+class MetadataFiles:
+    """The metadata files of one table."""
+
+    def __init__(self, location: str, io: FileIO, kept: KeptFiles) -> None:
+        self._location = location
+        self._io = io
+        self._kept = kept
+
+    def contents(self, paths: Sequence[str]) -> list[bytes]:
+        """Return the contents of files, in order, many at a time.
+
+        Raises:
+            ObjectNotFoundError, AccessDeniedError, StorageError: a file is missing, or cannot be read; names it.
+        """
+        return in_parallel(self._content, paths, threads=IO_THREADS)
+
+    def manifests(self, path: str) -> tuple[ManifestFile, ...]:
+        """Return what a manifest list lists.
+
+        Raises:
+            CorruptTableError: it cannot be parsed. Otherwise as `contents`.
+        """
+        from pyiceberg.manifest import read_manifest_list
+
+        try:
+            return tuple(read_manifest_list(self._io.new_input(path)))
+        except OSError as error:
+            raise self._problem(path, error) from error
+        except (ValueError, KeyError, IndexError, EOFError, AssertionError) as error:
+            msg = f"{self._location}: manifest list {path} cannot be read: {error}"
+            raise CorruptTableError(msg, name=path) from error
+
+    def _content(self, path: str) -> bytes:
+        found = self._kept.get(path)
+        if found is None:
+            try:
+                with self._io.new_input(path).open(seekable=False) as stream:
+                    found = bytes(stream.read())
+            except OSError as error:
+                raise self._problem(path, error) from error
+            self._kept.put(path, found)
+        return found
+
+    def _problem(self, path: str, error: OSError) -> Exception:
+        what = f"{self._location}: {path}"
+        if isinstance(error, FileNotFoundError):
+            return ObjectNotFoundError(f"{what} is missing: the table's metadata names it, but it is not there")
+        if isinstance(error, PermissionError):
+            return AccessDeniedError(f"{what}: access is denied: {error}; check the credentials of the storage")
+        return StorageError(f"{what} cannot be read: {error}")

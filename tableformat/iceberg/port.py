@@ -1,0 +1,199 @@
+"""`tblctl.tableformat.port` over Iceberg tables, so far for reading: measuring and planning.
+
+The id of a version is its snapshot's id, as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TblctlError
+from tblctl.tableformat.iceberg.catalog import load_table, open_catalog
+from tblctl.tableformat.iceberg.location import IcebergLocation
+from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
+from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion
+from tblctl.tableformat.model.snapshot import Summary
+from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
+from tblctl.tableformat.progress import Progress
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+MAIN = "main"
+"""The branch that readers and writers take unless told otherwise."""
+
+
+class IcebergPort:
+    """`tblctl.tableformat.port.TablePort` of an Iceberg table, at a branch."""
+
+    def __init__(
+        self, location: str, load: Callable[[], Table], env: Environment, *, branch: str = MAIN
+    ) -> None:
+        self._location = location
+        self._load = load
+        self._branch = branch
+        self._kept = KeptFiles()
+        self.env = env
+
+    @classmethod
+    def of_catalog(
+        cls, location: IcebergLocation, options: Mapping[str, str], env: Environment, *, branch: str = MAIN
+    ) -> IcebergPort:
+        """Return the port of a table of a catalog."""
+        catalog = open_catalog(location.catalog, options)
+        return cls(str(location), lambda: load_table(catalog, location), env, branch=branch)
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
+        return self._location
+
+    def newest(self) -> IcebergVersion:
+        """Return the branch's newest version."""
+        table = self._load()
+        metadata = table.metadata
+        ref = metadata.refs.get(self._branch)
+        if ref is not None:
+            return self._version(table, metadata.snapshot_by_id(ref.snapshot_id))
+        if self._branch != MAIN:
+            known = ", ".join(sorted({MAIN, *metadata.refs}))
+            msg = f"{self._location} has no branch {self._branch!r}; branches and tags are {known}"
+            raise SnapshotNotFoundError(msg)
+        return self._version(table, table.current_snapshot())
+
+    def version(self, id: str, *, newest: IcebergVersion | None = None) -> IcebergVersion:
+        """Return the version of a snapshot's id."""
+        base = newest or self.newest()
+        snapshot = base.metadata.snapshot_by_id(int(id)) if id.isdecimal() else None
+        if snapshot is None and not (id == EMPTY and base.snapshot is None):
+            msg = f"{self._location} has no snapshot {id!r:.140}; `tblctl history` lists all"
+            raise SnapshotNotFoundError(msg)
+        return base.at(snapshot)
+
+    def version_at(self, timestamp_ms: int, *, newest: IcebergVersion | None = None) -> IcebergVersion:
+        """Return the version that was the branch's newest one at a time."""
+        base = newest or self.newest()
+        for snapshot in _ancestry(base.metadata, base.snapshot):
+            if snapshot.timestamp_ms <= timestamp_ms:
+                return base.at(snapshot)
+        msg = f"{self._location} has no snapshot that old; `tblctl history` lists all"
+        raise SnapshotNotFoundError(msg)
+
+    def parse_id(self, text: str) -> str | None:
+        """Return a whole number as an id; None for other texts."""
+        return text if text.isdecimal() else None
+
+    def entry(self, version: IcebergVersion, *, newest: IcebergVersion | None = None) -> VersionEntry:
+        """Return a version's entry in the history."""
+        return _entry((newest or version).metadata, version)
+
+    def history(
+        self, limit: int | None = None, *, start: IcebergVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        """Yield the versions that the branch had, newest first, as far as the catalog has them."""
+        base = start or self.newest()
+        if base.snapshot is None:
+            yield _entry(base.metadata, base)
+            return
+        for count, snapshot in enumerate(_ancestry(base.metadata, base.snapshot)):
+            if limit is not None and count >= limit:
+                return
+            yield _entry(base.metadata, base.at(snapshot))
+
+    def block_io(self, version: IcebergVersion) -> BlockIO:
+        """Not yet."""
+        raise self._read_only()
+
+    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:
+        """Not yet."""
+        raise self._read_only()
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Not yet."""
+        raise self._read_only()
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Read the metadata of the newest version. `deep` is refused."""
+        if deep:
+            raise self._read_only()
+        version = self.newest()
+        problems: list[str] = []
+        rows = blocks = 0
+        try:
+            files = version.files
+            blocks, rows = len(files), int(files.row_count.sum())
+            files.fetch(version.schema.leaves)
+        except TblctlError as error:
+            problems.append(str(error))
+        return Checked(
+            snapshots=len(version.metadata.snapshots),
+            segments=len(version.manifests) if not problems else 0,
+            blocks=blocks,
+            rows=rows,
+            problems=tuple(problems),
+        )
+
+    def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
+        files = MetadataFiles(self._location, table.io, self._kept)
+        return IcebergVersion(self._location, table.metadata, snapshot, files)
+
+    def _read_only(self) -> InvalidOptionError:
+        return InvalidOptionError(
+            f"{self._location}: this version of tblctl measures and plans Iceberg tables, but changes nothing in them; "
+            "`recluster --dry-run` shows what would be merged"
+        )
+
+
+def _ancestry(metadata: TableMetadata, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+    """Yield a snapshot, its parent, and so on, as far as the metadata has them. O(1) each."""
+    by_id = {found.snapshot_id: found for found in metadata.snapshots}
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else by_id.get(parent)
+
+
+def _entry(metadata: TableMetadata, version: IcebergVersion) -> VersionEntry:
+    snapshot = version.snapshot
+    return VersionEntry(
+        id=version.id,
+        parent=version.parent,
+        public_id=version.public_id,
+        timestamp_ms=metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms,
+        summary=_summary(snapshot),
+        is_readable=True,
+        tags=tuple(sorted(name for name, id in version.tags.items() if id == version.id)),
+        cluster_by=version.cluster_by,
+        options=version.options,
+    )
+
+
+def _summary(snapshot: Snapshot | None) -> Summary:
+    """Return what a commit did, from the standard keys of its summary; what it does not say is 0."""
+    found: dict[str, Any] = {}
+    operation = "create"
+    if snapshot is not None:
+        operation = "unknown"
+        if snapshot.summary is not None:
+            operation = snapshot.summary.operation.value
+            found = dict(snapshot.summary.additional_properties)
+
+    def number(key: str) -> int:
+        text = str(found.get(key, ""))
+        return int(text) if text.isdecimal() else 0
+
+    return Summary(
+        operation=operation,
+        rows=number("total-records"),
+        blocks=number("total-data-files"),
+        data_bytes=number("total-files-size"),
+        rows_added=number("added-records"),
+        rows_removed=number("deleted-records"),
+        blocks_added=number("added-data-files"),
+        blocks_removed=number("deleted-data-files"),
+        bytes_added=number("added-files-size"),
+    )

@@ -1,0 +1,82 @@
+"""Iceberg's schemas and sort orders as tblctl's: columns keep their field ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.schema.field_ids import field_id, named_children, with_id
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import child_fields, is_orderable, strip_extension, with_child_fields
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema as IcebergSchema
+    from pyiceberg.table.sorting import SortOrder
+    from pyiceberg.types import NestedField
+
+_TRANSFORMS = ("identity", "year", "month", "day", "hour", "truncate", "bucket")
+_ID_BITS = 48
+
+
+def schema_of(iceberg: IcebergSchema) -> Schema:
+    """Return the columns with their field ids. A column of a type that Arrow cannot hold is shown as binary."""
+    columns = [_column(field) for field in iceberg.fields]
+    return Schema(arrow=pa.schema(columns), last_column_id=max(iceberg.highest_field_id, 1))
+
+
+def _column(field: NestedField) -> pa.Field:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.schema import Schema as IcebergSchema
+
+    try:
+        return _plain(schema_to_pyarrow(IcebergSchema(field)).field(0))
+    except (TypeError, ValueError, NotImplementedError):
+        return with_id(pa.field(field.name, pa.large_binary(), nullable=not field.required), field.field_id)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Return the field with its id as its only metadata, nested fields too, in types without extensions."""
+    plain = strip_extension(field.type) if not child_fields(field.type) else field.type
+    children = tuple(_plain(child) for child in child_fields(plain))
+    if children:
+        plain = with_child_fields(plain, named_children(plain, children))
+    id_ = field_id(field)
+    if id_ is None:
+        raise ValueError(f"field {field.name} has no id")
+    return with_id(field.with_type(plain), id_)
+
+
+def sort_of(order: SortOrder, schema: Schema) -> Sort | None:
+    """Return the table's sort order as a cluster key; None for an unsorted table.
+
+    The terms from the first one on that tblctl cannot sort by are left out: a transform that it does not know, or a
+    column that has no order. Rows in the whole order are in the order of the terms before it, too.
+    """
+    terms: list[Term] = []
+    for field in order.fields:
+        transform = str(field.transform)
+        leaf = schema.leaf_by_id(field.source_id)
+        if transform.partition("[")[0] not in _TRANSFORMS or leaf is None or not is_orderable(leaf.type):
+            break
+        terms.append(
+            Term(
+                column_id=field.source_id,
+                transform=transform,
+                descending=field.direction.value == "desc",
+                nulls_first=field.null_order.value == "nulls-first",
+            )
+        )
+    return sort_by(terms) if terms else None
+
+
+def sort_by(terms: Sequence[Term]) -> Sort:
+    """Return the sort of terms. Its id is a hash of them: everyone who sorts by these terms gets the same id."""
+    texts = [[term.column_id, term.transform, term.descending, term.nulls_first] for term in terms]
+    digest = hashlib.sha256(json.dumps(["linear", texts]).encode()).digest()
+    id_ = int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)
+    return Sort(id=id_ or 1, terms=tuple(terms))

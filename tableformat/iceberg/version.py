@@ -1,0 +1,256 @@
+"""One snapshot of an Iceberg table behind the port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.errors import InvalidKeyError
+from tblctl.tableformat.iceberg.files import DataFiles
+from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
+from tblctl.tableformat.iceberg.options import EXPANSION, options_of
+from tblctl.tableformat.iceberg.partitions import Partitions, partitions_of
+from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of
+from tblctl.tableformat.keys.kinds import key_leaves, key_maker
+from tblctl.tableformat.keys.order import keys_after
+from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.port import Listing
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+CLUSTER_BY = "tblctl.cluster-by"
+"""The table property with the cluster key's terms. It takes the place of the table's sort order."""
+
+EMPTY = "empty"
+"""The id of the version of a table without snapshots."""
+
+
+class IcebergVersion:
+    """`tblctl.tableformat.port.Version` of a snapshot. Keeps metadata that was read."""
+
+    def __init__(
+        self,
+        location: str,
+        metadata: TableMetadata,
+        snapshot: Snapshot | None,
+        metadata_files: MetadataFiles,
+        *,
+        cluster_by: str | Sequence[str] | None = None,
+        schemas: dict[int, Schema] | None = None,
+    ) -> None:
+        self._location = location
+        self._metadata_files = metadata_files
+        self._cluster_by = cluster_by
+        self._schemas = {} if schemas is None else schemas
+        self.metadata = metadata
+        self.snapshot = snapshot
+
+    def clustered_by(self, terms: str | Sequence[str]) -> IcebergVersion:
+        """Return the version with another cluster key, to measure and plan by."""
+        return self._like(self.snapshot, terms)
+
+    def at(self, snapshot: Snapshot | None) -> IcebergVersion:
+        """Return the version of another snapshot of the table, by the same cluster key."""
+        return self._like(snapshot, self._cluster_by)
+
+    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
+        return IcebergVersion(
+            self._location,
+            self.metadata,
+            snapshot,
+            self._metadata_files,
+            cluster_by=cluster_by,
+            schemas=self._schemas,
+        )
+
+    @property
+    def cluster_by(self) -> tuple[str, ...]:
+        """The terms of the cluster key; empty without one."""
+        return key_maker(self.sort).texts(self.schema) if self.sort else ()
+
+    @property
+    def location(self) -> str:
+        """The table, for people; without secrets."""
+        return self._location
+
+    @property
+    def table_id(self) -> str:
+        """The table's UUID."""
+        return str(self.metadata.table_uuid)
+
+    @property
+    def id(self) -> str:
+        """The snapshot's id, as text."""
+        return EMPTY if self.snapshot is None else str(self.snapshot.snapshot_id)
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the parent snapshot, as text."""
+        parent = self.snapshot and self.snapshot.parent_snapshot_id
+        return None if parent is None else str(parent)
+
+    @property
+    def public_id(self) -> str:
+        """The snapshot's id, as text: it has 63 bits, and numbers of JSON have 53."""
+        return self.id
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The ids of snapshots by tag or branch."""
+        return {name: str(ref.snapshot_id) for name, ref in self.metadata.refs.items()}
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the newest snapshot: the table's current ones. Those of an older one: as they were."""
+        id_ = self.metadata.current_schema_id
+        snapshot = self.snapshot
+        if snapshot is not None and snapshot.snapshot_id != self.metadata.current_snapshot_id:
+            id_ = id_ if snapshot.schema_id is None else snapshot.schema_id
+        if id_ not in self._schemas:
+            self._schemas[id_] = schema_of(self.metadata.schema_by_id(id_) or self.metadata.schema())
+        return self._schemas[id_]
+
+    @property
+    def cluster_hint(self) -> str:
+        """How a table gets a cluster key, for errors."""
+        name = self._location.rpartition("/")[2]
+        return (
+            "name one for this call (`--cluster-by a,b`, `cluster_by=`), or give the table a sort order, in Spark: "
+            f"`ALTER TABLE {name} WRITE ORDERED BY a, b`"
+        )
+
+    @cached_property
+    def sort(self) -> Sort | None:
+        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order."""
+        given = self._cluster_by or self.metadata.properties.get(CLUSTER_BY)
+        if given is None:
+            order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
+            return None if order is None else sort_of(order, self.schema)
+        try:
+            return sort_by(parse_terms(given, self.schema))
+        except InvalidKeyError as error:
+            if self._cluster_by:
+                raise
+            msg = (
+                f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
+                "name another key (`--cluster-by a,b`), or correct the property"
+            )
+            raise InvalidKeyError(msg) from error
+
+    @property
+    def sorts(self) -> Mapping[int, Sort]:
+        """The cluster key by its id."""
+        return {} if self.sort is None else {self.sort.id: self.sort}
+
+    @property
+    def next_sort_id(self) -> int:
+        """An id that the table's sort does not have."""
+        return 1 if self.sort is None else self.sort.id + 1
+
+    @cached_property
+    def options(self) -> TableOptions:
+        """How files are written, from the table's properties."""
+        return options_of(self.metadata.properties)
+
+    @cached_property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        """The snapshot's manifests."""
+        return () if self.snapshot is None else self._metadata_files.manifests(self.snapshot.manifest_list)
+
+    @cached_property
+    def files(self) -> DataFiles:
+        """The snapshot's live data files."""
+        data = [manifest for manifest in self.manifests if manifest.content == 0]
+        return DataFiles(self._location, data, self._metadata_files.contents)
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """The partition of each file."""
+        return partitions_of(
+            self.files.entries,
+            self.files.layouts,
+            self.metadata.specs(),
+            self.metadata.schema(),
+            self.metadata.default_spec_id,
+        )
+
+    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+        """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
+        from tblctl.tableformat.predicate.nodes import node_of, tests_of
+
+        files, schema = self.files, self.schema
+        node = None if condition is None else node_of(condition, schema)
+        tested = [] if node is None else [test.leaf for test in tests_of(node)]
+        files.fetch([*key_leaves(sort, schema), *tested])
+        matched = None
+        if node is not None:
+            from tblctl.tableformat.predicate.match import match
+
+            matched = np.asarray(match(node, files, schema).outcome != NONE)
+        bounds = key_maker(sort).bounds(files, schema)
+        names = [str(place) for place in range(len(bounds.low))]
+        low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
+        known = bounds.known & ~keys_after(low, high, sort)
+        entries = files.entries
+        count = len(entries)
+        return Listing(
+            paths=entries.path,
+            low=low,
+            high=high,
+            own=np.zeros(count, bool),
+            measured=np.ones(count, bool),
+            sort_id=np.full(count, -1, np.int64),
+            known=known,
+            exact=bounds.exact & known,
+            level=np.zeros(count, np.int64),
+            stored_rows=entries.rows,
+            size_bytes=entries.size_bytes,
+            decoded_bytes=entries.size_bytes * EXPANSION,
+            same_key_rows=np.full(count, -1, np.int64),
+            matched=matched,
+            partition=self.partitions.code,
+            partitions=self.partitions.texts,
+        )
+
+    def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
+        """Return statistics of columns in each block."""
+        self.files.fetch(leaves)
+        return self.files
+
+    def blocks(self, paths: Sequence[str]) -> dict[str, Block]:
+        """Return the blocks at `paths` that are in this version, by path."""
+        entries = self.files.entries
+        wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
+        found = {}
+        for row in np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist():
+            size = int(entries.size_bytes[row])
+            path = entries.path[row].as_py()
+            found[path] = Block(
+                path=path,
+                row_count=int(entries.rows[row]),
+                size_bytes=size,
+                uncompressed_bytes=size * EXPANSION,
+                decoded_bytes=size * EXPANSION,
+                schema_id=0,
+                run_id=None,
+                cluster=None,
+                partition=self.partitions.texts[int(self.partitions.code[row])],
+            )
+        return found
+
+    def is_ordered(self, block: Block, sort: Sort) -> bool:
+        """Return whether the block's rows are in the order of `sort`: of other writers' files it is not known."""
+        return block.cluster is not None and block.cluster.cluster_key_id == sort.id
