@@ -126,15 +126,15 @@ def find_iceberg_tables(
     return found
 
 
-def refuse_for_native(catalog_options: Mapping[str, str] | None, branch: str | None) -> None:
+def refuse_for_native(catalog_options: Mapping[str, str] | None, place: str | None) -> None:
     """Refuse options of Iceberg tables for a table of the native format.
 
     Raises:
         InvalidOptionError: one is given.
     """
-    given = [name for name, value in (("catalog_options", catalog_options), ("branch", branch)) if value]
+    given = [name for name, value in (("catalog option", catalog_options), (f"{place!r}", place)) if value]
     if given:
-        msg = f"{given[0]} is for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
+        msg = f"{given[0]}: branches, namespaces and options of catalogs are for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
         raise InvalidOptionError(msg)
 
 

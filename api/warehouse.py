@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tblctl.iceberg import find_iceberg_tables, refuse_for_native
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
+from tblctl.tableformat.iceberg.location import is_iceberg
 from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url
@@ -55,15 +57,24 @@ class SurveyedTable:
 
 
 def find_tables(
-    location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+    location: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog_options: Mapping[str, str] | None = None,
+    namespace: str | None = None,
 ) -> list[str]:
     """Return the locations of all tables at or below a folder, sorted. Tables inside of tables are not found.
+
+    For `iceberg://CATALOG` those of the catalog; `namespace` restricts them to one and those below it.
 
     Costs one listing for each folder outside of tables, and two for each table. The objects in `data` are not listed.
 
     Raises:
         TableNotFoundError: there is no table.
     """
+    if is_iceberg(location):
+        return find_iceberg_tables(location, catalog_options=catalog_options, namespace=namespace)
+    refuse_for_native(catalog_options, namespace)
     storage = Storage(location, storage_options)
     root = os.fspath(location)
     found: list[str] = []
@@ -93,6 +104,7 @@ def survey(
     where: str | BooleanExpression | None = None,
     worst: int = 5,
     storage_options: Mapping[str, Any] | None = None,
+    catalog_options: Mapping[str, str] | None = None,
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
@@ -109,11 +121,13 @@ def survey(
         where: as for `Table.info`.
         worst: as for `Table.info`.
         storage_options: options of the fsspec filesystem.
+        catalog_options: properties of the catalog of Iceberg tables.
     """
 
     def look(location: str) -> SurveyedTable:
         try:
-            table = open_table(location, storage_options=storage_options)
+            of_catalog = catalog_options if is_iceberg(location) else None
+            table = open_table(location, storage_options=storage_options, catalog_options=of_catalog)
             version = table.snapshot
             info = (
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None

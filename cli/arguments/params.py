@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -95,6 +96,33 @@ def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
         return read(read_pairs(pairs, option="--storage-option"))
     except tblctl.errors.InvalidOptionError as error:
         raise click.UsageError(f"--storage-option: {error}") from error
+
+
+def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that find Iceberg tables. The command gets them all as `opening`, arguments of `tblctl.open`."""
+
+    @click.option(
+        "--catalog-option",
+        "catalog_options",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=lambda _ctx, _param, pairs: read_pairs(pairs, option="--catalog-option"),
+        help="A property of the Iceberg catalog, such as uri=sqlite:///c.db, beside PyIceberg's own configuration. "
+        "Repeatable.",
+    )
+    @click.option("--branch", metavar="NAME", help="The branch of the Iceberg table (default: main).")
+    @functools.wraps(function)
+    def call(
+        *,
+        storage_options: dict[str, Any],
+        catalog_options: dict[str, str],
+        branch: str | None,
+        **words: Any,
+    ) -> None:
+        opening = {"storage_options": storage_options, "catalog_options": catalog_options, "branch": branch}
+        function(opening=opening, **words)
+
+    return call
 
 
 def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | str | None:

@@ -25,13 +25,14 @@ from tblctl.cli.show.figures import INFO_JSON, put_info
 @click.argument("terms")
 @params.WHERE_BLOCKS
 @WORST
+@params.opens_any_format
 def depth(
     *,
     location: str,
     terms: str,
     where: str | None,
     worst: int,
-    storage_options: dict[str, Any],
+    opening: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Show how deep blocks lie by any columns.
@@ -40,7 +41,7 @@ def depth(
     nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics. So a
     key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order.
     """
-    found = tblctl.open(location, storage_options=storage_options).info(
+    found = tblctl.open(location, **opening).info(
         columns=terms, where=where, worst=worst
     )
     if as_json:

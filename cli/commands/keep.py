@@ -97,20 +97,21 @@ def tag(
     help="Delete nothing younger, such as 7d, 24h, 30m, 90s. A write or scan that runs longer during gc fails.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
+@params.opens_any_format
 def gc(
     *,
     location: str,
     keep: int,
     older_than: str,
     dry_run: bool,
-    storage_options: dict[str, Any],
+    opening: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Expire old snapshots and delete objects that no snapshot needs.
 
     Objects that a kept snapshot or a tag names are never deleted.
     """
-    table = tblctl.open(location, storage_options=storage_options)
+    table = tblctl.open(location, **opening)
     outcome = table.gc(keep=keep, older_than=older_than, dry_run=dry_run)
     if as_json:
         render.print_json(outcome.to_dict())
@@ -152,14 +153,15 @@ def ranges(ids: Sequence[int | str]) -> str:
     is_flag=True,
     help="First commit a snapshot with the right time, if the newest one has a time in the future.",
 )
+@params.opens_any_format
 def check(
-    *, location: str, deep: bool, fix_clock: bool, storage_options: dict[str, Any], as_json: bool
+    *, location: str, deep: bool, fix_clock: bool, opening: dict[str, Any], as_json: bool
 ) -> None:
     """Check every rule of the format.
 
     Exits with 1 if a rule is broken. Changes nothing unless --fix-clock is given.
     """
-    table = tblctl.open(location, storage_options=storage_options)
+    table = tblctl.open(location, **opening)
     if fix_clock:
         outcome = table.reset_clock()
         click.echo(

@@ -29,7 +29,9 @@ WORST = click.option(
     tblctl info /data/lineitem
     tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'"
     tblctl info /data/lineitem --compare 3:9 --picture lineitem.html
-    tblctl info --all s3://warehouse""",
+    tblctl info --all s3://warehouse
+    tblctl info iceberg://prod/sales.orders --columns "region, day(ts)"
+    tblctl info --all iceberg://prod --namespace sales""",
     json_shape=f"""
     {INFO_JSON.strip()},
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
@@ -51,9 +53,11 @@ WORST = click.option(
 @click.option(
     "--history", is_flag=True, help="Also show depth and overlaps after each of the last 20 snapshots."
 )
-@click.option("--all", "below", metavar="DIR", help="All tables at or below DIR, a folder or URL.")
+@click.option("--all", "below", metavar="DIR", help="All tables at or below DIR, a folder or URL, or of a catalog (iceberg://CATALOG).")
+@click.option("--namespace", metavar="NAME", help="With --all iceberg://CATALOG: only this namespace and those below.")
 @pictures.PICTURE
 @pictures.COMPARE
+@params.opens_any_format
 def info(
     *,
     locations: tuple[str, ...],
@@ -64,7 +68,8 @@ def info(
     below: str | None,
     picture: str | None,
     compare: pictures.Versions | None,
-    storage_options: dict[str, Any],
+    namespace: str | None,
+    opening: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Show how well tables are clustered.
@@ -75,7 +80,7 @@ def info(
     each.
     """
     if len(locations) == 1 and below is None:
-        table = tblctl.open(locations[0], storage_options=storage_options)
+        table = tblctl.open(locations[0], **opening)
         found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
@@ -88,10 +93,10 @@ def info(
         params.refuse("name a table (LOC), several of them, or --all DIR")
     if history or picture is not None or compare is not None:
         params.refuse("--history, --picture and --compare are for one table")
-    more = tblctl.find_tables(below, storage_options=storage_options) if below is not None else []
-    survey = tblctl.survey(
-        [*locations, *more], columns=columns, where=where, worst=worst, storage_options=storage_options
-    )
+    if opening.pop("branch") is not None:
+        params.refuse("--branch is for one table")
+    more = [] if below is None else tblctl.find_tables(below, namespace=namespace, **opening)
+    survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)
     if any(item.error is not None for item in survey):
         click.get_current_context().exit(FAILED)

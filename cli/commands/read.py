@@ -164,12 +164,13 @@ def print_explanation(explanation: tblctl.ScanExplanation, *, as_json: bool) -> 
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N snapshots.")
-def history(*, location: str, limit: int | None, storage_options: dict[str, Any], as_json: bool) -> None:
+@params.opens_any_format
+def history(*, location: str, limit: int | None, opening: dict[str, Any], as_json: bool) -> None:
     """List the snapshots of the table, newest first.
 
     Expired snapshots (see `tblctl gc`) are listed, but can no longer be read.
     """
-    snapshots = tblctl.open(location, storage_options=storage_options).history(limit=limit)
+    snapshots = tblctl.open(location, **opening).history(limit=limit)
     if as_json:
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return

@@ -33,6 +33,7 @@ class ReclusterCommand(Command):
     example="""
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
+    tblctl recluster iceberg://prod/sales.orders --cluster-by "region, day(ts)" --dry-run
     tblctl recluster /data/lineitem --where "l_shipdate >= '1998-01-01'" --max-bytes 10GiB --master "local[2]\"""",
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
@@ -59,7 +60,13 @@ class ReclusterCommand(Command):
 @click.option(
     "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
 )
+@click.option(
+    "--cluster-by",
+    metavar="TERMS",
+    help="Iceberg: the cluster key, if it is not to be the table's sort order. For --dry-run so far.",
+)
 @engine_options
+@params.opens_any_format
 def recluster(
     *,
     location: str,
@@ -69,7 +76,8 @@ def recluster(
     if_exists: bool,
     policy: str | None,
     plan_file: IO[str] | None,
-    storage_options: dict[str, Any],
+    cluster_by: str | None,
+    opening: dict[str, Any],
     as_json: bool,
     **words: Any,
 ) -> None:
@@ -84,16 +92,22 @@ def recluster(
     )
     plan = None if plan_file is None else read_plan(plan_file)
     try:
-        table = tblctl.open(location, storage_options=storage_options)
+        table = tblctl.open(location, **opening)
     except errors.TableNotFoundError:
         if not if_exists:
             raise
         print_missing(location, as_json=as_json)
         return
+    if cluster_by is not None and not isinstance(table, tblctl.IcebergTable):
+        params.refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
+    if cluster_by is not None and not dry_run:
+        params.refuse("--cluster-by goes with --dry-run: this version changes nothing in Iceberg tables")
     if dry_run:
         if final:  # as in its first round
             limits.setdefault("include_unclustered", True)
-        named = {} if policy is None else {"policy": policy}
+        named: dict[str, Any] = {} if policy is None else {"policy": policy}
+        if cluster_by is not None:
+            named["cluster_by"] = cluster_by
         plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
         return
     with progress("reclustering") as report:

@@ -39,12 +39,13 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     help="File of typical conditions of queries, one a line or each ended by ';'; '-' is standard input.",
 )
 @click.option("--rejected", is_flag=True, help="List the columns that cannot be keys, and why.")
+@params.opens_any_format
 def suggest(
     *,
     location: str,
     predicates: str | None,
     rejected: bool,
-    storage_options: dict[str, Any],
+    opening: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Rank columns that the table could be clustered by.
@@ -55,7 +56,7 @@ def suggest(
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
     """
-    table = tblctl.open(location, storage_options=storage_options)
+    table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
     try:
         found = table.suggest(text)
