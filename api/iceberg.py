@@ -11,11 +11,21 @@ from tblctl.clustered import ClusteredTable
 from tblctl.conditions import resolved
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.iceberg.location import IcebergLocation, is_iceberg, parse_catalog, parse_location
+from tblctl.tableformat.iceberg.location import is_iceberg, parse_catalog, parse_location
+
+__all__ = [
+    "IcebergTable",
+    "find_iceberg_tables",
+    "from_iceberg",
+    "is_iceberg",
+    "open_iceberg",
+    "refuse_for_native",
+    "refuse_iceberg",
+]
 
 if TYPE_CHECKING:
-    import pyiceberg.table
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table as PyIcebergTable
 
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
@@ -25,8 +35,20 @@ if TYPE_CHECKING:
     Where = str | BooleanExpression | None
 
 
+class NotOnIcebergError(InvalidOptionError, AttributeError):
+    """An operation that only tables of tblctl's own format have."""
+
+
 class IcebergTable(ClusteredTable):
     """An Iceberg table. This version of tblctl measures and plans it, and changes nothing in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain that an operation of `Table` is not there."""
+        from tblctl.table import Table
+
+        if name.startswith("_") or not hasattr(Table, name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise _not_here(name, self.location)
 
     def plan(
         self,
@@ -56,24 +78,16 @@ class IcebergTable(ClusteredTable):
         return make_plan(version.clustered_by(cluster_by), request)
 
 
-def from_iceberg(table: pyiceberg.table.Table, *, branch: str = "main") -> IcebergTable:
+def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:
     """Return the tblctl table of a PyIceberg table, which is not changed: each call loads the newest metadata.
 
     Args:
         table: of any catalog.
         branch: what readers see, and what reclusters write to.
     """
-    from tblctl.tableformat.iceberg.catalog import catalog_errors
     from tblctl.tableformat.iceberg.port import IcebergPort
 
-    name = table.name()
-    location = str(IcebergLocation(catalog=table.catalog.name, table=tuple(name)))
-
-    def load() -> pyiceberg.table.Table:
-        with catalog_errors(location):
-            return table.catalog.load_table(name)
-
-    return IcebergTable(IcebergPort(location, load, SYSTEM, branch=branch))
+    return IcebergTable(IcebergPort.of_table(table, SYSTEM, branch=branch))
 
 
 def open_iceberg(
@@ -145,8 +159,10 @@ def refuse_iceberg(location: str | os.PathLike[str], what: str) -> None:
         InvalidOptionError: the location is one of Iceberg.
     """
     if is_iceberg(location):
-        msg = (
-            f"{what} is for tables of tblctl's own format; {os.fspath(location)} is an Iceberg table: "
-            "use the engine that writes to it"
-        )
-        raise InvalidOptionError(msg)
+        raise _not_here(what, os.fspath(location))
+
+
+def _not_here(what: str, location: str) -> NotOnIcebergError:
+    return NotOnIcebergError(
+        f"{what} is for tables of tblctl's own format; {location} is an Iceberg table: use an engine that writes to it"
+    )

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
-from tblctl.iceberg import open_iceberg, refuse_for_native, refuse_iceberg
+from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_iceberg
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
-from tblctl.tableformat.iceberg.location import is_iceberg
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable

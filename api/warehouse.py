@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tblctl.iceberg import find_iceberg_tables, refuse_for_native
+from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
-from tblctl.tableformat.iceberg.location import is_iceberg
 from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url

@@ -33,8 +33,8 @@ class TableView(RankedBlocks):
         sort_id: of the current sort.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         sort_ids: the live sort in whose order each block is; -1 for none, or where it is not known. By default the
-            current one, or none where a block is unclustered. A block in another live sort is unclustered too: it is not in the current order, and
-            its level is that of its own sort.
+            current one, or none where a block is unclustered. A block in another live sort is unclustered too: it is
+            not in the current order, and its level is that of its own sort.
         next_sort_id: what a new sort is to be called.
         table_options: how blocks are written.
         paths: a string array of pyarrow, plain, large or chunked. Only those that a plan picks become Python objects.

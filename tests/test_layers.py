@@ -50,7 +50,10 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "native/upkeep": (*BELOW_NATIVE, "port", "native/log", "native/blocks", "native/read"),
     "native/block_io": (*BELOW_NATIVE, "native/log", "native/blocks"),
     "native": (*BELOW_NATIVE, "port", "native"),
-    "formats": (*BELOW_NATIVE, "port", "native"),
+    "iceberg/avro": (),
+    "iceberg/location": ("errors",),
+    "iceberg": (*VALUES, "environment", "concurrency", "progress", "keys", "predicate", "port"),
+    "formats": (*BELOW_NATIVE, "port", "native", "iceberg"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
 MAX_FUNCTION_LINES = 60
@@ -124,7 +127,21 @@ BANS = (
         instead="tblctl.tableformat.formats.open_port: tables of every format are behind the port",
     ),
     Ban(names=("matplotlib",), owners=("api/pictures/drawing.py",), instead="tblctl.pictures.drawing"),
-    Ban(names=("pyiceberg.catalog",), owners=("tableformat/iceberg/",), instead="the Iceberg adapter, later"),
+    Ban(
+        names=("tblctl.tableformat.iceberg",),
+        owners=("tableformat/", "api/iceberg.py"),
+        instead="tblctl.tableformat.formats.open_port, or tblctl.iceberg in api/",
+    ),
+    Ban(
+        names=("pyiceberg.catalog", "pyiceberg.manifest", "pyiceberg.io"),
+        owners=("tableformat/iceberg/",),
+        instead="tblctl.tableformat.iceberg",
+    ),
+    Ban(
+        names=("pyiceberg.table",),
+        owners=("tableformat/iceberg/", "api/iceberg.py"),  # the latter takes a caller's table
+        instead="tblctl.tableformat.iceberg",
+    ),
     Ban(
         names=("pyarrow.set_cpu_count", "pyarrow.set_io_thread_count", "pyarrow.set_memory_pool"),
         owners=(),

@@ -12,6 +12,18 @@ import click
 import tblctl
 
 LOCATION = click.argument("location", metavar="LOC")
+NATIVE_LOCATION = click.argument(
+    "location", metavar="LOC", callback=lambda ctx, _param, text: refuse_iceberg(ctx, text)
+)
+"""The location of a table of tblctl's own format."""
+
+
+def refuse_iceberg(ctx: click.Context, location: str) -> str:
+    """Refuse an Iceberg table for a command that only the native format has; a callback for click."""
+    from tblctl.iceberg import refuse_iceberg as check
+
+    check(location, f"tblctl {ctx.info_name}")
+    return location
 
 
 def refuse(problem: str) -> NoReturn:

@@ -48,7 +48,7 @@ def read_files(files: tuple[str, ...]) -> Any:
     tblctl scan /data/old --output - | tblctl append /data/new -""",
     json_shape=OUTCOME_JSON,
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @FILES
 @MEMORY
 @click.option(
@@ -90,7 +90,7 @@ def append(
     example="""tblctl delete /data/lineitem --where "l_orderkey < 1000 or l_comment is null" """,
     json_shape=OUTCOME_JSON,
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option(
     "--where", metavar="CONDITION", required=True, help="SQL: rows for which this is true are deleted."
 )
@@ -108,7 +108,7 @@ def delete(*, location: str, where: str, storage_options: dict[str, Any], as_jso
     example="""tblctl update /data/lineitem --set "l_tax = 0, l_comment = NULL" --where "l_shipmode = 'AIR'" """,
     json_shape=OUTCOME_JSON,
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option(
     "--set",
     "assignments",
@@ -144,7 +144,7 @@ def update(
     tblctl overwrite /data/lineitem march.parquet --where "l_shipdate between '1995-03-01' and '1995-03-31'" """,
     json_shape=OUTCOME_JSON,
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @FILES
 @params.WHERE
 @MEMORY

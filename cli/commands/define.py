@@ -25,7 +25,7 @@ SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
            --cluster-by "day(at), bucket(16, id)" --set block_rows=500000""",
     json_shape="object: location, columns [{name, type}], cluster_by, options, snapshot",
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option(
     "--schema", metavar="TEXT", help='Columns: "name: type [not null], ...", such as "a: int64, b: string".'
 )
@@ -92,7 +92,7 @@ def settings_help() -> str:
     tblctl alter /data/lineitem --set block_rows=500000 --set compression_level=3""",
     json_shape=OUTCOME_JSON,
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option("--cluster-by", metavar="TERMS", help="Set the cluster key, see `tblctl create --help`.")
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
 @click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")
@@ -165,7 +165,7 @@ def change_table(
     example="tblctl drop /data/lineitem --yes",
     json_shape="object: location, dropped (false if there was no table)",
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option("--yes", is_flag=True, help="Confirm: without it nothing is dropped.")
 @click.option("--if-exists", is_flag=True, help="A missing table is no error.")
 def drop(

@@ -16,7 +16,7 @@ from tblctl.cli.show.progress import progress
 
 
 @command("rollback", example="tblctl rollback /data/lineitem --to 7", json_shape=OUTCOME_JSON)
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option(
     "--to",
     metavar="WHEN",
@@ -41,7 +41,7 @@ def rollback(*, location: str, to: int | str, storage_options: dict[str, Any], a
     tblctl tag /data/lineitem              # lists them""",
     json_shape="object: the table's tags after the command, {name: snapshot}",
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.argument("name", required=False)
 @click.option(
     "--at", metavar="WHEN", callback=params.read_as_of, help="The snapshot to name (default: the newest)."

@@ -38,7 +38,7 @@ def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) 
             blocks_whole, bytes_total, bytes_to_read, segments_total, segments_pruned, rows_total
     with --output an object: output, snapshot, row_count""",
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @params.WHERE
 @click.option(
     "--columns",
@@ -204,7 +204,7 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
     min and max are lists with one value for each term of the current key: the keys of the first and the last row, or if
     the block is in another order bounds from column statistics, null without these""",
 )
-@params.LOCATION
+@params.NATIVE_LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only N blocks.")
 def files(*, location: str, limit: int | None, storage_options: dict[str, Any], as_json: bool) -> None:
     """List the live blocks of the table: Parquet files below LOC."""

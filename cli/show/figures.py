@@ -119,10 +119,13 @@ def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
     """Print a line for each range, with the size of the blocks that would have to be rewritten to reduce its depth."""
     page.put()
     width = render.terminal_width()
-    limit = render.CELL_WIDTH if width is None else max(LEAST_KEY_WIDTH, (width - BESIDE_KEYS) // 2)
+    partitioned = any(item.partition is not None for item in worst)
+    columns = 3 if partitioned else 2
+    limit = render.CELL_WIDTH if width is None else max(LEAST_KEY_WIDTH, (width - BESIDE_KEYS) // columns)
     rows = [
         (
             number,
+            *((partition_text(item.partition, limit if width else None),) if partitioned else ()),
             key_text(item.min, limit if width else None),
             key_text(item.max, limit if width else None),
             f"{item.depth:,}",
@@ -132,8 +135,15 @@ def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
         )
         for number, item in enumerate(worst, 1)
     ]
-    names = ("worst", "from key", "to key", "depth", "blocks", "rows", "to rewrite")
-    page.put_table(names, rows, right=(0, 3, 4, 5, 6))
+    inside = ("partition",) if partitioned else ()
+    names = ("worst", *inside, "from key", "to key", "depth", "blocks", "rows", "to rewrite")
+    page.put_table(names, rows, right=(0, *range(len(names) - 4, len(names))))
+
+
+def partition_text(partition: str | None, limit: int | None) -> str:
+    """Return a partition, cut to `limit` characters; a word for files without one."""
+    text = partition or "(none)"
+    return text if limit is None else render.shorten(text, limit)
 
 
 def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:

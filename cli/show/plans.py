@@ -27,9 +27,11 @@ def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:
 
 def print_groups(plan: tblctl.Plan) -> None:
     """Print a line of figures for every group, their sum, and why each was chosen."""
+    partitioned = any(group.partition is not None for group in plan.groups)
     rows = [
         (
             group.number,
+            *((group.partition or "(none)",) if partitioned else ()),
             group.output_level,
             f"{len(group.blocks):,}",
             f"{group.rows:,}",
@@ -39,8 +41,9 @@ def print_groups(plan: tblctl.Plan) -> None:
         )
         for group in plan.groups
     ]
-    names = ("group", "to level", "blocks", "rows", "size", "depth", "after")
-    render.print_table(names, rows, right=range(len(names)))
+    inside = ("partition",) if partitioned else ()
+    names = ("group", *inside, "to level", "blocks", "rows", "size", "depth", "after")
+    render.print_table(names, rows, right=(0, *range(len(names) - 6, len(names))))
     blocks = sum(len(group.blocks) for group in plan.groups)
     click.echo(
         f"({render.count(len(plan.groups), 'group')}: {render.count(blocks, 'block')}, "

@@ -47,6 +47,12 @@ class IcebergPort:
         catalog = open_catalog(location.catalog, options)
         return cls(str(location), lambda: load_table(catalog, location), env, branch=branch)
 
+    @classmethod
+    def of_table(cls, table: Table, env: Environment, *, branch: str = MAIN) -> IcebergPort:
+        """Return the port of a table that somebody opened. It is not changed: each call loads the newest metadata."""
+        location = IcebergLocation(catalog=table.catalog.name, table=tuple(table.name()))
+        return cls(str(location), lambda: load_table(table.catalog, location), env, branch=branch)
+
     @property
     def location(self) -> str:
         """The table, for people; without secrets."""

@@ -21,9 +21,10 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan ScanExplanation
-        ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table TableOptions WriteOutcome
-        create drop errors execute exists find_tables open parse_duration parse_schema parse_size
+        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan
+        ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
+        TableOptions WriteOutcome
+        create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
         parse_statement read_schema spark spark_session survey type_from_text type_to_text
     """,
     "tblctl.errors": """
@@ -43,6 +44,7 @@ NAMES = {
         round_after_write state_of step
     """,
     "Statement": "final if_exists is_location location name parts where where_position",
+    "IcebergTable": "cluster_by location options schema snapshot",
     "Table": "cluster_by location options schema snapshot",
     "Scan": "schema snapshot",
     "WriteOutcome": """
@@ -128,12 +130,14 @@ NAMES = {
         --storage-option --widen-column LOC
     """,
     "$ tblctl info": """
-        --all --columns --compare --debug --history --json --picture --storage-option --where --worst [LOC]...
+        --all --branch --catalog-option --columns --compare --debug --history --json --namespace --picture
+        --storage-option --where --worst [LOC]...
     """,
-    "$ tblctl depth": "--debug --json --storage-option --where --worst LOC TERMS",
-    "$ tblctl suggest": "--debug --json --predicates --rejected --storage-option LOC",
+    "$ tblctl depth": "--branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS",
+    "$ tblctl suggest": "--branch --catalog-option --debug --json --predicates --rejected --storage-option LOC",
     "$ tblctl recluster": """
-        --commit-every --debug --dry-run --engine --final --if-exists --include-unclustered --json --master
+        --branch --catalog-option --cluster-by --commit-every --debug --dry-run --engine --final --if-exists
+        --include-unclustered --json --master
         --max-blocks --max-bytes --max-group-bytes --max-groups --memory --no-include-unclustered --on-conflict
         --plan --policy --ratio --remote --spark-conf --storage-option --threshold --where LOC
     """,
@@ -141,13 +145,13 @@ NAMES = {
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
         STATEMENT
     """,
-    "$ tblctl history": "--debug --json --limit --storage-option LOC",
+    "$ tblctl history": "--branch --catalog-option --debug --json --limit --storage-option LOC",
     "$ tblctl rollback": "--debug --json --storage-option --to LOC",
     "$ tblctl tag": "--at --debug --delete --json --storage-option LOC NAME",
     "$ tblctl drop": "--debug --if-exists --json --storage-option --yes LOC",
     "$ tblctl files": "--debug --json --limit --storage-option LOC",
-    "$ tblctl gc": "--debug --dry-run --json --keep --older-than --storage-option LOC",
-    "$ tblctl check": "--debug --deep --fix-clock --json --storage-option LOC",
+    "$ tblctl gc": "--branch --catalog-option --debug --dry-run --json --keep --older-than --storage-option LOC",
+    "$ tblctl check": "--branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC",
 }
 SIGNATURES = {
     "tblctl": [
@@ -155,17 +159,39 @@ SIGNATURES = {
         "drop(location, *, if_exists=False, storage_options=None)",
         "execute(text, *, resolve=None, storage_options=None, **options)",
         "exists(location, *, storage_options=None)",
-        "find_tables(location, *, storage_options=None)",
-        "open(location, *, as_of=None, storage_options=None, on_scan=None)",
+        "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
+        "from_iceberg(table, *, branch='main')",
+        (
+            "open(location, *, as_of=None, storage_options=None, on_scan=None, catalog_options=None, "
+            "branch=None)"
+        ),
         "parse_duration(text)",
         "parse_schema(text)",
         "parse_size(text, *, needs_unit=False)",
         "parse_statement(text)",
         "read_schema(path, storage_options=None)",
         "spark_session(*, master=None, remote=None, conf=None)",
-        "survey(locations, *, columns=None, where=None, worst=5, storage_options=None)",
+        (
+            "survey(locations, *, columns=None, where=None, worst=5, storage_options=None, "
+            "catalog_options=None)"
+        ),
         "type_from_text(text)",
         "type_to_text(data_type)",
+    ],
+    "IcebergTable": [
+        "check(deep=False, *, progress=None)",
+        "compare(before, after, *, columns=None, where=None)",
+        "depth_history(limit=20)",
+        "gc(keep=10, older_than='24h', *, dry_run=False)",
+        "history(limit=None)",
+        "info(columns=None, where=None, *, worst=5)",
+        "picture(path, *, columns=None, where=None, compare=None)",
+        "plan(policy='levels', where=None, options=None, *, cluster_by=None)",
+        (
+            "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
+        ),
+        "suggest(predicates=None)",
     ],
     "Table": [
         "add_column(path, type)",
