@@ -49,7 +49,7 @@ def uri(tmp_path: Path) -> str:
 
 @pytest.fixture
 def catalog(uri: str, tmp_path: Path) -> Catalog:
-    """A catalog with two tables: `sales.orders` sorted by id, three files that overlap; `sales.web.hits`, partitioned."""
+    """A catalog with `sales.orders`, three files that overlap, sorted by id, and `sales.web.hits`, partitioned."""
     found = load_catalog("prod", type="sql", uri=uri, warehouse=f"file://{tmp_path}/warehouse")
     found.create_namespace("sales")
     found.create_namespace("sales.web")
