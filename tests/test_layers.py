@@ -52,7 +52,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "native": (*BELOW_NATIVE, "port", "native"),
     "iceberg/avro": (),
     "iceberg/location": ("errors",),
-    "iceberg": (*VALUES, "environment", "concurrency", "progress", "keys", "predicate", "port"),
+    "iceberg": (*BELOW_NATIVE, "port"),
     "formats": (*BELOW_NATIVE, "port", "native", "iceberg"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.errors import (
     AccessDeniedError,
@@ -15,6 +16,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
+from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -30,27 +32,43 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     """
     from pyiceberg.catalog import list_catalogs, load_catalog
 
-    with catalog_errors(f"catalog {name}"):
+    with catalog_errors(f"catalog {name}", options):
         try:
             return load_catalog(name, **options)
         except (ValueError, KeyError) as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
-                f"catalog {name!r} cannot be opened: {_brief(error)}. Configured catalogs: {known}. Name it in "
-                f".pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
+                f"catalog {name!r} cannot be opened: {_brief(error, options)}. Configured catalogs: {known}. Name it "
+                f"in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
-            raise InvalidOptionError(msg) from error
+            raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
 
 
-def load_table(catalog: Catalog, location: IcebergLocation) -> Table:
-    """Return a table as it is now.
+class TableLoader:
+    """Loads a table as it is now. Pickles, secrets included; threads may share one."""
 
-    Raises:
-        TableNotFoundError: there is no such table or namespace.
-        StorageError, AccessDeniedError: the catalog cannot be reached, or refuses.
-    """
-    with catalog_errors(str(location)):
-        return catalog.load_table(location.table)
+    def __init__(
+        self, location: IcebergLocation, options: Mapping[str, str], catalog: Catalog | None = None
+    ) -> None:
+        self.location = location
+        self._options = dict(options)
+        self._catalog = catalog
+        self._lock = Lock()
+
+    def __call__(self) -> Table:
+        """Return the table.
+
+        Raises:
+            TableNotFoundError: there is no such table or namespace.
+            StorageError, AccessDeniedError: the catalog cannot be reached, or refuses.
+        """
+        with self._lock:
+            self._catalog = self._catalog or open_catalog(self.location.catalog, self._options)
+        with catalog_errors(str(self.location), self._options):
+            return self._catalog.load_table(self.location.table)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.location, self._options))
 
 
 def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[IcebergLocation]:
@@ -60,7 +78,7 @@ def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[I
         TableNotFoundError: there is no such namespace.
     """
     where = f"catalog {name}" if not namespace else f"namespace {'.'.join(namespace)} of catalog {name}"
-    with catalog_errors(where):
+    with catalog_errors(where, catalog.properties):
         waiting = [tuple(namespace)] if namespace else list(catalog.list_namespaces())
         found: list[IcebergLocation] = []
         while waiting:
@@ -80,8 +98,13 @@ def _below(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]
 
 
 @contextmanager
-def catalog_errors(what: str) -> Iterator[None]:
-    """Turn errors of PyIceberg, and of the libraries below it, into tblctl's; `what` is named in them."""
+def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn errors of PyIceberg, and of the libraries below it, into tblctl's.
+
+    Args:
+        what: named in them.
+        options: of the catalog. Values that may be secrets are not shown.
+    """
     from pyiceberg import exceptions
 
     try:
@@ -89,22 +112,22 @@ def catalog_errors(what: str) -> Iterator[None]:
     except TblctlError:
         raise
     except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.NoSuchIdentifierError) as error:
-        msg = f"there is no table at {what}: {_brief(error)}; `tblctl info --all iceberg://CATALOG` lists tables"
+        msg = f"there is no table at {what}: {_brief(error, options)}; `tblctl info --all iceberg://CATALOG` lists tables"
         raise TableNotFoundError(msg) from error
     except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError, PermissionError) as error:
-        msg = f"{what}: access is denied: {_brief(error)}; check the credentials of the catalog and of its storage"
+        msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of the catalog and of its storage"
         raise AccessDeniedError(msg) from error
     except (exceptions.NotInstalledError, ImportError) as error:
-        msg = f"{what}: {_brief(error)}; a library is missing: pip install 'tblctl[iceberg]'"
+        msg = f"{what}: {_brief(error, options)}; a library is missing: pip install 'tblctl[iceberg]'"
         raise InvalidOptionError(msg) from error
     except exceptions.ResolveError as error:
-        msg = f"{what}: its metadata does not follow the specification: {_brief(error)}"
+        msg = f"{what}: its metadata does not follow the specification: {_brief(error, options)}"
         raise CorruptTableError(msg, name=what) from error
     except (OSError, exceptions.RESTError) as error:
-        raise StorageError(f"{what} cannot be read: {_brief(error)}") from error
+        raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] in _BELOW:
-            raise StorageError(f"{what} cannot be read: {_brief(error)}") from error
+            raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
         raise
 
 
@@ -112,6 +135,8 @@ _BELOW = frozenset({"sqlalchemy", "requests", "botocore", "thrift", "pyiceberg",
 """Libraries that catalogs rest on. Their errors share no class."""
 
 
-def _brief(error: BaseException) -> str:
-    """Return an error's text in one line."""
-    return " ".join((str(error) or type(error).__name__).split())[:400]
+def _brief(error: BaseException, options: Mapping[str, str]) -> str:
+    """Return an error's text in one line, without secrets."""
+    hidden = [secret for value in options.values() for secret in secrets_of(str(value))]
+    text = scrub(str(error) or type(error).__name__, [*secrets_in(options), *hidden])
+    return " ".join(text.split())[:400]

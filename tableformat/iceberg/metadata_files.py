@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
@@ -18,13 +18,16 @@ _KEPT_BYTES = 256 * 2**20
 
 
 class KeptFiles:
-    """Contents of files by path, the least recently used dropped first. Threads may share it."""
+    """Contents of files by path, the least recently used dropped first. Threads may share it. Pickles empty."""
 
     def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
         self._most = most_bytes
         self._size = 0
         self._files: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._most,))
 
     def get(self, path: str) -> bytes | None:
         """Return the content of a file, if it was kept."""

@@ -5,12 +5,12 @@ The id of a version is its snapshot's id, as text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TblctlError
-from tblctl.tableformat.iceberg.catalog import load_table, open_catalog
+from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion
@@ -31,9 +31,9 @@ class IcebergPort:
     """`tblctl.tableformat.port.TablePort` of an Iceberg table, at a branch."""
 
     def __init__(
-        self, location: str, load: Callable[[], Table], env: Environment, *, branch: str = MAIN
+        self, load: TableLoader, env: Environment, *, branch: str = MAIN
     ) -> None:
-        self._location = location
+        self._location = str(load.location)
         self._load = load
         self._branch = branch
         self._kept = KeptFiles()
@@ -44,14 +44,13 @@ class IcebergPort:
         cls, location: IcebergLocation, options: Mapping[str, str], env: Environment, *, branch: str = MAIN
     ) -> IcebergPort:
         """Return the port of a table of a catalog."""
-        catalog = open_catalog(location.catalog, options)
-        return cls(str(location), lambda: load_table(catalog, location), env, branch=branch)
+        return cls(TableLoader(location, options), env, branch=branch)
 
     @classmethod
     def of_table(cls, table: Table, env: Environment, *, branch: str = MAIN) -> IcebergPort:
         """Return the port of a table that somebody opened. It is not changed: each call loads the newest metadata."""
         location = IcebergLocation(catalog=table.catalog.name, table=tuple(table.name()))
-        return cls(str(location), lambda: load_table(table.catalog, location), env, branch=branch)
+        return cls(TableLoader(location, table.catalog.properties, table.catalog), env, branch=branch)
 
     @property
     def location(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -272,3 +273,29 @@ def test_from_iceberg_takes_a_table_and_sees_later_commits(catalog: Catalog) -> 
     assert orders.metadata.current_snapshot_id != int(table.snapshot.sequence)  # the caller's is as it was
     plan = table.plan(policy="full", cluster_by=["id"])
     assert sum(len(group.blocks) for group in plan.groups) == 4
+
+
+def test_a_handle_can_be_pickled_and_shows_no_secret(uri: str, catalog: Catalog) -> None:
+    options = {"uri": uri, "s3.secret-access-key": "secret-of-the-bucket"}
+    table = tblctl.open(ORDERS, catalog_options=options)
+    assert "secret" not in repr(table)
+    for handle in (table, tblctl.from_iceberg(catalog.load_table("sales.orders"))):
+        assert pickle.loads(pickle.dumps(handle)).info().average_depth == 2.0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("type=nothing", "password=open-sesame"),
+        ("uri=postgresql+psycopg2://me:open-sesame@127.0.0.1:1/db",),
+        ("type=rest", "uri=http://127.0.0.1:1", "credential=me:open-sesame"),
+        ("py-catalog-impl=no.such.module", "token=open-sesame"),
+    ],
+    ids=["type", "database", "rest", "implementation"],
+)
+def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(words: tuple[str, ...]) -> None:
+    result = run("info", ORDERS, *(item for word in words for item in ("--catalog-option", word)), "--debug")
+    assert result.exit_code in (1, 2)
+    assert "prod" in result.stderr
+    assert "bug in tblctl" not in result.stderr
+    assert "open-sesame" not in result.output
