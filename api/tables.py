@@ -78,7 +78,9 @@ def open(
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
     if is_iceberg(location):
-        table: Any = open_iceberg(location, catalog_options=catalog_options, branch=branch or "main", as_of=as_of)
+        table: Any = open_iceberg(
+            location, catalog_options=catalog_options, branch=branch or "main", as_of=as_of
+        )
         return table  # type: ignore[no-any-return]
     refuse_for_native(catalog_options, branch)
     native = NativeTable(Storage(location, storage_options), SYSTEM)

@@ -178,7 +178,7 @@ def captions(picture: Picture, panel: Panel) -> list[str]:
         if count
     ]
     return [
-        f"{picture.terms}, in key order",
+        f"{'by partition, then ' if picture.axis.partitions else ''}{picture.terms}, in key order",
         *([f"only blocks that may hold rows with {picture.where}"] if picture.where is not None else []),
         *([f"not drawn: {', '.join(apart)}"] if apart else []),
     ]

@@ -16,10 +16,11 @@ from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import Band, first_ranks, lay_out
+from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.pictures.depths import DepthPoint, depth_history
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.values import python_value, value_for_people
-from tblctl.tableformat.port import TablePort, Version, VersionEntry
+from tblctl.tableformat.port import Listing, TablePort, Version, VersionEntry
 
 MOST_BARS = 250
 """A version with more blocks is drawn as a density."""
@@ -62,22 +63,26 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeyAxis:
-    """The keys that blocks begin and end with, in key order. A key's rank is its place among them.
+    """The keys that blocks begin and end with, by partition and then in key order. A key's rank is its place there.
 
     Attributes:
         rank_count: number of keys.
         columns: number of parts that the axis is divided into, at least 1.
         keys: a row for each rank, a column for each term.
+        partitions: the partition of each rank; None if there is only one.
     """
 
     rank_count: int
     columns: int
     keys: pa.Table
+    partitions: tuple[str, ...] | None = None
 
     def text(self, rank: int) -> str:
-        """Return a key as people read it."""
+        """Return a key as people read it, after its partition."""
         values = (value_for_people(python_value(column[rank])) for column in self.keys.columns)
         whole = ", ".join("null" if value is None else str(value) for value in values)
+        if self.partitions is not None:
+            whole = f"{self.partitions[rank] or '(no partition)'}: {whole}"
         return printable(whole if len(whole) <= _KEY_LENGTH else whole[: _KEY_LENGTH - 1] + "…")
 
 
@@ -225,14 +230,30 @@ def _shared_axis(
         )
         for side in ("low", "high")
     )
-    low_ranks, high_ranks = key_ranks(low, high, views[-1].sort)
+    names, partition = _shared_partitions(listings, kept)
+    low_ranks, high_ranks = ranks_by_partition(*key_ranks(low, high, views[-1].sort), partition)
     _, representatives = np.unique(np.concatenate((low_ranks, high_ranks)), return_index=True)
     keys = pa.concat_tables([low, high]).take(representatives)
     cuts = np.cumsum([len(chosen) for chosen in kept])[:-1]
     ranks = zip(np.split(low_ranks, cuts), np.split(high_ranks, cuts), strict=True)
     rank_count = len(representatives)
     columns = max(1, min(rank_count, MOST_COLUMNS // len(views)))
-    return KeyAxis(rank_count=rank_count, columns=columns, keys=keys), list(ranks)
+    partitions = None
+    if len(names) > 1:
+        partitions = tuple(names[code] for code in np.tile(partition, 2)[representatives].tolist())
+    axis = KeyAxis(rank_count=rank_count, columns=columns, keys=keys, partitions=partitions)
+    return axis, list(ranks)
+
+
+def _shared_partitions(listings: Sequence[Listing], kept: Sequence[Integers]) -> tuple[list[str], Integers]:
+    """Return the names of all partitions in order, and the place of each view's blocks among them."""
+    names = sorted({name for listing in listings for name in listing.partitions})
+    places = {name: place for place, name in enumerate(names)}
+    codes = [
+        np.array([places[name] for name in listing.partitions], np.int64)[listing.partition[chosen]]
+        for listing, chosen in zip(listings, kept, strict=True)
+    ]
+    return names, np.concatenate(codes)
 
 
 def _panel(

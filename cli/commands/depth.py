@@ -41,9 +41,7 @@ def depth(
     nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics. So a
     key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order.
     """
-    found = tblctl.open(location, **opening).info(
-        columns=terms, where=where, worst=worst
-    )
+    found = tblctl.open(location, **opening).info(columns=terms, where=where, worst=worst)
     if as_json:
         render.print_json(found.to_dict())
     else:

@@ -154,9 +154,7 @@ def ranges(ids: Sequence[int | str]) -> str:
     help="First commit a snapshot with the right time, if the newest one has a time in the future.",
 )
 @params.opens_any_format
-def check(
-    *, location: str, deep: bool, fix_clock: bool, opening: dict[str, Any], as_json: bool
-) -> None:
+def check(*, location: str, deep: bool, fix_clock: bool, opening: dict[str, Any], as_json: bool) -> None:
     """Check every rule of the format.
 
     Exits with 1 if a rule is broken. Changes nothing unless --fix-clock is given.

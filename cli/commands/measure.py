@@ -53,8 +53,15 @@ WORST = click.option(
 @click.option(
     "--history", is_flag=True, help="Also show depth and overlaps after each of the last 20 snapshots."
 )
-@click.option("--all", "below", metavar="DIR", help="All tables at or below DIR, a folder or URL, or of a catalog (iceberg://CATALOG).")
-@click.option("--namespace", metavar="NAME", help="With --all iceberg://CATALOG: only this namespace and those below.")
+@click.option(
+    "--all",
+    "below",
+    metavar="DIR",
+    help="All tables at or below DIR, a folder or URL, or of a catalog (iceberg://CATALOG).",
+)
+@click.option(
+    "--namespace", metavar="NAME", help="With --all iceberg://CATALOG: only this namespace and those below."
+)
 @pictures.PICTURE
 @pictures.COMPARE
 @params.opens_any_format

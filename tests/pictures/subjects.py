@@ -35,6 +35,7 @@ class ListedVersion:
     low: np.ndarray
     high: np.ndarray
     level: np.ndarray
+    partition: tuple[str, ...] = ()
     location: str = "s3://warehouse/sales/orders"
     public_id: int = 7
     schema: Schema = SCHEMA
@@ -43,6 +44,7 @@ class ListedVersion:
     def listing(self, sort, condition, *, clustered=True) -> Listing:
         every = np.ones(self.low.size, dtype=bool)
         rows = np.full(self.low.size, 1_000_000)
+        names = tuple(dict.fromkeys(self.partition)) or ("",)
         return Listing(
             paths=pa.array([f"data/{number:032x}.parquet" for number in range(self.low.size)]),
             low=pa.table({"0": self.low}),
@@ -57,6 +59,8 @@ class ListedVersion:
             decoded_bytes=rows,
             same_key_rows=rows,
             matched=None,
+            partition=np.array([names.index(name) for name in self.partition], np.int64),
+            partitions=names,
         )
 
 

@@ -293,3 +293,25 @@ def test_versions_that_cannot_be_read_are_named(memory_url: str, tmp_path: Path)
     with pytest.raises(errors.SnapshotNotFoundError, match="nosuch"):
         table.picture(tmp_path / "out.svg", compare=("nosuch", 3))
     assert not (tmp_path / "out.svg").exists()
+
+
+def test_blocks_of_two_partitions_lie_apart_on_the_axis_and_share_no_depth():
+    partitions = ("b", "a", "b", "a", "")
+    low, high = np.array([0, 0, 5, 3, 1]), np.array([9, 9, 7, 9, 2])
+    picture = picture_of(ListedVersion(low=low, high=high, level=np.zeros(5, int), partition=partitions))
+    [panel] = picture.panels
+    assert panel.info.depth.max == 2
+    assert max(band.depths.max() for band in panel.bands) == 2
+    texts = [picture.axis.text(rank) for rank in range(picture.axis.rank_count)]
+    assert texts[:2] == ["(no partition): 1", "(no partition): 2"]
+    assert texts[2:] == ["a: 0", "a: 3", "a: 9", "b: 0", "b: 5", "b: 7", "b: 9"]
+
+
+def test_two_versions_with_other_partitions_share_one_axis():
+    first = ListedVersion(low=np.array([0]), high=np.array([1]), level=np.zeros(1, int), partition=("b",))
+    second = ListedVersion(
+        low=np.array([0, 0]), high=np.array([1, 1]), level=np.zeros(2, int), partition=("a", "b")
+    )
+    picture = picture_of(first, second)
+    texts = [[picture.axis.text(rank) for rank in panel.low.tolist()] for panel in picture.panels]
+    assert texts == [["b: 0"], ["a: 0", "b: 0"]]

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
+from tblctl.policies import policy_of
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, next_level
+from tblctl.selector.options import parts
 from tblctl.selector.plan import Plan
+from tblctl.selector.planner import plan as planned
 from tblctl.selector.policies.levels import Levels, LevelsOptions
 from tblctl.selector.policy import Decision
 from tblctl.selector.simulate import SORT
@@ -78,8 +81,28 @@ def test_a_view_tells_the_sort_of_each_block():
     assert (dict(view.sorts), view.next_sort_id) == ({1: SORT, 2: OTHER}, 3)
     assert SimTable(block_rows=4).view().next_sort_id == 2
     assert replace(view, sort_ids=np.empty(0, np.int64)).sort_ids.tolist() == [1, 1, -1, -1, -1]
-    with pytest.raises(ValueError, match="unclustered where they are not in the current sort"):
+    with pytest.raises(ValueError, match="blocks in the current sort are not unclustered"):
         replace(view, sort_ids=np.ones(5, np.int64))
+    with pytest.raises(ValueError, match="those in another live sort are"):
+        replace(view, unclustered=np.zeros(5, bool))
+
+
+@pytest.mark.parametrize("policy", ["levels", "full"])
+def test_measured_blocks_of_whose_order_nothing_is_known_are_selected_as_those_of_level_0(policy):
+    """Files that other writers left in a table of another format: measured by their bounds, in no known order."""
+    view = SimTable(block_rows=4).append([0, 2, 4, 6], [1, 3, 5, 7], [10, 11, 12, 13]).view()
+    foreign = replace(view, sort_ids=np.full(3, NO_SORT))
+    assert not foreign.unclustered.any()
+    assert foreign.selectable.all()
+    first, second = (
+        planned(
+            blocks, chosen, parts(chosen, {}).policy, Budget(), memory_bytes=2**30, now=0.0, rng=lambda: 0.5
+        )
+        for chosen in (policy_of(policy),)
+        for blocks in (view, foreign)
+    )
+    assert first.plan.groups == second.plan.groups
+    assert second.plan.groups
 
 
 def test_a_merge_into_another_sort_makes_blocks_that_no_average_counts():
