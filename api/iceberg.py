@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tblctl.as_of import AsOf, version_as_of
@@ -96,6 +97,7 @@ def open_iceberg(
     catalog_options: Mapping[str, str] | None = None,
     branch: str = "main",
     as_of: AsOf = None,
+    metadata_cache: str | os.PathLike[str] | None = None,
 ) -> IcebergTable:
     """Open a table of a catalog. It is looked up at once.
 
@@ -104,14 +106,18 @@ def open_iceberg(
         catalog_options: properties of the catalog, beside PyIceberg's own configuration.
         branch: what readers see.
         as_of: a snapshot's id, a tag or a branch, or a time, for the table as it was. None: as it is.
+        metadata_cache: a folder of this machine to keep manifests of remote storage in. None: they are kept in memory.
 
     Raises:
         InvalidOptionError: the location is malformed, or the catalog is not configured.
         TableNotFoundError, SnapshotNotFoundError: there is no such table, or no such branch.
     """
+    from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
     from tblctl.tableformat.iceberg.port import IcebergPort
 
-    port = IcebergPort.of_catalog(parse_location(location), catalog_options or {}, SYSTEM, branch=branch)
+    cache = None if metadata_cache is None else ManifestCache(Path(metadata_cache))
+    place = parse_location(location)
+    port = IcebergPort.of_catalog(place, catalog_options or {}, SYSTEM, branch=branch, cache=cache)
     newest = port.newest()
     return IcebergTable(port, pinned=None if as_of is None else version_as_of(port, as_of, newest))
 

@@ -58,6 +58,7 @@ def open(
     on_scan: Callable[[ScanReport], None] | None = None,
     catalog_options: Mapping[str, str] | None = None,
     branch: str | None = None,
+    metadata_cache: str | os.PathLike[str] | None = None,
 ) -> Table:
     """Open a table.
 
@@ -72,6 +73,8 @@ def open(
             engines do them.
         catalog_options: properties of the catalog, beside PyIceberg's own configuration; for Iceberg only.
         branch: the branch of the Iceberg table; None for main.
+        metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change; for Iceberg
+            only. None: they are kept in memory.
 
     Raises:
         TableNotFoundError: there is no table at the location.
@@ -79,7 +82,11 @@ def open(
     """
     if is_iceberg(location):
         table: Any = open_iceberg(
-            location, catalog_options=catalog_options, branch=branch or "main", as_of=as_of
+            location,
+            catalog_options=catalog_options,
+            branch=branch or "main",
+            as_of=as_of,
+            metadata_cache=metadata_cache,
         )
         return table  # type: ignore[no-any-return]
     refuse_for_native(catalog_options, branch)

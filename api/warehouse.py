@@ -104,6 +104,7 @@ def survey(
     worst: int = 5,
     storage_options: Mapping[str, Any] | None = None,
     catalog_options: Mapping[str, str] | None = None,
+    metadata_cache: str | os.PathLike[str] | None = None,
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
@@ -121,12 +122,18 @@ def survey(
         worst: as for `Table.info`.
         storage_options: options of the fsspec filesystem.
         catalog_options: properties of the catalog of Iceberg tables.
+        metadata_cache: as for `tblctl.open`.
     """
 
     def look(location: str) -> SurveyedTable:
         try:
             of_catalog = catalog_options if is_iceberg(location) else None
-            table = open_table(location, storage_options=storage_options, catalog_options=of_catalog)
+            table = open_table(
+                location,
+                storage_options=storage_options,
+                catalog_options=of_catalog,
+                metadata_cache=metadata_cache,
+            )
             version = table.snapshot
             info = (
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None

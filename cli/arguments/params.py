@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import functools
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -110,6 +112,12 @@ def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
         raise click.UsageError(f"--storage-option: {error}") from error
 
 
+def cache_folder() -> Path:
+    """Return where manifests are kept unless the user says otherwise (XDG Base Directory Specification)."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "tblctl" / "manifests"
+
+
 def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that find Iceberg tables. The command gets them all as `opening`, arguments of `tblctl.open`."""
 
@@ -123,15 +131,27 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
         "Repeatable.",
     )
     @click.option("--branch", metavar="NAME", help="The branch of the Iceberg table (default: main).")
+    @click.option(
+        "--metadata-cache",
+        metavar="DIR",
+        help="Where manifests of Iceberg tables on remote storage are kept, which never change; 'none' keeps none "
+        "(default: ~/.cache/tblctl/manifests).",
+    )
     @functools.wraps(function)
     def call(
         *,
         storage_options: dict[str, Any],
         catalog_options: dict[str, str],
         branch: str | None,
+        metadata_cache: str | None,
         **words: Any,
     ) -> None:
-        opening = {"storage_options": storage_options, "catalog_options": catalog_options, "branch": branch}
+        opening = {
+            "storage_options": storage_options,
+            "catalog_options": catalog_options,
+            "branch": branch,
+            "metadata_cache": None if metadata_cache == "none" else metadata_cache or cache_folder(),
+        }
         function(opening=opening, **words)
 
     return call

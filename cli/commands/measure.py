@@ -102,11 +102,17 @@ def info(
         params.refuse("--history, --picture and --compare are for one table")
     if opening.pop("branch") is not None:
         params.refuse("--branch is for one table")
-    more = [] if below is None else tblctl.find_tables(below, namespace=namespace, **opening)
+    more = [] if below is None else find_tables(below, namespace, opening)
     survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)
     if any(item.error is not None for item in survey):
         click.get_current_context().exit(FAILED)
+
+
+def find_tables(below: str, namespace: str | None, opening: dict[str, Any]) -> list[str]:
+    """Return the locations of the tables of a folder or a catalog."""
+    words = {name: value for name, value in opening.items() if name != "metadata_cache"}
+    return tblctl.find_tables(below, namespace=namespace, **words)
 
 
 def show_one(

@@ -16,6 +16,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
+from tblctl.tableformat.iceberg.metadata_files import is_denied
 from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
     except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.NoSuchIdentifierError) as error:
         msg = f"there is no table at {what}: {_brief(error, options)}; `tblctl info --all iceberg://CATALOG` lists tables"
         raise TableNotFoundError(msg) from error
-    except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError, PermissionError) as error:
+    except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError) as error:
         msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of the catalog and of its storage"
         raise AccessDeniedError(msg) from error
     except (exceptions.NotInstalledError, ImportError) as error:
@@ -124,6 +125,9 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         msg = f"{what}: its metadata does not follow the specification: {_brief(error, options)}"
         raise CorruptTableError(msg, name=what) from error
     except (OSError, exceptions.RESTError) as error:
+        if is_denied(error):
+            msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of its storage"
+            raise AccessDeniedError(msg) from error
         raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] in _BELOW:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import xxhash
 
@@ -35,6 +36,9 @@ class ManifestCache:
         self._most_bytes = most_bytes
         self._is_usable: bool | None = None
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._folder, self._most_bytes))
 
     def get(self, url: str) -> bytes | None:
         """Return a file's content; None if it is not kept."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
 
+from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
+
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -49,10 +51,13 @@ class KeptFiles:
 class MetadataFiles:
     """The metadata files of one table."""
 
-    def __init__(self, location: str, io: FileIO, kept: KeptFiles) -> None:
+    def __init__(
+        self, location: str, io: FileIO, kept: KeptFiles, cache: ManifestCache | None = None
+    ) -> None:
         self._location = location
         self._io = io
         self._kept = kept
+        self._cache = cache
 
     def contents(self, paths: Sequence[str]) -> list[bytes]:
         """Return the contents of files, in order, many at a time.
@@ -81,18 +86,39 @@ class MetadataFiles:
     def _content(self, path: str) -> bytes:
         found = self._kept.get(path)
         if found is None:
-            try:
-                with self._io.new_input(path).open(seekable=False) as stream:
-                    found = bytes(stream.read())
-            except OSError as error:
-                raise self._problem(path, error) from error
+            found = self._cached(path) if self._cache is not None and _is_remote(path) else self._fetched(path)
             self._kept.put(path, found)
         return found
+
+    def _cached(self, path: str) -> bytes:
+        assert self._cache is not None
+        found = self._cache.get(path)
+        if found is None:
+            found = self._fetched(path)
+            self._cache.put(path, found)
+        return found
+
+    def _fetched(self, path: str) -> bytes:
+        try:
+            with self._io.new_input(path).open(seekable=False) as stream:
+                return bytes(stream.read())
+        except OSError as error:
+            raise self._problem(path, error) from error
 
     def _problem(self, path: str, error: OSError) -> Exception:
         what = f"{self._location}: {path}"
         if isinstance(error, FileNotFoundError):
             return ObjectNotFoundError(f"{what} is missing: the table's metadata names it, but it is not there")
-        if isinstance(error, PermissionError):
+        if is_denied(error):
             return AccessDeniedError(f"{what}: access is denied: {error}; check the credentials of the storage")
         return StorageError(f"{what} cannot be read: {error}")
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether a storage refuses access. Arrow's S3 says so in the text only."""
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and "ACCESS_DENIED" in str(error))
+
+
+def _is_remote(path: str) -> bool:
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.lower() != "file"

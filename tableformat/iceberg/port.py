@@ -12,6 +12,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TblctlError
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.location import IcebergLocation
+from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion
 from tblctl.tableformat.model.snapshot import Summary
@@ -31,20 +32,32 @@ class IcebergPort:
     """`tblctl.tableformat.port.TablePort` of an Iceberg table, at a branch."""
 
     def __init__(
-        self, load: TableLoader, env: Environment, *, branch: str = MAIN
+        self,
+        load: TableLoader,
+        env: Environment,
+        *,
+        branch: str = MAIN,
+        cache: ManifestCache | None = None,
     ) -> None:
         self._location = str(load.location)
         self._load = load
         self._branch = branch
+        self._cache = cache
         self._kept = KeptFiles()
         self.env = env
 
     @classmethod
     def of_catalog(
-        cls, location: IcebergLocation, options: Mapping[str, str], env: Environment, *, branch: str = MAIN
+        cls,
+        location: IcebergLocation,
+        options: Mapping[str, str],
+        env: Environment,
+        *,
+        branch: str = MAIN,
+        cache: ManifestCache | None = None,
     ) -> IcebergPort:
-        """Return the port of a table of a catalog."""
-        return cls(TableLoader(location, options), env, branch=branch)
+        """Return the port of a table of a catalog. Manifests on remote storage are kept in `cache`, if there is one."""
+        return cls(TableLoader(location, options), env, branch=branch, cache=cache)
 
     @classmethod
     def of_table(cls, table: Table, env: Environment, *, branch: str = MAIN) -> IcebergPort:
@@ -143,7 +156,7 @@ class IcebergPort:
         )
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
-        files = MetadataFiles(self._location, table.io, self._kept)
+        files = MetadataFiles(self._location, table.io, self._kept, self._cache)
         return IcebergVersion(self._location, table.metadata, snapshot, files)
 
     def _read_only(self) -> InvalidOptionError:
