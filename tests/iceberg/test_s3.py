@@ -85,7 +85,7 @@ def _manifests(options: dict[str, str]) -> list[str]:
     return [manifest.manifest_path for manifest in snapshot.manifests(table.io)]
 
 
-def _filesystem(options: dict[str, str]):  # noqa: ANN202 (s3fs has no types)
+def _filesystem(options: dict[str, str]):
     import s3fs
 
     return s3fs.S3FileSystem(
