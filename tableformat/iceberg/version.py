@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.iceberg.files import DataFiles
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
-from tblctl.tableformat.iceberg.options import EXPANSION, options_of
+from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.partitions import Partitions, partitions_of
-from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of
+from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.block import Block
@@ -36,6 +36,11 @@ CLUSTER_BY = "tblctl.cluster-by"
 
 EMPTY = "empty"
 """The id of the version of a table without snapshots."""
+
+
+def branches_of(metadata: TableMetadata) -> dict[str, int]:
+    """Return the ids of branches' newest snapshots by name, without tags."""
+    return {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"}
 
 
 class IcebergVersion:
@@ -112,13 +117,17 @@ class IcebergVersion:
         """The ids of snapshots by tag or branch."""
         return {name: str(ref.snapshot_id) for name, ref in self.metadata.refs.items()}
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
-        """The columns of the newest snapshot: the table's current ones. Those of an older one: as they were."""
+        """The columns of a branch's newest snapshot: the table's current ones. Those of an older one: as they were."""
         id_ = self.metadata.current_schema_id
         snapshot = self.snapshot
-        if snapshot is not None and snapshot.snapshot_id != self.metadata.current_snapshot_id:
-            id_ = id_ if snapshot.schema_id is None else snapshot.schema_id
+        heads = {self.metadata.current_snapshot_id, *branches_of(self.metadata).values()}
+        if snapshot is not None and snapshot.schema_id is not None and snapshot.snapshot_id not in heads:
+            id_ = snapshot.schema_id
+        return self._schema(id_)
+
+    def _schema(self, id_: int) -> Schema:
         if id_ not in self._schemas:
             self._schemas[id_] = schema_of(self.metadata.schema_by_id(id_) or self.metadata.schema())
         return self._schemas[id_]
@@ -134,21 +143,25 @@ class IcebergVersion:
 
     @cached_property
     def sort(self) -> Sort | None:
-        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order."""
-        given = self._cluster_by or self.metadata.properties.get(CLUSTER_BY)
+        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order.
+
+        The property names columns as they are called now. Snapshots that lack some have the terms before these.
+        """
+        if self._cluster_by:
+            return sort_by(parse_terms(self._cluster_by, self.schema))
+        given = self.metadata.properties.get(CLUSTER_BY)
         if given is None:
             order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
             return None if order is None else sort_of(order, self.schema)
         try:
-            return sort_by(parse_terms(given, self.schema))
+            terms = parse_terms(given, self._schema(self.metadata.current_schema_id))
         except InvalidKeyError as error:
-            if self._cluster_by:
-                raise
             msg = (
                 f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
                 "name another key (`--cluster-by a,b`), or correct the property"
             )
             raise InvalidKeyError(msg) from error
+        return usable_sort(terms, self.schema)
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
@@ -174,7 +187,8 @@ class IcebergVersion:
     def files(self) -> DataFiles:
         """The snapshot's live data files."""
         data = [manifest for manifest in self.manifests if manifest.content == 0]
-        return DataFiles(self._location, data, self._metadata_files.contents)
+        length = least_text_length(self.metadata.properties)
+        return DataFiles(self._location, data, self._metadata_files.contents, text_length=length)
 
     @cached_property
     def partitions(self) -> Partitions:
@@ -204,6 +218,9 @@ class IcebergVersion:
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)
+        exact = bounds.exact & known
+        if low.num_columns > 1:  # the least values of two columns need not be in one row
+            exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
         entries = files.entries
         count = len(entries)
         return Listing(
@@ -214,7 +231,7 @@ class IcebergVersion:
             measured=np.ones(count, bool),
             sort_id=np.full(count, -1, np.int64),
             known=known,
-            exact=bounds.exact & known,
+            exact=exact,
             level=np.zeros(count, np.int64),
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,

@@ -1,0 +1,40 @@
+"""Fixtures of Iceberg tables: `lake` for those of PyIceberg, `spark_lake` for those that Spark writes too.
+
+Spark runs in a process of its own, once for all tests; pytest runs these together, and in one process (xdist_group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .lake import Lake
+from .spark_process import MissingError, SparkLake, spark_lake_of
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark_lake" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("iceberg-spark"))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def spark_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLake]:
+    """Fail with CI=true, skip elsewhere, if Java, pyspark or Iceberg's jars are missing."""
+    import os
+
+    try:
+        running = spark_lake_of(tmp_path_factory.mktemp("spark-lake"))
+    except MissingError as error:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            f"Iceberg's Spark cannot run: {error}"
+        )
+    with running:
+        yield running
