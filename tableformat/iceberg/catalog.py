@@ -38,11 +38,12 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     from pyiceberg import exceptions
     from pyiceberg.catalog import list_catalogs, load_catalog
 
+    wrong = (ValueError, KeyError, exceptions.NoSuchPropertyException, *_address_errors())
     with catalog_errors(f"catalog {name}", options):
         try:
             _require_database(name, options)
             return load_catalog(name, **{**options, _CREATES_TABLES: "false"})
-        except (ValueError, KeyError, exceptions.NoSuchPropertyException, *_address_errors()) as error:
+        except wrong as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
                 f"catalog {name!r} cannot be opened: {_brief(error, options)}. Configured catalogs: {known}. Name it "
@@ -185,7 +186,9 @@ def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[I
         found: list[IcebergLocation] = []
         while waiting:
             space = waiting.pop()
-            found += [IcebergLocation(catalog=name, table=tuple(names)) for names in catalog.list_tables(space)]
+            found += [
+                IcebergLocation(catalog=name, table=tuple(names)) for names in catalog.list_tables(space)
+            ]
             waiting += _below(catalog, space)
         return sorted(found, key=str)
 
@@ -213,11 +216,17 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         yield
     except TblctlError:
         raise
-    except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.NoSuchIdentifierError) as error:
-        msg = f"there is no table at {what}: {_brief(error, options)}; `tblctl info --all iceberg://CATALOG` lists tables"
+    except (
+        exceptions.NoSuchTableError,
+        exceptions.NoSuchNamespaceError,
+        exceptions.NoSuchIdentifierError,
+    ) as error:
+        hint = "`tblctl info --all iceberg://CATALOG` lists tables"
+        msg = f"there is no table at {what}: {_brief(error, options)}; {hint}"
         raise TableNotFoundError(msg) from error
     except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError) as error:
-        msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of the catalog and of its storage"
+        hint = "check the credentials of the catalog and of its storage"
+        msg = f"{what}: access is denied: {_brief(error, options)}; {hint}"
         raise AccessDeniedError(msg) from error
     except (exceptions.NotInstalledError, ImportError) as error:
         msg = f"{what}: {_brief(error, options)}; a library is missing: pip install 'tblctl[iceberg]'"

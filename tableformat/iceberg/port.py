@@ -141,19 +141,19 @@ class IcebergPort:
                 return
             yield _entry(base.metadata, base.at(snapshot))
 
-    def block_io(self, version: IcebergVersion) -> BlockIO:
+    def block_io(self, version: IcebergVersion) -> BlockIO:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:
+    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
         """Read the metadata of the newest version. `deep` is refused."""
         if deep:
             raise self._read_only()

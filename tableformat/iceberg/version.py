@@ -203,6 +203,7 @@ class IcebergVersion:
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
+        del clustered  # nothing is known of any file's order
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
         files, schema = self.files, self.schema
