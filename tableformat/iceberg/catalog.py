@@ -38,7 +38,12 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     from pyiceberg import exceptions
     from pyiceberg.catalog import list_catalogs, load_catalog
 
-    wrong = (ValueError, KeyError, exceptions.NoSuchPropertyException, *_address_errors())
+    wrong: tuple[type[Exception], ...] = (
+        ValueError,
+        KeyError,
+        exceptions.NoSuchPropertyException,
+        *_address_errors(),
+    )
     with catalog_errors(f"catalog {name}", options):
         try:
             _require_database(name, options)

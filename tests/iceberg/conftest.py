@@ -1,10 +1,12 @@
 """Fixtures of Iceberg tables: `lake` for those of PyIceberg, `spark_lake` for those that Spark writes too.
 
-Spark runs in a process of its own, once for all tests; pytest runs these together, and in one process (xdist_group).
+Spark runs in a process of its own, once for all tests. Modules that use it are in the xdist_group "iceberg-spark", so
+that pytest runs them in one process, too.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +14,6 @@ import pytest
 
 from .lake import Lake
 from .spark_process import MissingError, SparkLake, spark_lake_of
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark_lake" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("iceberg-spark"))
 
 
 @pytest.fixture
@@ -28,8 +24,6 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture(scope="session")
 def spark_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLake]:
     """Fail with CI=true, skip elsewhere, if Java, pyspark or Iceberg's jars are missing."""
-    import os
-
     try:
         running = spark_lake_of(tmp_path_factory.mktemp("spark-lake"))
     except MissingError as error:
