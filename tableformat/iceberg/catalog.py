@@ -119,6 +119,7 @@ class TableLoader:
         Raises:
             TableNotFoundError: there is no such table or namespace.
             UnsupportedFormatError: its metadata is of a newer format than PyIceberg reads.
+            InvalidOptionError: a library for its storage cannot be loaded.
             CorruptTableError, ObjectNotFoundError: its metadata cannot be understood, or is missing.
             StorageError, AccessDeniedError: the catalog cannot be reached, or refuses.
         """
@@ -153,6 +154,10 @@ def _load(catalog: Catalog, location: IcebergLocation, options: Mapping[str, str
         raise ObjectNotFoundError(msg) from error
     except (exceptions.ValidationError, ValueError, TypeError, AttributeError) as error:
         text = _brief(error, options)
+        if "FileIO" in text:
+            raise InvalidOptionError(f"{location}: {text}; check py-io-impl and what it needs") from error
+        if "filesystem" in text:
+            raise StorageError(f"{location} cannot be read: {text}") from error
         unknown = _newer(text)
         if unknown is not None:
             msg = f"{location} has {unknown}, which PyIceberg {pyiceberg.__version__} does not read; use a newer one"

@@ -147,7 +147,9 @@ class IcebergVersion:
 
         The property names columns as they are called now. Snapshots that lack some have the terms before these.
         """
-        if self._cluster_by:
+        if self._cluster_by is not None:
+            if not "".join(self._cluster_by).strip():
+                raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
             return sort_by(parse_terms(self._cluster_by, self.schema))
         given = self.metadata.properties.get(CLUSTER_BY)
         if given is None:

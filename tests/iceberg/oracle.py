@@ -44,7 +44,7 @@ class TrueFile:
     @property
     def partition(self) -> tuple[Any, ...]:
         values = [self.entry.partition[place] for place in range(len(self.entry.partition))]
-        return (self.entry.spec_id, *map(str, values))
+        return (self.entry.spec_id, *map(repr, values))
 
     def values(self, leaf: Leaf) -> pa.Array:
         """Return the values of a column in its statistic type; nulls if the file lacks it."""
@@ -146,6 +146,7 @@ def assert_bounds(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
     files = [by_path[path] for path in listing.paths.to_pylist()]
     assert listing.stored_rows.tolist() == [file.rows.num_rows for file in files]
     assert listing.size_bytes.tolist() == [file.entry.file_size_in_bytes for file in files]
+    assert groups_of(listing.partition.tolist()) == groups_of([file.partition for file in files])
     expected = [is_known(file, sort, version.schema) for file in files]
     assert listing.known.tolist() == expected, sort
     assert not (listing.exact & ~listing.known).any()
@@ -158,6 +159,11 @@ def assert_bounds(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
     assert not (above & listing.known).any(), (sort, high.to_pylist(), listing.high.to_pylist())
     wide = keys_after(low, listing.low, sort) | keys_after(listing.high, high, sort)
     assert not (wide & listing.exact).any(), (sort, listing.low.to_pylist(), listing.high.to_pylist())
+
+
+def groups_of(partitions: Sequence[Any]) -> list[int]:
+    """Return for each file the place of the first file of its partition."""
+    return [partitions.index(partition) for partition in partitions]
 
 
 def true_ends(files: Sequence[TrueFile], sort: Sort, schema: Schema) -> tuple[pa.Table, pa.Table]:

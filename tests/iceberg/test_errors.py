@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -288,6 +290,19 @@ def test_a_storage_that_pyiceberg_does_not_know_is_named(lake: Lake, table: Tabl
     rewrite_metadata(lake, "t", change)
     error = failure(StorageError, lambda: lake.open("t").info())
     assert "nonsense://bucket/list.avro" in str(error)
+
+
+def test_a_storage_library_that_cannot_be_loaded_is_named(lake: Lake, table: Table) -> None:
+    options = lake.options | {"py-io-impl": "no.such.FileIO"}
+    error = failure(InvalidOptionError, lambda: tblctl.open("iceberg://lake/db.t", catalog_options=options))
+    assert "no.such.FileIO" in str(error)
+
+
+def test_a_metadata_file_on_unknown_storage_is_named(lake: Lake, table: Table) -> None:
+    with contextlib.closing(sqlite3.connect(lake.folder / "catalog.db")) as database, database:
+        database.execute("UPDATE iceberg_tables SET metadata_location = 'nonsense://bucket/1.metadata.json'")
+    error = failure(StorageError, lambda: lake.open("t"))
+    assert "nonsense" in str(error)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.types import LongType
 
 import tblctl
-from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError, SnapshotNotFoundError
 
 from .lake import Lake, append, fields, rewrite_metadata, version_of, with_snapshots
 from .oracle import assert_true
@@ -202,3 +202,9 @@ def test_pictures_and_depths_are_drawn(lake: Lake, table: Table) -> None:
     opened.picture(path, compare=("t1", "main"))
     assert path.stat().st_size > 1000
     assert [point.average_depth for point in opened.depth_history()] == [2.0, 2.0, 2.0, 1.0]
+
+
+def test_an_empty_key_is_refused(lake: Lake, table: Table) -> None:
+    for key in ("", [], " "):
+        with pytest.raises(InvalidKeyError, match="cluster_by"):
+            lake.open("t").plan(cluster_by=key)

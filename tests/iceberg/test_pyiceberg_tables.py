@@ -233,6 +233,27 @@ def test_partitions_share_no_overlap(lake: Lake, parts: list[Any]) -> None:
     assert len(plan.groups) == 0 or all(name.startswith(parts[0][0]) for name in partitions)
 
 
+def test_partitions_of_values_that_look_alike_stay_apart(lake: Lake) -> None:
+    spec = PartitionSpec(
+        *(PartitionField(place, 1000 + place, IdentityTransform(), f"p{place}") for place in (1, 2))
+    )
+    table = lake.create("t", fields(a=StringType(), b=StringType(), id=LongType()), partition_spec=spec)
+    pairs = [
+        (None, "x"),
+        ("null", "x"),
+        ("None", "x"),
+        ("", "x"),
+        ("1/p2=2", "3"),
+        ("1", "2/p2=3"),
+        ("x (spec 0)", ""),
+    ]
+    for _ in range(2):
+        append(table, a=[a for a, _ in pairs], b=[b for _, b in pairs], id=list(range(len(pairs))))
+    assert_true(table, "id")
+    texts = version_of(table).partitions.texts
+    assert {"p1=null/p2=x", 'p1="null"/p2=x', "p1=None/p2=x"} <= set(texts)
+
+
 def test_files_of_an_old_spec_stay_in_it(lake: Lake) -> None:
     table = lake.create("t", SPEC_SCHEMA)
     append(table, **SPEC_ROWS)
