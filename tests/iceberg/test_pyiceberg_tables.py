@@ -66,6 +66,10 @@ def test_bounds_of_every_type_enclose_all_rows(lake: Lake, name: str) -> None:
     ):
         append(table, **{name: rows})
     assert_true(table, name, f"{name} desc", f"{name} nulls first", *TRANSFORMS.get(name, ()))
+    opened = lake.open("t")
+    assert opened.suggest().total_block_count == 7
+    assert opened.plan("full", cluster_by=name).groups
+    opened.picture(lake.folder / "t.html", columns=name)
 
 
 @pytest.mark.parametrize("mode", ["none", "counts", "truncate(4)", "truncate(20)", "full"])

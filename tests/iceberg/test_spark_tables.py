@@ -74,6 +74,10 @@ def test_every_type_of_spark_is_bounded(spark_lake: SparkLake) -> None:
     )
     for column in columns:
         assert info_of(spark_lake, "types", column).unknown_block_count == 0, column
+    opened = spark_lake.open("types")
+    assert {candidate.terms[0] for candidate in opened.suggest().candidates} <= set(columns)
+    assert opened.plan("full", cluster_by="s, i desc").groups
+    assert opened.check().ok
 
 
 def test_spark_counts_nan_so_bounds_of_floats_are_exact(spark_lake: SparkLake) -> None:
@@ -234,6 +238,19 @@ def test_files_with_int96_have_no_bounds(spark_lake: SparkLake) -> None:
     assert info_of(spark_lake, "int96", "at").unknown_block_count == 2
     assert info_of(spark_lake, "int96", "id").average_depth == 2.0
     assert info_of(spark_lake, "int96", "id", where="at > '2030-01-01'").total_block_count == 2
+
+
+@pytest.mark.parametrize(("kind", "unknown"), [("orc", 0), ("avro", 2)])
+def test_files_of_other_formats_are_measured_too(spark_lake: SparkLake, kind: str, unknown: int) -> None:
+    spark_lake.sql(
+        f"CREATE TABLE db.{kind} (id BIGINT, s STRING) USING iceberg TBLPROPERTIES ('write.format.default'='{kind}')",
+        f"INSERT INTO db.{kind} SELECT id, concat('a', id) FROM range(0, 5, 1, 1)",
+        f"INSERT INTO db.{kind} SELECT id, concat('a', id) FROM range(3, 9, 1, 1)",
+    )
+    found = info_of(spark_lake, kind, "id")
+    assert (found.total_block_count, found.unknown_block_count, found.rows) == (2, unknown, 11)
+    assert found.average_depth == (None if unknown else 2.0)
+    assert info_of(spark_lake, kind, "id", where="id > 6").total_block_count == (2 if unknown else 1)
 
 
 def test_both_writers_of_one_table_are_read(spark_lake: SparkLake) -> None:
