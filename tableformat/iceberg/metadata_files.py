@@ -99,7 +99,9 @@ class MetadataFiles:
     def _content(self, path: str) -> bytes:
         found = self._kept.get(path)
         if found is None:
-            found = self._cached(path) if self._cache is not None and _is_remote(path) else self._fetched(path)
+            found = (
+                self._cached(path) if self._cache is not None and _is_remote(path) else self._fetched(path)
+            )
             self._kept.put(path, found)
         return found
 
@@ -121,15 +123,21 @@ class MetadataFiles:
     def _problem(self, path: str, error: Exception) -> Exception:
         what = f"{self._location}: {path}"
         if isinstance(error, FileNotFoundError):
-            return ObjectNotFoundError(f"{what} is missing: the table's metadata names it, but it is not there")
+            return ObjectNotFoundError(
+                f"{what} is missing: the table's metadata names it, but it is not there"
+            )
         if is_denied(error):
-            return AccessDeniedError(f"{what}: access is denied: {error}; check the credentials of the storage")
+            return AccessDeniedError(
+                f"{what}: access is denied: {error}; check the credentials of the storage"
+            )
         return StorageError(f"{what} cannot be read: {error}")
 
 
 def is_denied(error: BaseException) -> bool:
     """Return whether a storage refuses access. Arrow's S3 says so in the text only."""
-    return isinstance(error, PermissionError) or (isinstance(error, OSError) and "ACCESS_DENIED" in str(error))
+    return isinstance(error, PermissionError) or (
+        isinstance(error, OSError) and "ACCESS_DENIED" in str(error)
+    )
 
 
 def _is_remote(path: str) -> bool:
