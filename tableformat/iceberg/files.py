@@ -43,6 +43,7 @@ class DataFiles:
         location: the table, for errors.
         manifests: those of data files.
         read: reads files.
+        each_once: leave out files that are named twice.
         text_length: text and binary of fewer characters or bytes than this were not truncated.
     """
 
@@ -53,7 +54,9 @@ class DataFiles:
         read: ReadAll,
         *,
         text_length: int = TRUNCATION,
+        each_once: bool = False,
     ) -> None:
+        self._each_once = each_once
         self._location = location
         self._text_length = text_length
         self._manifests = tuple(manifests)
@@ -72,6 +75,8 @@ class DataFiles:
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
             chosen = np.flatnonzero(live)
+            if self._each_once:
+                chosen = chosen[_is_single(entries.path.take(pa.array(chosen)))]
             self._core = entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
@@ -170,6 +175,14 @@ def _completed(column: FileColumn, rows: np.ndarray, text_length: int) -> FileCo
         whole = pc.or_(short, pc.equal(held.min, held.max))
         exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
     return FileColumn(statistics=replace(held, nan_count=nans), exact=exact)
+
+
+def _is_single(values: pa.Array) -> np.ndarray:
+    """Return which values occur once."""
+    coded = values.dictionary_encode()
+    places = np.asarray(coded.indices)
+    found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] == 1
+    return found
 
 
 def _is_binary(kind: pa.DataType) -> bool:

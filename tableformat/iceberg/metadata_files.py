@@ -87,7 +87,7 @@ class MetadataFiles:
         """
         from pyiceberg.manifest import read_manifest_list
 
-        held = _Held(path, self._content(path))
+        held = _Held(path, self._fetched(path))
         try:
             return tuple(read_manifest_list(held))  # type: ignore[arg-type]
         except Exception as error:

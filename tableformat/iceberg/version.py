@@ -55,11 +55,13 @@ class IcebergVersion:
         *,
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
+        each_once: bool = False,
     ) -> None:
         self._location = location
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
+        self._each_once = each_once
         self.metadata = metadata
         self.snapshot = snapshot
 
@@ -67,11 +69,23 @@ class IcebergVersion:
         """Return the version with another cluster key, to measure and plan by."""
         return self._like(self.snapshot, terms)
 
+    def to_plan(self) -> IcebergVersion:
+        """Return the version without files that it has twice (`add_files` can do that): both entries have one name.
+
+        Readers read such a file twice. It cannot be replaced: both entries would go.
+        """
+        paths = self.files.entries.path
+        if pc.count_distinct(paths).as_py() == len(paths):
+            return self
+        return self._like(self.snapshot, self._cluster_by, each_once=True)
+
     def at(self, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
         return self._like(snapshot, self._cluster_by)
 
-    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
+    def _like(
+        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, each_once: bool = False
+    ) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
@@ -79,6 +93,7 @@ class IcebergVersion:
             self._metadata_files,
             cluster_by=cluster_by,
             schemas=self._schemas,
+            each_once=each_once,
         )
 
     @property
@@ -190,7 +205,8 @@ class IcebergVersion:
         """The snapshot's live data files."""
         data = [manifest for manifest in self.manifests if manifest.content == 0]
         length = least_text_length(self.metadata.properties)
-        return DataFiles(self._location, data, self._metadata_files.contents, text_length=length)
+        read = self._metadata_files.contents
+        return DataFiles(self._location, data, read, text_length=length, each_once=self._each_once)
 
     @cached_property
     def partitions(self) -> Partitions:

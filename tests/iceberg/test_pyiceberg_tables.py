@@ -201,6 +201,22 @@ def test_files_without_field_ids_are_measured_by_the_bounds_that_were_added(lake
     assert lake.open("t").info(columns="id").average_depth == 2.0
 
 
+def test_a_file_that_the_table_has_twice_is_measured_and_never_planned(lake: Lake) -> None:
+    table = lake.create("t", fields(id=LongType()), properties={"tblctl.cluster-by": "id"})
+    append(table, id=[1, 9])
+    append(table, id=[2, 8])
+    path = lake.folder / "twice.parquet"
+    pq.write_table(pa.table({"id": [3, 7]}), path)
+    for _ in range(2):
+        table.add_files([str(path)], check_duplicate_files=False)
+    opened = lake.open("t")
+    found = opened.info()
+    assert (found.total_block_count, found.rows, found.average_depth) == (4, 8, 4.0)
+    for plan in (opened.plan("full"), opened.plan("full", cluster_by="id desc")):
+        assert sorted(len(group.blocks) for group in plan.groups) == [2]
+        assert not any("twice" in path for group in plan.groups for path in group.blocks)
+
+
 SPEC_ROWS = {
     "id": list(range(8)),
     "region": ["eu", "us", None, "eu", "a/b=c", "us", "eu", None],
