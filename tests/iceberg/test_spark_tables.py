@@ -240,6 +240,27 @@ def test_files_with_int96_have_no_bounds(spark_lake: SparkLake) -> None:
     assert info_of(spark_lake, "int96", "id", where="at > '2030-01-01'").total_block_count == 2
 
 
+def test_a_table_of_format_version_1_is_read_before_and_after_its_upgrade(spark_lake: SparkLake) -> None:
+    spark_lake.sql(
+        "CREATE TABLE db.v1 (id BIGINT, s STRING) USING iceberg PARTITIONED BY (s) "
+        "TBLPROPERTIES ('format-version'='1')",
+        "INSERT INTO db.v1 SELECT id, concat('p', id % 2) FROM range(0, 6, 1, 1)",
+        "DELETE FROM db.v1 WHERE id = 3",
+        "ALTER TABLE db.v1 DROP PARTITION FIELD s",
+        "INSERT INTO db.v1 SELECT id, 'p0' FROM range(3, 9, 1, 1)",
+    )
+    table = spark_lake.load("v1")
+    assert table.format_version == 1
+    assert_true(table, "id", "s")
+    spark_lake.sql(
+        "ALTER TABLE db.v1 SET TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read')",
+        "INSERT INTO db.v1 VALUES (100, 'p1')",
+        "DELETE FROM db.v1 WHERE id = 4",
+    )
+    assert table.refresh().format_version == 2
+    assert_true(table, "id", "s")
+
+
 @pytest.mark.parametrize(("kind", "unknown"), [("orc", 0), ("avro", 2)])
 def test_files_of_other_formats_are_measured_too(spark_lake: SparkLake, kind: str, unknown: int) -> None:
     spark_lake.sql(
