@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -142,7 +143,9 @@ class ClusteredTable:
         """
         from tblctl.pictures.depths import depth_history
 
-        return depth_history(list(self._port.history(limit)), self._port.version)
+        newest = self._port.newest()
+        entries = list(self._port.history(limit, start=newest))
+        return depth_history(entries, partial(self._port.version, newest=newest))
 
     def suggest(self, predicates: str | Sequence[str] | None = None) -> Suggestion:
         """Return columns that the table could be clustered by, best first, from its statistics alone.
@@ -193,7 +196,7 @@ class ClusteredTable:
             if compare is None
             else [version_as_of(self._port, as_of, newest) for as_of in compare]
         )
-        history = history_up_to(shown[-1], self._port)
+        history = history_up_to(shown[-1], self._port, newest=newest)
         text = None if where is None else str(where)
         found = make_picture(shown, columns, lambda schema: resolved(where, schema), history, where=text)
         write_picture(found, path)

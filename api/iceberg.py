@@ -70,13 +70,13 @@ class IcebergTable(ClusteredTable):
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
-        if cluster_by is None:
-            return super().plan(policy, where, options)
         from tblctl.maintain.request import Request, make_plan
 
         version: IcebergVersion = self._readable()  # type: ignore[assignment]
+        if cluster_by is not None:
+            version = version.clustered_by(cluster_by)
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return make_plan(version.clustered_by(cluster_by), request)
+        return make_plan(version.to_plan(), request)
 
 
 def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:

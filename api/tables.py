@@ -84,7 +84,7 @@ def open(
         table: Any = open_iceberg(
             location,
             catalog_options=catalog_options,
-            branch=branch or "main",
+            branch="main" if branch is None else branch,
             as_of=as_of,
             metadata_cache=metadata_cache,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -147,10 +147,20 @@ def make_history(entries: Sequence[VersionEntry], depths: Iterable[DepthPoint]) 
     )
 
 
-def history_up_to(last: Version, port: TablePort[Any], *, most_shown: int = SNAPSHOTS_SHOWN) -> History:
-    """Return the history of a table that ends with the version `last`: at most `most_shown` versions."""
+def history_up_to(
+    last: Version, port: TablePort[Any], *, newest: Version | None = None, most_shown: int = SNAPSHOTS_SHOWN
+) -> History:
+    """Return the history of a table that ends with the version `last`: at most `most_shown` versions.
+
+    Args:
+        last: the version.
+        port: the table.
+        newest: the newest version, if the caller has just read it: to look it up for each version can take long.
+        most_shown: how many versions.
+    """
+    newest = newest or port.newest()
     entries = list(port.history(most_shown, start=last))
-    return make_history(entries, depth_history(entries, port.version))
+    return make_history(entries, depth_history(entries, partial(port.version, newest=newest)))
 
 
 def _numbers(ids: Sequence[int | str]) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,11 @@ from tblctl.tableformat.errors import (
     AccessDeniedError,
     CorruptTableError,
     InvalidOptionError,
+    ObjectNotFoundError,
     StorageError,
     TableNotFoundError,
     TblctlError,
+    UnsupportedFormatError,
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.metadata_files import is_denied
@@ -31,18 +35,59 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         InvalidOptionError: it is not configured, or a library for it is not installed.
         StorageError, AccessDeniedError: it cannot be reached, or refuses.
     """
+    from pyiceberg import exceptions
     from pyiceberg.catalog import list_catalogs, load_catalog
 
+    wrong: tuple[type[Exception], ...] = (
+        ValueError,
+        KeyError,
+        exceptions.NoSuchPropertyException,
+        *_address_errors(),
+    )
     with catalog_errors(f"catalog {name}", options):
         try:
-            return load_catalog(name, **options)
-        except (ValueError, KeyError) as error:
+            _require_database(name, options)
+            return load_catalog(name, **{**options, _CREATES_TABLES: "false"})
+        except wrong as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
                 f"catalog {name!r} cannot be opened: {_brief(error, options)}. Configured catalogs: {known}. Name it "
                 f"in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
+
+
+_CREATES_TABLES = "init_catalog_tables"
+"""PyIceberg creates the tables that it does not find in a database; who mistypes an address does not want any."""
+
+_SQLITE = "sqlite:///"
+
+
+def _require_database(name: str, options: Mapping[str, str]) -> None:
+    """Raise if the catalog's SQLite file is not there: to connect would create it.
+
+    Raises:
+        ValueError: it is not.
+    """
+    from pyiceberg.utils.config import Config
+
+    uri = {**(Config().get_catalog_config(name) or {}), **options}.get("uri")
+    path = (
+        uri.removeprefix(_SQLITE).partition("?")[0]
+        if isinstance(uri, str) and uri.startswith(_SQLITE)
+        else ""
+    )
+    if path and not path.startswith((":memory:", "file:")) and not Path(path).exists():
+        raise ValueError(f"there is no database {path}")
+
+
+def _address_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of SQLAlchemy that speak of an address, or of a driver that is not installed."""
+    try:
+        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+    except ImportError:
+        return ()
+    return (ArgumentError, NoSuchModuleError)
 
 
 class TableLoader:
@@ -54,22 +99,89 @@ class TableLoader:
         self.location = location
         self._options = dict(options)
         self._catalog = catalog
+        self._static: Table | None = None
         self._lock = Lock()
+
+    @classmethod
+    def of(cls, table: Table) -> TableLoader:
+        """Return the loader of a table that somebody opened. One of a metadata file alone stays as it is."""
+        from pyiceberg.catalog.noop import NoopCatalog
+
+        catalog = table.catalog
+        location = IcebergLocation(catalog=catalog.name, table=tuple(table.name()))
+        found = cls(location, catalog.properties, catalog)
+        found._static = table if isinstance(catalog, NoopCatalog) else None
+        return found
 
     def __call__(self) -> Table:
         """Return the table.
 
         Raises:
             TableNotFoundError: there is no such table or namespace.
+            UnsupportedFormatError: its metadata is of a newer format than PyIceberg reads.
+            InvalidOptionError: a library for its storage cannot be loaded.
+            CorruptTableError, ObjectNotFoundError: its metadata cannot be understood, or is missing.
             StorageError, AccessDeniedError: the catalog cannot be reached, or refuses.
         """
+        if self._static is not None:
+            return self._static
         with self._lock:
             self._catalog = self._catalog or open_catalog(self.location.catalog, self._options)
         with catalog_errors(str(self.location), self._options):
-            return self._catalog.load_table(self.location.table)
+            return _load(self._catalog, self.location, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._static is not None:
+            return (_static_loader, (self._static.metadata_location, dict(self._static.io.properties)))
         return (type(self), (self.location, self._options))
+
+
+def _static_loader(metadata_location: str, properties: dict[str, str]) -> TableLoader:
+    from pyiceberg.table import StaticTable
+
+    with catalog_errors(metadata_location, properties):
+        return TableLoader.of(StaticTable.from_metadata(metadata_location, properties))
+
+
+def _load(catalog: Catalog, location: IcebergLocation, options: Mapping[str, str]) -> Table:
+    import pyiceberg
+    from pyiceberg import exceptions
+
+    try:
+        return catalog.load_table(location.table)
+    except FileNotFoundError as error:
+        msg = f"{location}: its metadata file is missing, which the catalog names: {_brief(error, options)}"
+        raise ObjectNotFoundError(msg) from error
+    except (exceptions.ValidationError, ValueError, TypeError, AttributeError) as error:
+        text = _brief(error, options)
+        if "FileIO" in text:
+            raise InvalidOptionError(f"{location}: {text}; check py-io-impl and what it needs") from error
+        if "filesystem" in text:
+            raise StorageError(f"{location} cannot be read: {text}") from error
+        unknown = _newer(text)
+        if unknown is not None:
+            msg = f"{location} has {unknown}, which PyIceberg {pyiceberg.__version__} does not read; use a newer one"
+            raise UnsupportedFormatError(msg) from error
+        msg = f"{location}: its metadata cannot be understood: {text}"
+        raise CorruptTableError(msg, name=str(location)) from error
+
+
+_UNKNOWN = {
+    "format version": re.compile(
+        r"Input tag '(\w+)' found using 'format_version'|Unknown format version: (\w+)"
+    ),
+    "the type": re.compile(r"Unsupported field type: '?(\w+)|Could not parse (\w+)"),
+}
+"""How PyIceberg says that metadata is of a newer format than it reads."""
+
+
+def _newer(text: str) -> str | None:
+    """Return what PyIceberg does not know of a table's metadata, from its error."""
+    for what, pattern in _UNKNOWN.items():
+        found = pattern.search(text)
+        if found is not None:
+            return f"{what} {found[1] or found[2]}"
+    return None
 
 
 def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[IcebergLocation]:
@@ -84,7 +196,9 @@ def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[I
         found: list[IcebergLocation] = []
         while waiting:
             space = waiting.pop()
-            found += [IcebergLocation(catalog=name, table=tuple(names)) for names in catalog.list_tables(space)]
+            found += [
+                IcebergLocation(catalog=name, table=tuple(names)) for names in catalog.list_tables(space)
+            ]
             waiting += _below(catalog, space)
         return sorted(found, key=str)
 
@@ -112,11 +226,17 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         yield
     except TblctlError:
         raise
-    except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.NoSuchIdentifierError) as error:
-        msg = f"there is no table at {what}: {_brief(error, options)}; `tblctl info --all iceberg://CATALOG` lists tables"
+    except (
+        exceptions.NoSuchTableError,
+        exceptions.NoSuchNamespaceError,
+        exceptions.NoSuchIdentifierError,
+    ) as error:
+        hint = "`tblctl info --all iceberg://CATALOG` lists tables"
+        msg = f"there is no table at {what}: {_brief(error, options)}; {hint}"
         raise TableNotFoundError(msg) from error
     except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError) as error:
-        msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of the catalog and of its storage"
+        hint = "check the credentials of the catalog and of its storage"
+        msg = f"{what}: access is denied: {_brief(error, options)}; {hint}"
         raise AccessDeniedError(msg) from error
     except (exceptions.NotInstalledError, ImportError) as error:
         msg = f"{what}: {_brief(error, options)}; a library is missing: pip install 'tblctl[iceberg]'"
@@ -130,10 +250,15 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             raise AccessDeniedError(msg) from error
         raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
     except Exception as error:
+        if "iceberg_tables" in str(error) and _NO_TABLES.search(str(error)):
+            msg = f"there is no table at {what}: the database has no tables of an Iceberg catalog; check its address"
+            raise TableNotFoundError(msg) from error
         if type(error).__module__.partition(".")[0] in _BELOW:
             raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
         raise
 
+
+_NO_TABLES = re.compile("no such table|does not exist|doesn't exist")
 
 _BELOW = frozenset({"sqlalchemy", "requests", "botocore", "thrift", "pyiceberg", "urllib3", "google"})
 """Libraries that catalogs rest on. Their errors share no class."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.iceberg.bounds import FileColumn, file_column
+from tblctl.tableformat.iceberg.bounds import TRUNCATION, FileColumn, file_column
 from tblctl.tableformat.iceberg.entries import (
     DELETED,
     ColumnBounds,
@@ -19,6 +22,7 @@ from tblctl.tableformat.iceberg.entries import (
     read_entries,
 )
 from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 from tblctl.tableformat.model.statistics import ColumnStatistics
 
 if TYPE_CHECKING:
@@ -27,15 +31,34 @@ if TYPE_CHECKING:
 ReadAll = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the contents of files, in order."""
 
+_UUID_BYTES = 16
+
 
 class DataFiles:
     """The live data files that manifests name, one row each; a `BlockStatistics`.
 
     Files without records are left out: there is nothing in them to read, or to rewrite.
+
+    Args:
+        location: the table, for errors.
+        manifests: those of data files.
+        read: reads files.
+        each_once: leave out files that are named twice.
+        text_length: text and binary of fewer characters or bytes than this were not truncated.
     """
 
-    def __init__(self, location: str, manifests: Sequence[ManifestFile], read: ReadAll) -> None:
+    def __init__(
+        self,
+        location: str,
+        manifests: Sequence[ManifestFile],
+        read: ReadAll,
+        *,
+        text_length: int = TRUNCATION,
+        each_once: bool = False,
+    ) -> None:
+        self._each_once = each_once
         self._location = location
+        self._text_length = text_length
         self._manifests = tuple(manifests)
         self._read = read
         self._columns: dict[int, FileColumn] = {}
@@ -52,11 +75,14 @@ class DataFiles:
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
             chosen = np.flatnonzero(live)
+            if self._each_once:
+                chosen = chosen[_is_single(entries.path.take(pa.array(chosen)))]
             self._core = entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
         for leaf in wanted:
-            self._columns[leaf.id] = file_column(leaf, _taken(decoded.columns[leaf.id], chosen), files.rows)
+            found = file_column(leaf, _taken(decoded.columns[leaf.id], chosen), files.rows)
+            self._columns[leaf.id] = _completed(found, files.rows, self._text_length)
 
     @property
     def entries(self) -> FileEntries:
@@ -85,7 +111,7 @@ class DataFiles:
         return self._columns[leaf.id].statistics
 
     def is_exact(self, leaf: Leaf) -> np.ndarray:
-        """Return for each file whether the bounds of a column are values of it."""
+        """Return for each file whether the bounds of a column are values of it, and its nulls and NaN are counted."""
         self.fetch([leaf])
         return self._columns[leaf.id].exact
 
@@ -104,13 +130,67 @@ class DataFiles:
         try:
             return read_entries(sources, column_ids)
         except DamagedManifestError as error:
-            msg = f"{self._location}: manifest {error.path} cannot be read: {error}"
-            raise CorruptTableError(msg, name=error.path) from error
+            raise self._damaged(error.path, error) from error
+        except _DAMAGE as error:
+            raise self._damaged(_damaged_one(sources, column_ids), error) from error
+
+    def _damaged(self, path: str, error: Exception) -> CorruptTableError:
+        msg = f"{self._location}: manifest {path} cannot be read: {' '.join(str(error).split())}"
+        return CorruptTableError(msg, name=path)
+
+
+_DAMAGE = (ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
+"""What columns of damaged bytes raise: text that is no UTF-8, lengths beyond the file."""
+
+
+def _damaged_one(sources: Sequence[ManifestSource], column_ids: Sequence[int]) -> str:
+    """Return the path of the manifest that cannot be read; of the first one if each can be read alone."""
+    for source in sources:
+        try:
+            read_entries([source], column_ids)
+        except _DAMAGE:
+            return source.path
+    return sources[0].path
+
+
+def _completed(column: FileColumn, rows: np.ndarray, text_length: int) -> FileColumn:
+    """Return the column of files of `rows` rows, with what follows from its counts.
+
+    A file of nulls has no NaN, counted or not. Bounds are not exact where nulls or NaN that nobody counted may lie
+    beyond them, or where text may have been truncated: it was not if both ends are equal, or short.
+    """
+    held = column.statistics
+    if held is None:
+        return column
+    exact = column.exact & (held.null_count >= 0)
+    nans = held.nan_count
+    if nans is not None:
+        nans = np.where(held.null_count == rows, 0, nans)
+        only_nan = (nans > 0) & (nans + held.null_count == rows) & (held.null_count >= 0)
+        exact = exact & (nans >= 0) | only_nan
+    kind = held.min.type
+    length = pc.utf8_length if is_any_string(kind) else pc.binary_length if _is_binary(kind) else None
+    if length is not None:
+        short = pc.and_(*(pc.less(length(end), text_length) for end in (held.min, held.max)))
+        whole = pc.or_(short, pc.equal(held.min, held.max))
+        exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
+    return FileColumn(statistics=replace(held, nan_count=nans), exact=exact)
+
+
+def _is_single(values: pa.Array) -> np.ndarray:
+    """Return which values occur once."""
+    coded = values.dictionary_encode()
+    places = np.asarray(coded.indices)
+    found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] == 1
+    return found
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    """Return whether values are bytes that writers truncate. A UUID, of 16 bytes, is written whole."""
+    return is_any_binary(kind) or bool(pa.types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES)
 
 
 def _taken(bounds: ColumnBounds, rows: np.ndarray) -> ColumnBounds:
-    import pyarrow as pa
-
     places = pa.array(rows)
     return ColumnBounds(
         values=bounds.values[rows],

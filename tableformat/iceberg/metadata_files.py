@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
-
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 
 if TYPE_CHECKING:
@@ -48,14 +48,26 @@ class KeptFiles:
                 self._size -= len(self._files.popitem(last=False)[1])
 
 
+class _Held:
+    """A file in memory, as much of PyIceberg's `InputFile` as its Avro reader uses."""
+
+    def __init__(self, location: str, data: bytes) -> None:
+        self.location = location
+        self._data = data
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        del seekable
+        return io.BytesIO(self._data)
+
+
 class MetadataFiles:
     """The metadata files of one table."""
 
     def __init__(
-        self, location: str, io: FileIO, kept: KeptFiles, cache: ManifestCache | None = None
+        self, location: str, file_io: FileIO, kept: KeptFiles, cache: ManifestCache | None = None
     ) -> None:
         self._location = location
-        self._io = io
+        self._io = file_io
         self._kept = kept
         self._cache = cache
 
@@ -75,18 +87,21 @@ class MetadataFiles:
         """
         from pyiceberg.manifest import read_manifest_list
 
+        held = _Held(path, self._fetched(path))
         try:
-            return tuple(read_manifest_list(self._io.new_input(path)))
-        except OSError as error:
-            raise self._problem(path, error) from error
-        except (ValueError, KeyError, IndexError, EOFError, AssertionError) as error:
-            msg = f"{self._location}: manifest list {path} cannot be read: {error}"
+            return tuple(read_manifest_list(held))  # type: ignore[arg-type]
+        except Exception as error:
+            msg = (
+                f"{self._location}: manifest list {path} cannot be read: {str(error) or type(error).__name__}"
+            )
             raise CorruptTableError(msg, name=path) from error
 
     def _content(self, path: str) -> bytes:
         found = self._kept.get(path)
         if found is None:
-            found = self._cached(path) if self._cache is not None and _is_remote(path) else self._fetched(path)
+            found = (
+                self._cached(path) if self._cache is not None and _is_remote(path) else self._fetched(path)
+            )
             self._kept.put(path, found)
         return found
 
@@ -102,21 +117,27 @@ class MetadataFiles:
         try:
             with self._io.new_input(path).open(seekable=False) as stream:
                 return bytes(stream.read())
-        except OSError as error:
+        except (OSError, ValueError, ImportError) as error:
             raise self._problem(path, error) from error
 
-    def _problem(self, path: str, error: OSError) -> Exception:
+    def _problem(self, path: str, error: Exception) -> Exception:
         what = f"{self._location}: {path}"
         if isinstance(error, FileNotFoundError):
-            return ObjectNotFoundError(f"{what} is missing: the table's metadata names it, but it is not there")
+            return ObjectNotFoundError(
+                f"{what} is missing: the table's metadata names it, but it is not there"
+            )
         if is_denied(error):
-            return AccessDeniedError(f"{what}: access is denied: {error}; check the credentials of the storage")
+            return AccessDeniedError(
+                f"{what}: access is denied: {error}; check the credentials of the storage"
+            )
         return StorageError(f"{what} cannot be read: {error}")
 
 
 def is_denied(error: BaseException) -> bool:
     """Return whether a storage refuses access. Arrow's S3 says so in the text only."""
-    return isinstance(error, PermissionError) or (isinstance(error, OSError) and "ACCESS_DENIED" in str(error))
+    return isinstance(error, PermissionError) or (
+        isinstance(error, OSError) and "ACCESS_DENIED" in str(error)
+    )
 
 
 def _is_remote(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -123,9 +124,16 @@ def _human(field: PartitionField, value: Any, schema: IcebergSchema) -> str:
     try:
         source = schema.find_type(field.source_id)
         result = field.transform.result_type(source)
-        return f"{field.name}={field.transform.to_human_string(source, _typed(value, result))}"
+        typed = _typed(value, result)
+        text = field.transform.to_human_string(source, typed)
+        return f"{field.name}={_apart(text) if isinstance(typed, str) else text}"
     except (ValueError, TypeError, OverflowError, AttributeError):  # the column was dropped, or the transform is unknown
         return f"{field.name}={value!r}" if isinstance(value, bytes) else f"{field.name}={value}"
+
+
+def _apart(text: str) -> str:
+    """Return a text, in quotes if it could be taken for null, for several partition fields, or for another spec."""
+    return json.dumps(text, ensure_ascii=False) if text in ("", "null") or set(text) & set('/="()') else text
 
 
 def _typed(value: Any, result: Any) -> Any:

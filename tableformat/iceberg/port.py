@@ -9,12 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError, TblctlError
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InvalidKeyError,
+    InvalidOptionError,
+    SnapshotNotFoundError,
+    TblctlError,
+)
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
-from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion
+from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
 from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
 from tblctl.tableformat.progress import Progress
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 """The branch that readers and writers take unless told otherwise."""
+
+_ID_DIGITS = 19  # a snapshot's id has 63 bits
 
 
 class IcebergPort:
@@ -62,8 +70,7 @@ class IcebergPort:
     @classmethod
     def of_table(cls, table: Table, env: Environment, *, branch: str = MAIN) -> IcebergPort:
         """Return the port of a table that somebody opened. It is not changed: each call loads the newest metadata."""
-        location = IcebergLocation(catalog=table.catalog.name, table=tuple(table.name()))
-        return cls(TableLoader(location, table.catalog.properties, table.catalog), env, branch=branch)
+        return cls(TableLoader.of(table), env, branch=branch)
 
     @property
     def location(self) -> str:
@@ -74,27 +81,39 @@ class IcebergPort:
         """Return the branch's newest version."""
         table = self._load()
         metadata = table.metadata
-        ref = metadata.refs.get(self._branch)
-        if ref is not None:
-            return self._version(table, metadata.snapshot_by_id(ref.snapshot_id))
-        if self._branch != MAIN:
-            known = ", ".join(sorted({MAIN, *metadata.refs}))
-            msg = f"{self._location} has no branch {self._branch!r}; branches and tags are {known}"
+        branches = branches_of(metadata)
+        if self._branch != MAIN and self._branch not in branches:
+            tag = ", which is a tag: read it with as_of" if self._branch in metadata.refs else ""
+            known = ", ".join(sorted({MAIN, *branches}))
+            msg = f"{self._location} has no branch {self._branch!r}{tag}; branches are {known}"
             raise SnapshotNotFoundError(msg)
-        return self._version(table, table.current_snapshot())
+        id_ = branches.get(self._branch, metadata.current_snapshot_id)
+        snapshot = None if id_ is None else metadata.snapshot_by_id(id_)
+        if snapshot is None and id_ is not None:
+            msg = f"{self._location}: branch {self._branch} is at snapshot {id_}, which the metadata lacks"
+            raise CorruptTableError(msg, name=table.metadata_location)
+        return self._version(table, snapshot)
 
     def version(self, id: str, *, newest: IcebergVersion | None = None) -> IcebergVersion:
         """Return the version of a snapshot's id."""
         base = newest or self.newest()
-        snapshot = base.metadata.snapshot_by_id(int(id)) if id.isdecimal() else None
+        snapshot = base.metadata.snapshot_by_id(int(id)) if id.isdecimal() and len(id) <= _ID_DIGITS else None
         if snapshot is None and not (id == EMPTY and base.snapshot is None):
             msg = f"{self._location} has no snapshot {id!r:.140}; `tblctl history` lists all"
             raise SnapshotNotFoundError(msg)
         return base.at(snapshot)
 
     def version_at(self, timestamp_ms: int, *, newest: IcebergVersion | None = None) -> IcebergVersion:
-        """Return the version that was the branch's newest one at a time."""
+        """Return the version that was the branch's newest one at a time, rolled back since or not.
+
+        Only main has a log of that; of other branches their snapshots count.
+        """
         base = newest or self.newest()
+        if self._branch == MAIN:
+            logged = [entry for entry in base.metadata.snapshot_log if entry.timestamp_ms <= timestamp_ms]
+            found = base.metadata.snapshot_by_id(logged[-1].snapshot_id) if logged else None
+            if found is not None:
+                return base.at(found)
         for snapshot in _ancestry(base.metadata, base.snapshot):
             if snapshot.timestamp_ms <= timestamp_ms:
                 return base.at(snapshot)
@@ -122,19 +141,19 @@ class IcebergPort:
                 return
             yield _entry(base.metadata, base.at(snapshot))
 
-    def block_io(self, version: IcebergVersion) -> BlockIO:
+    def block_io(self, version: IcebergVersion) -> BlockIO:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:
+    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:  # noqa: ARG002
         """Not yet."""
         raise self._read_only()
 
-    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
         """Read the metadata of the newest version. `deep` is refused."""
         if deep:
             raise self._read_only()
@@ -185,9 +204,17 @@ def _entry(metadata: TableMetadata, version: IcebergVersion) -> VersionEntry:
         summary=_summary(snapshot),
         is_readable=True,
         tags=tuple(sorted(name for name, id in version.tags.items() if id == version.id)),
-        cluster_by=version.cluster_by,
+        cluster_by=_cluster_by(version),
         options=version.options,
     )
+
+
+def _cluster_by(version: IcebergVersion) -> tuple[str, ...] | None:
+    """Return the cluster key's terms; None if the property that names them is wrong."""
+    try:
+        return version.cluster_by
+    except InvalidKeyError:
+        return None
 
 
 def _summary(snapshot: Snapshot | None) -> Summary:

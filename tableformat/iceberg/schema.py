@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,11 +13,16 @@ import pyarrow as pa
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.schema.field_ids import field_id, named_children, with_id
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.schema.types import child_fields, is_orderable, strip_extension, with_child_fields
+from tblctl.tableformat.model.schema.types import (
+    child_fields,
+    is_orderable,
+    strip_extension,
+    with_child_fields,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema as IcebergSchema
-    from pyiceberg.table.sorting import SortOrder
+    from pyiceberg.table.sorting import SortField, SortOrder
     from pyiceberg.types import NestedField
 
 _TRANSFORMS = ("identity", "year", "month", "day", "hour", "truncate", "bucket")
@@ -57,21 +63,31 @@ def sort_of(order: SortOrder, schema: Schema) -> Sort | None:
     The terms from the first one on that tblctl cannot sort by are left out: a transform that it does not know, or a
     column that has no order. Rows in the whole order are in the order of the terms before it, too.
     """
-    terms: list[Term] = []
-    for field in order.fields:
-        transform = str(field.transform)
-        leaf = schema.leaf_by_id(field.source_id)
-        if transform.partition("[")[0] not in _TRANSFORMS or leaf is None or not is_orderable(leaf.type):
-            break
-        terms.append(
-            Term(
-                column_id=field.source_id,
-                transform=transform,
-                descending=field.direction.value == "desc",
-                nulls_first=field.null_order.value == "nulls-first",
-            )
+    terms = [
+        Term(
+            column_id=field.source_id,
+            transform=str(field.transform),
+            descending=field.direction.value == "desc",
+            nulls_first=field.null_order.value == "nulls-first",
         )
-    return sort_by(terms) if terms else None
+        for field in itertools.takewhile(_is_known, order.fields)
+    ]
+    return usable_sort(terms, schema)
+
+
+def _is_known(field: SortField) -> bool:
+    return str(field.transform).partition("[")[0] in _TRANSFORMS
+
+
+def usable_sort(terms: Sequence[Term], schema: Schema) -> Sort | None:
+    """Return the sort by the terms before the first one whose column a schema lacks, or has no order; None for none."""
+    usable = list(itertools.takewhile(lambda term: _is_usable(term, schema), terms))
+    return sort_by(usable) if usable else None
+
+
+def _is_usable(term: Term, schema: Schema) -> bool:
+    leaf = schema.leaf_by_id(term.column_id)
+    return leaf is not None and is_orderable(leaf.type)
 
 
 def sort_by(terms: Sequence[Term]) -> Sort:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.iceberg.files import DataFiles
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
-from tblctl.tableformat.iceberg.options import EXPANSION, options_of
+from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.partitions import Partitions, partitions_of
-from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of
+from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.block import Block
@@ -38,6 +38,11 @@ EMPTY = "empty"
 """The id of the version of a table without snapshots."""
 
 
+def branches_of(metadata: TableMetadata) -> dict[str, int]:
+    """Return the ids of branches' newest snapshots by name, without tags."""
+    return {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"}
+
+
 class IcebergVersion:
     """`tblctl.tableformat.port.Version` of a snapshot. Keeps metadata that was read."""
 
@@ -50,11 +55,13 @@ class IcebergVersion:
         *,
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
+        each_once: bool = False,
     ) -> None:
         self._location = location
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
+        self._each_once = each_once
         self.metadata = metadata
         self.snapshot = snapshot
 
@@ -62,11 +69,23 @@ class IcebergVersion:
         """Return the version with another cluster key, to measure and plan by."""
         return self._like(self.snapshot, terms)
 
+    def to_plan(self) -> IcebergVersion:
+        """Return the version without files that it has twice (`add_files` can do that): both entries have one name.
+
+        Readers read such a file twice. It cannot be replaced: both entries would go.
+        """
+        paths = self.files.entries.path
+        if pc.count_distinct(paths).as_py() == len(paths):
+            return self
+        return self._like(self.snapshot, self._cluster_by, each_once=True)
+
     def at(self, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
         return self._like(snapshot, self._cluster_by)
 
-    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
+    def _like(
+        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, each_once: bool = False
+    ) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
@@ -74,6 +93,7 @@ class IcebergVersion:
             self._metadata_files,
             cluster_by=cluster_by,
             schemas=self._schemas,
+            each_once=each_once,
         )
 
     @property
@@ -112,13 +132,17 @@ class IcebergVersion:
         """The ids of snapshots by tag or branch."""
         return {name: str(ref.snapshot_id) for name, ref in self.metadata.refs.items()}
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
-        """The columns of the newest snapshot: the table's current ones. Those of an older one: as they were."""
+        """The columns of a branch's newest snapshot: the table's current ones. Those of an older one: as they were."""
         id_ = self.metadata.current_schema_id
         snapshot = self.snapshot
-        if snapshot is not None and snapshot.snapshot_id != self.metadata.current_snapshot_id:
-            id_ = id_ if snapshot.schema_id is None else snapshot.schema_id
+        heads = {self.metadata.current_snapshot_id, *branches_of(self.metadata).values()}
+        if snapshot is not None and snapshot.schema_id is not None and snapshot.snapshot_id not in heads:
+            id_ = snapshot.schema_id
+        return self._schema(id_)
+
+    def _schema(self, id_: int) -> Schema:
         if id_ not in self._schemas:
             self._schemas[id_] = schema_of(self.metadata.schema_by_id(id_) or self.metadata.schema())
         return self._schemas[id_]
@@ -134,21 +158,27 @@ class IcebergVersion:
 
     @cached_property
     def sort(self) -> Sort | None:
-        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order."""
-        given = self._cluster_by or self.metadata.properties.get(CLUSTER_BY)
+        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order.
+
+        The property names columns as they are called now. Snapshots that lack some have the terms before these.
+        """
+        if self._cluster_by is not None:
+            if not "".join(self._cluster_by).strip():
+                raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
+            return sort_by(parse_terms(self._cluster_by, self.schema))
+        given = self.metadata.properties.get(CLUSTER_BY)
         if given is None:
             order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
             return None if order is None else sort_of(order, self.schema)
         try:
-            return sort_by(parse_terms(given, self.schema))
+            terms = parse_terms(given, self._schema(self.metadata.current_schema_id))
         except InvalidKeyError as error:
-            if self._cluster_by:
-                raise
             msg = (
                 f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
                 "name another key (`--cluster-by a,b`), or correct the property"
             )
             raise InvalidKeyError(msg) from error
+        return usable_sort(terms, self.schema)
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
@@ -174,7 +204,9 @@ class IcebergVersion:
     def files(self) -> DataFiles:
         """The snapshot's live data files."""
         data = [manifest for manifest in self.manifests if manifest.content == 0]
-        return DataFiles(self._location, data, self._metadata_files.contents)
+        length = least_text_length(self.metadata.properties)
+        read = self._metadata_files.contents
+        return DataFiles(self._location, data, read, text_length=length, each_once=self._each_once)
 
     @cached_property
     def partitions(self) -> Partitions:
@@ -189,6 +221,7 @@ class IcebergVersion:
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
+        del clustered  # nothing is known of any file's order
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
         files, schema = self.files, self.schema
@@ -204,6 +237,9 @@ class IcebergVersion:
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)
+        exact = bounds.exact & known
+        if low.num_columns > 1:  # the least values of two columns need not be in one row
+            exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
         entries = files.entries
         count = len(entries)
         return Listing(
@@ -214,7 +250,7 @@ class IcebergVersion:
             measured=np.ones(count, bool),
             sort_id=np.full(count, -1, np.int64),
             known=known,
-            exact=bounds.exact & known,
+            exact=exact,
             level=np.zeros(count, np.int64),
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
