@@ -76,7 +76,9 @@ def decode(encoded: pa.Array, kind: pa.DataType) -> pa.Array:
         return _text(encoded).cast(kind)
     if is_any_binary(kind):
         return encoded.cast(kind)
-    offsets = np.frombuffer(encoded.buffers()[1], np.int64)[encoded.offset : encoded.offset + len(encoded) + 1]
+    offsets = np.frombuffer(encoded.buffers()[1], np.int64)[
+        encoded.offset : encoded.offset + len(encoded) + 1
+    ]
     held = encoded.buffers()[2]
     data = np.frombuffer(held, np.uint8) if held is not None and held.size else np.zeros(0, np.uint8)
     start, length = offsets[:-1], np.diff(offsets)
@@ -162,9 +164,7 @@ def _exact(low: pa.Array, high: pa.Array, kind: pa.DataType) -> np.ndarray:
     """Return where bounds are values. Text shorter than the usual truncation is; so is text with equal bounds."""
     known = pc.and_(low.is_valid(), high.is_valid())
     if is_any_string(kind):
-        short = pc.and_(
-            pc.less(pc.utf8_length(low), TRUNCATION), pc.less(pc.utf8_length(high), TRUNCATION)
-        )
+        short = pc.and_(pc.less(pc.utf8_length(low), TRUNCATION), pc.less(pc.utf8_length(high), TRUNCATION))
     elif is_any_binary(kind) or (pt.is_fixed_size_binary(kind) and kind.byte_width > TRUNCATION):
         short = pc.and_(
             pc.less(pc.binary_length(low), TRUNCATION), pc.less(pc.binary_length(high), TRUNCATION)

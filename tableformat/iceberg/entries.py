@@ -6,13 +6,14 @@ Objects of PyIceberg take 50 microseconds and 6 KB for each entry; a table may h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tblctl.tableformat.iceberg.avro.chunk import Slices
 from tblctl.tableformat.iceberg.avro.columns import Decoder, Entries, Sparse, Value, Whole
 from tblctl.tableformat.iceberg.avro.container import AvroError, Container, read_container
 
@@ -33,6 +34,8 @@ class ManifestSource:
         data: its bytes.
         spec_id: the partition spec of its files.
         snapshot_id, sequence_number: entries without their own inherit these.
+        size_bytes: how many bytes it has, as the manifest list says; None if unknown. Blocks of Avro are complete in
+            themselves: nothing else tells that the last ones are cut off.
     """
 
     path: str
@@ -40,6 +43,7 @@ class ManifestSource:
     spec_id: int
     snapshot_id: int
     sequence_number: int
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,10 +133,7 @@ def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] 
     """
     groups: dict[bytes, list[tuple[int, Container]]] = {}
     for number, source in enumerate(sources):
-        try:
-            container = read_container(source.data)
-        except AvroError as error:
-            raise DamagedManifestError(source.path, str(error)) from error
+        container = _container(source)
         groups.setdefault(container.schema_text, []).append((number, container))
     parts: list[tuple[dict[str, Any], dict[int, dict[str, Any]]]] = []
     for layout, numbered in enumerate(groups.values()):
@@ -146,15 +147,22 @@ def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] 
         except AvroError as error:
             file = int(error.args[1]) if len(error.args) > 1 else 0
             raise DamagedManifestError(sources[int(numbers[file])].path, str(error.args[0])) from error
-        except KeyError as error:
-            path = sources[int(numbers[0])].path
-            raise DamagedManifestError(path, f"it lacks the field with the id {error}") from error
     if not parts:
         columns, bounds = _columns(0, None, np.zeros(0, np.int64), sources, column_ids)
         parts = [(columns | {"layout": np.zeros(0, np.int64)}, bounds)]
-    return Decoded(
-        **_joined(parts), layouts=tuple(numbered[0][1].schema for numbered in groups.values())
-    )
+    return Decoded(**_joined(parts), layouts=tuple(numbered[0][1].schema for numbered in groups.values()))
+
+
+def _container(source: ManifestSource) -> Container:
+    if source.size_bytes is not None and len(source.data) < source.size_bytes:
+        problem = (
+            f"it has {len(source.data)} bytes, the manifest list says {source.size_bytes}: it is cut off"
+        )
+        raise DamagedManifestError(source.path, problem)
+    try:
+        return read_container(source.data)
+    except AvroError as error:
+        raise DamagedManifestError(source.path, str(error)) from error
 
 
 def _joined(parts: Sequence[tuple[dict[str, Any], dict[int, dict[str, Any]]]]) -> dict[str, Any]:
@@ -181,13 +189,19 @@ def _selection(column_ids: Collection[int]) -> Any:
 
 
 def _columns(
-    count: int, found: Any, manifest: np.ndarray, sources: Sequence[ManifestSource], column_ids: Collection[int]
+    count: int,
+    found: Any,
+    manifest: np.ndarray,
+    sources: Sequence[ManifestSource],
+    column_ids: Collection[int],
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """Return the columns of `count` decoded entries, what they inherit filled in, and those of their bounds."""
     if not count:
         found = {0: np.zeros(0, np.int64), _DATA_FILE: {}}
-    file = found[_DATA_FILE]
-    status = _numbers(found[0], count)
+    file = found.get(_DATA_FILE)
+    if not isinstance(file, Mapping):
+        raise AvroError("its entries have no data_file (field 2)")
+    status = _required(found, 0, _numbers, count)
     inherited = np.array([source.sequence_number for source in sources], np.int64)[manifest]
     snapshots = np.array([source.snapshot_id for source in sources], np.int64)[manifest]
     specs = np.array([source.spec_id for source in sources], np.int64)[manifest]
@@ -198,7 +212,6 @@ def _columns(
         return np.where((own < 0) & inherits, inherited, own)
 
     own_snapshot = _numbers(found.get(1), count)
-    text = pa.large_string()
     entries = {
         "manifest": manifest,
         "status": status,
@@ -206,12 +219,12 @@ def _columns(
         "sequence_number": sequence(3),
         "file_sequence_number": sequence(4),
         "content": np.maximum(_numbers(file.get(134), count), 0),
-        "path": _binary(file[100] if count else None, count).cast(text),
-        "format": _binary(file[101] if count else None, count).cast(text),
+        "path": _required(file, 100, _text, count),
+        "format": _required(file, 101, _text, count),
         "spec_id": specs,
-        "partition": _binary(file.get(102), count),
-        "rows": _numbers(file[103] if count else None, count),
-        "size_bytes": _numbers(file[104] if count else None, count),
+        "partition": _required(file, 102, _binary, count),
+        "rows": _required(file, 103, _numbers, count),
+        "size_bytes": _required(file, 104, _numbers, count),
         "sort_order_id": _numbers(file.get(140), count),
         "encrypted": _present(file.get(131), count),
     }
@@ -240,20 +253,39 @@ def _pair(pairs: Any, column: int) -> Sparse | None:
     return Sparse(count=count, rows=rows[found.rows], values=found.values)
 
 
+def _required(found: Mapping[int, Any], key: int, column: Callable[[Any, int], Any], count: int) -> Any:
+    """Return a field that each entry must have, as a column."""
+    value = found.get(key)
+    if count and (value is None or (isinstance(value, Sparse) and len(value.rows) < count)):
+        raise AvroError(f"its entries, or some of them, lack the field with the id {key}")
+    return column(value, count)
+
+
 def _numbers(value: Any, count: int) -> np.ndarray:
     """Return whole numbers, -1 where there is none."""
-    if value is None:
+    if value is None or (isinstance(value, Sparse) and value.values is None):
         return np.full(count, -1, np.int64)
-    if isinstance(value, Sparse):
-        return np.full(count, -1, np.int64) if value.values is None else value.numbers(-1)
-    return np.asarray(value, np.int64)
+    held = value.values if isinstance(value, Sparse) else value
+    if not isinstance(held, np.ndarray) or held.dtype != np.int64:
+        raise AvroError("a field that should have whole numbers has other values")
+    return value.numbers(-1) if isinstance(value, Sparse) else held
 
 
 def _binary(value: Any, count: int) -> pa.Array:
     """Return texts as large_binary, null where there is none."""
     if value is None or (isinstance(value, Sparse) and value.values is None):
         return pa.nulls(count, pa.large_binary())
+    if not isinstance(value.values if isinstance(value, Sparse) else value, Slices):
+        raise AvroError("a field that should have texts has other values")
     return value.binary() if isinstance(value, Sparse) else value.to_arrow()
+
+
+def _text(value: Any, count: int) -> pa.Array:
+    """Return texts as large_string."""
+    try:
+        return _binary(value, count).cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise AvroError(f"a path or a format is no UTF-8 ({error})") from error
 
 
 def _present(value: Any, count: int) -> np.ndarray:

@@ -83,22 +83,20 @@ def _partition_layout(entry_schema: Any) -> Any:
     return None
 
 
-def _texts(
-    encoded: pa.Array, layout: Any, spec: PartitionSpec, schema: IcebergSchema
-) -> list[str]:
+def _texts(encoded: pa.Array, layout: Any, spec: PartitionSpec, schema: IcebergSchema) -> list[str]:
     blocks = tuple(encoded.to_pylist())
     container = Container(
         schema=layout, schema_text=b"", metadata={}, blocks=blocks, counts=(1,) * len(blocks)
     )
-    selection = {field.field_id: Value() for field in spec.fields} | {field.name: Value() for field in spec.fields}
+    selection = {field.field_id: Value() for field in spec.fields} | {
+        field.name: Value() for field in spec.fields
+    }
     values: dict[int, list[Any]] = {field.field_id: [] for field in spec.fields}
     for count, found, _ in Decoder(layout, selection).decode([container]):
         for field in spec.fields:
             held = found.get(field.field_id, found.get(field.name))
             values[field.field_id] += _python(held, count)
-    columns = [
-        [_human(field, value, schema) for value in values[field.field_id]] for field in spec.fields
-    ]
+    columns = [[_human(field, value, schema) for value in values[field.field_id]] for field in spec.fields]
     return ["/".join(parts) for parts in zip(*columns, strict=True)]
 
 
@@ -124,7 +122,12 @@ def _human(field: PartitionField, value: Any, schema: IcebergSchema) -> str:
         source = schema.find_type(field.source_id)
         result = field.transform.result_type(source)
         return f"{field.name}={field.transform.to_human_string(source, _typed(value, result))}"
-    except (ValueError, TypeError, OverflowError, AttributeError):  # the column was dropped, or the transform is unknown
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        AttributeError,
+    ):  # the column was dropped, or the transform is unknown
         return f"{field.name}={value!r}" if isinstance(value, bytes) else f"{field.name}={value}"
 
 
