@@ -23,6 +23,10 @@ _OF_ONE_BYTE = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.i
 """The whole number that each byte below 128 encodes."""
 
 
+_FROM = np.array([0xFF >> bit for bit in range(8)], np.uint8)
+"""The bits of 8 places from one on."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slices:
     """Texts or encoded values of n records, by their places in a chunk. They ascend and do not overlap."""
@@ -54,14 +58,15 @@ class Chunk:
         self.data = np.frombuffer(data + bytes(_PADDING), np.uint8)
         ends = self.data < 0x80  # noqa: PLR2004
         self._ends = np.flatnonzero(ends)
-        self._rank = np.empty(len(self.data) + 1, np.int32)
-        self._rank[0] = 0
-        np.cumsum(ends, out=self._rank[1:])
+        self._bits = np.packbits(ends)
+        self._rank = np.cumsum(np.bitwise_count(self._bits), dtype=np.int64)  # of the last place of each 8
         self._last = len(self.data) - 1
 
     def rank(self, at: Integers) -> Integers:
         """Return which number of all is the one that ends at or after a place."""
-        return self._rank[np.minimum(at, self._last)]
+        at = np.minimum(at, self._last)
+        eight = at >> 3
+        return self._rank[eight] - np.bitwise_count(self._bits[eight] & _FROM[at & 7])
 
     def number_at(self, rank: Integers) -> Integers:
         """Return the place where the number of a rank begins, if the one before it is a number too."""
@@ -77,11 +82,12 @@ class Chunk:
         first = self.data[at]
         if first.max(initial=0) < 0x80:  # noqa: PLR2004
             return _OF_ONE_BYTE[first], at + 1
-        end = self._ends[np.minimum(self._rank[at], len(self._ends) - 1)]
+        end = self._ends[np.minimum(self.rank(at), len(self._ends) - 1)]
         value = (first & 0x7F).astype(np.uint64)
         length = end - at
+        more = np.arange(len(at))
         for step in range(1, min(int(length.max(initial=0)) + 1, _MOST_NUMBER_BYTES)):
-            more = np.flatnonzero(length >= step)
+            more = more[length[more] >= step]
             part = (self.data[at[more] + step] & 0x7F).astype(np.uint64)
             value[more] |= part << np.uint64(7 * step)
         signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
