@@ -39,12 +39,25 @@ RUNS = 5
 LAYOUTS = {"Spark, 64,000 bytes a block": False, "PyIceberg, a block for each entry": True}
 LEAST_SPEEDS = (4.0, 3.0)  # times PyIceberg's, by layout
 SNAPSHOT = 8_273_645_091_827_364_509
-WORDS = ("furiously", "quickly", "carefully", "express", "pending", "final", "ironic", "regular", "special", "bold")
+WORDS = (
+    "furiously",
+    "quickly",
+    "carefully",
+    "express",
+    "pending",
+    "final",
+    "ironic",
+    "regular",
+    "special",
+    "bold",
+)
 
 
 def measure(report: Report, tiny: bool) -> None:
     size = 300 if tiny else MANIFEST_ENTRIES
-    report.line(f"manifests of {size:,} entries, {len(COLUMNS)} columns; medians of {1 if tiny else RUNS} runs in turn")
+    report.line(
+        f"manifests of {size:,} entries, {len(COLUMNS)} columns; medians of {1 if tiny else RUNS} runs in turn"
+    )
     for (layout, single), least in zip(LAYOUTS.items(), LEAST_SPEEDS, strict=True):
         with scratch() as folder:
             paths = [folder / f"{i}.avro" for i in range(4)]
@@ -52,12 +65,12 @@ def measure(report: Report, tiny: bool) -> None:
                 path.write_bytes(manifest(size, seed=i, merged=i % 2 == 1, single=single))
             report.begin(f"{layout}: manifests of {paths[0].stat().st_size / 1e6:.1f} MB")
             for path, what in zip(paths[:2], ("one snapshot", "many snapshots"), strict=True):
-                compare(report, path, size, what, 1 if tiny else RUNS, None if tiny else least)
+                compare(report, path, size, what, runs=1 if tiny else RUNS, least=None if tiny else least)
             for columns in ((1, 11), COLUMNS):
                 whole(report, paths, 2_000 if tiny else FILES, size, columns)
 
 
-def compare(report: Report, path: Path, size: int, what: str, runs: int, least: float | None) -> None:
+def compare(report: Report, path: Path, size: int, what: str, *, runs: int, least: float | None) -> None:
     """Write how many entries a processor second each decodes of one manifest, and the ratios."""
     data = path.read_bytes()
     cases = {
@@ -208,7 +221,15 @@ def _records(count: int, rng: random.Random, *, merged: bool) -> Iterator[bytes]
             f"{job}-{number % 40:05d}.parquet"
         )
         rows, size = rng.randrange(400_000, 1_000_000), rng.randrange(60 * 2**20, 128 * 2**20)
-        parts += [_long(0), _text(path.encode()), _text(b"PARQUET"), _long(1), _long(day), _long(rows), _long(size)]
+        parts += [
+            _long(0),
+            _text(path.encode()),
+            _text(b"PARQUET"),
+            _long(1),
+            _long(day),
+            _long(rows),
+            _long(size),
+        ]
         parts += [
             _numbers({column: rng.randrange(size // 8) for column in COLUMNS}),
             _numbers(dict.fromkeys(COLUMNS, rows)),

@@ -250,7 +250,7 @@ def _selection(column_ids: Collection[int]) -> Any:
     value = Value()
     single = (134, 100, 101, 103, 104, 140, 131)
     pairs = Entries(keys=frozenset(column_ids))
-    file: dict[int, Any] = {name: value for name in single} | {102: Whole()}
+    file: dict[int, Any] = dict.fromkeys(single, value) | {102: Whole()}
     if column_ids:
         file |= dict.fromkeys(_PAIRS.values(), pairs)
     return {0: value, 1: value, 3: value, 4: value, _DATA_FILE: file}

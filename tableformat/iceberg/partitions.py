@@ -96,7 +96,9 @@ def _told_apart(names: Sequence[str], keys: Sequence[_Key]) -> tuple[str, ...]:
     """Return the names. Those of several partitions have a hash of the values added: null, and the text `null`."""
     times = Counter(names)
     return tuple(
-        name if times[name] == 1 else f"{name} #{blake2b(repr(key).encode(), digest_size=6).hexdigest()}".strip()
+        name
+        if times[name] == 1
+        else f"{name} #{blake2b(repr(key).encode(), digest_size=6).hexdigest()}".strip()
         for name, key in zip(names, keys, strict=True)
     )
 

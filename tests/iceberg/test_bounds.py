@@ -108,7 +108,9 @@ def plain(found):
 
 def same(found, expected):
     if isinstance(expected, float):
-        return found is None if math.isnan(expected) else struct.pack("<d", found) == struct.pack("<d", expected)
+        return (
+            found is None if math.isnan(expected) else struct.pack("<d", found) == struct.pack("<d", expected)
+        )
     return found == expected
 
 
@@ -164,7 +166,9 @@ def test_bounds_of_a_wrong_length_are_unknown(kind, values):
             assert same(one, from_bytes(kind, value))
 
 
-@given(values=st.lists(st.none() | st.binary(max_size=12) | st.text(max_size=12).map(str.encode), max_size=20))
+@given(
+    values=st.lists(st.none() | st.binary(max_size=12) | st.text(max_size=12).map(str.encode), max_size=20)
+)
 @settings(max_examples=cases(100))
 def test_text_that_is_no_utf8_is_unknown(values):
     found = decoded(StringType(), values).to_pylist()
@@ -178,16 +182,27 @@ def test_text_that_is_no_utf8_is_unknown(values):
 @given(data=st.data(), precision=st.integers(1, 38))
 @settings(max_examples=cases(150))
 def test_decimals_of_more_digits_than_the_precision_are_unknown(data, precision):
-    values = data.draw(st.lists(st.integers(-(2**127), 2**127 - 1) | decimals(precision, 0).map(int), max_size=9))
+    values = data.draw(
+        st.lists(st.integers(-(2**127), 2**127 - 1) | decimals(precision, 0).map(int), max_size=9)
+    )
     edge = 10**precision
     values += [edge - 1, 1 - edge, edge, -edge]
-    encoded = [value.to_bytes(data.draw(st.integers(value.bit_length() // 8 + 1, 16)), "big", signed=True) for value in values]
+    encoded = [
+        value.to_bytes(data.draw(st.integers(value.bit_length() // 8 + 1, 16)), "big", signed=True)
+        for value in values
+    ]
     expected = [value if abs(value) < edge else None for value in values]
     assert decoded(DecimalType(precision, 0), encoded).to_pylist() == expected
 
 
 def test_a_truncated_bound_of_a_fixed_type_is_filled_up_and_a_longer_one_is_unknown():
-    assert decoded(FixedType(3), [b"", b"a", b"abc", b"abcd", None]).to_pylist() == [bytes(3), b"a\0\0", b"abc", None, None]
+    assert decoded(FixedType(3), [b"", b"a", b"abc", b"abcd", None]).to_pylist() == [
+        bytes(3),
+        b"a\0\0",
+        b"abc",
+        None,
+        None,
+    ]
 
 
 def bounds(kind, low, high, *, nulls=None, nans=None):
@@ -205,24 +220,21 @@ def bounds(kind, low, high, *, nulls=None, nans=None):
 
 
 PAIRS = {
-    kind: pair
-    for kind, pair in {
-        BooleanType(): (False, True),
-        IntegerType(): (1, 2),
-        LongType(): (-5, 2**40),
-        FloatType(): (0.5, 1.5),
-        DoubleType(): (-math.inf, 1.5),
-        DateType(): (5, 9),
-        TimeType(): (5, 9),
-        TimestampType(): (5, 9),
-        TimestamptzType(): (5, 9),
-        TimestampNanoType(): (5, 9),
-        StringType(): ("a", "b"),
-        BinaryType(): (b"a", b"b"),
-        FixedType(3): (b"aaa", b"aab"),
-        UUIDType(): (bytes(16), bytes(15) + b"\1"),
-        DecimalType(9, 2): (Decimal("-1.00"), Decimal("2.00")),
-    }.items()
+    BooleanType(): (False, True),
+    IntegerType(): (1, 2),
+    LongType(): (-5, 2**40),
+    FloatType(): (0.5, 1.5),
+    DoubleType(): (-math.inf, 1.5),
+    DateType(): (5, 9),
+    TimeType(): (5, 9),
+    TimestampType(): (5, 9),
+    TimestamptzType(): (5, 9),
+    TimestampNanoType(): (5, 9),
+    StringType(): ("a", "b"),
+    BinaryType(): (b"a", b"b"),
+    FixedType(3): (b"aaa", b"aab"),
+    UUIDType(): (bytes(16), bytes(15) + b"\1"),
+    DecimalType(9, 2): (Decimal("-1.00"), Decimal("2.00")),
 }
 
 

@@ -35,9 +35,10 @@ def outcome(data):
     try:
         return as_rows(read(data, PLAIN[1]))
     except DamagedManifestError as error:
-        assert error.path == PLAIN[1].manifest_path
-        assert str(error)
-        return None
+        refused = error
+    assert refused.path == PLAIN[1].manifest_path
+    assert str(refused)
+    return None
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -72,7 +73,7 @@ def test_flipped_bits_are_refused_or_harmless_where_a_checksum_tells(codec, seed
         data[place // 8] ^= 1 << place % 8
         found = outcome(bytes(data))
         if codec in CHECKED and place // 8 >= begin:
-            assert found is None or found == ROWS
+            assert found in (None, ROWS)
         data[place // 8] ^= 1 << place % 8
 
 
@@ -191,7 +192,15 @@ def _without(schema, name):
     }
 
 
-REQUIRED = ["status", "data_file", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes"]
+REQUIRED = [
+    "status",
+    "data_file",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+]
 
 
 @pytest.mark.parametrize("name", REQUIRED)
@@ -205,7 +214,9 @@ def test_entries_without_a_required_field_are_refused(name):
     assert outcome(repacked(_without(schema, name), records, sizes=[6])) is None
 
 
-@pytest.mark.parametrize(("name", "kind", "value"), [("record_count", "string", "x"), ("file_path", "long", 5)])
+@pytest.mark.parametrize(
+    ("name", "kind", "value"), [("record_count", "string", "x"), ("file_path", "long", 5)]
+)
 def test_a_field_of_another_type_is_refused(name, kind, value):
     schema, records = records_of(PLAIN[0])
     schema = json.loads(json.dumps(schema))
@@ -223,7 +234,9 @@ def test_a_path_that_is_no_text_is_refused():
 
 @pytest.mark.parametrize("codec", ["lz4", "", "\u00e9"])
 def test_an_unknown_codec_is_refused(codec):
-    data = small("null").replace(text(b"avro.codec") + text(b"null"), text(b"avro.codec") + text(codec.encode()))
+    data = small("null").replace(
+        text(b"avro.codec") + text(b"null"), text(b"avro.codec") + text(codec.encode())
+    )
     with pytest.raises(AvroError, match=r"codec|damaged"):
         read_container(data)
 

@@ -108,7 +108,9 @@ def source(values, schema, spec, version=2):
 def named(sources, schema, *specs, current=0):
     """Return the partition of each file, as text."""
     decoded = read_entries(sources)
-    found = partitions_of(decoded.entries, decoded.layouts, {spec.spec_id: spec for spec in specs}, schema, current)
+    found = partitions_of(
+        decoded.entries, decoded.layouts, {spec.spec_id: spec for spec in specs}, schema, current
+    )
     return [found.texts[code] for code in found.code.tolist()]
 
 
@@ -133,8 +135,12 @@ def test_partitions_of_every_transform_are_named_as_pyiceberg_names_them(transfo
 def test_partitions_of_several_fields_are_named_in_the_order_of_the_spec(data):
     chosen = data.draw(st.lists(st.sampled_from(CASES), min_size=1, max_size=4))
     schema = schema_of(*(kind for _, kind, _ in chosen))
-    spec = spec_of(*(transform for transform, _, _ in chosen), names=[f"näme {i}/" for i in range(len(chosen))])
-    held = data.draw(st.lists(st.tuples(*(st.none() | values for *_, values in chosen)), min_size=1, max_size=9))
+    spec = spec_of(
+        *(transform for transform, _, _ in chosen), names=[f"näme {i}/" for i in range(len(chosen))]
+    )
+    held = data.draw(
+        st.lists(st.tuples(*(st.none() | values for *_, values in chosen)), min_size=1, max_size=9)
+    )
     found = named([source(held, schema, spec)], schema, spec)
     assert found == [by_pyiceberg(value, schema, spec) for value in held]
 
@@ -180,14 +186,17 @@ def test_values_that_read_alike_are_different_partitions():
     assert len(set(found.texts)) == 4
 
 
-@pytest.mark.parametrize(("transform", "kind", "value"), [
-    (IDENTITY, StringType(), "eu"),
-    (IDENTITY, BinaryType(), b"\xff\x00"),
-    (IDENTITY, LongType(), 5),
-    (BucketTransform(4), LongType(), 3),
-    (DayTransform(), TimestampType(), 19_000),
-    (IDENTITY, UUIDType(), b"x" * 16),
-])
+@pytest.mark.parametrize(
+    ("transform", "kind", "value"),
+    [
+        (IDENTITY, StringType(), "eu"),
+        (IDENTITY, BinaryType(), b"\xff\x00"),
+        (IDENTITY, LongType(), 5),
+        (BucketTransform(4), LongType(), 3),
+        (DayTransform(), TimestampType(), 19_000),
+        (IDENTITY, UUIDType(), b"x" * 16),
+    ],
+)
 def test_partitions_by_a_dropped_column_are_still_told_apart(transform, kind, value):
     spec = spec_of(transform)
     data = source([(value,), (None,), (value,)], schema_of(kind), spec)
@@ -235,7 +244,11 @@ def partition_type(layout):
     return next(field["type"] for field in file["fields"] if field["name"] == "partition")
 
 
-@given(values=st.lists(st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, None]), min_size=1, max_size=12))
+@given(
+    values=st.lists(
+        st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, None]), min_size=1, max_size=12
+    )
+)
 @settings(max_examples=cases(20))
 def test_nan_is_one_partition_and_zeros_are_told_apart_by_their_sign(values):
     schema, spec = schema_of(DoubleType()), spec_of(IDENTITY)

@@ -8,7 +8,6 @@ where the next one begins.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +51,8 @@ class Boundaries:
 
         Args:
             chunk: the blocks.
-            begins, ends: their places.
+            begins: where each begins.
+            ends: where each ends.
             counts: how many records each has, at least one.
         """
         single = np.flatnonzero(counts == 1)
@@ -117,7 +117,10 @@ class Boundaries:
             second = self._text(data, self._skip(data, at))
         except (IndexError, AvroError):
             return None
-        anchor = os.path.commonprefix([first, second])
+        same = 0
+        while same < min(len(first), len(second)) and first[same] == second[same]:
+            same += 1
+        anchor = first[:same]
         return anchor if len(anchor) >= _LEAST_ANCHOR else None
 
     def _text(self, data: bytes, at: int) -> bytes:

@@ -24,7 +24,9 @@ from tblctl.tableformat.iceberg.avro.types import (
 )
 
 CHUNK_BYTES = 4 * 2**20
-"""Bytes of blocks that are decoded at once. Tables of places take nine times as much memory. Smaller ones cost more steps each."""
+"""Bytes of blocks that are decoded at once. Tables of places take nine times as much memory. In smaller chunks, each
+step costs more for a record.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

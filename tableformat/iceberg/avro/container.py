@@ -73,9 +73,7 @@ def read_container(data: bytes) -> Container:
         raise AvroError(f"it begins with {data[:4]!r}, expected {_MAGIC!r}: not an Avro file")
     try:
         metadata, at = _read_metadata(data, len(_MAGIC))
-        sync = data[at : at + _SYNC_BYTES]
-        if len(sync) < _SYNC_BYTES:
-            raise AvroError("its header is cut off")
+        sync = _bytes_at(data, at, _SYNC_BYTES)
         codec = metadata.pop("avro.codec", b"null").decode()
         text = metadata.pop("avro.schema")
         decompress = _CODECS[codec]
@@ -126,9 +124,13 @@ def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     length, at = read_long(data, at)
+    return _bytes_at(data, at, length), at + length
+
+
+def _bytes_at(data: bytes, at: int, length: int) -> bytes:
     if length < 0 or at + length > len(data):
         raise AvroError(f"a text at byte {at} has {length} bytes, more than there are")
-    return data[at : at + length], at + length
+    return data[at : at + length]
 
 
 def _read_blocks(
