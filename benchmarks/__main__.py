@@ -25,6 +25,7 @@ SUBJECTS = (
     "skew",
     "scale",
     "spark_source",
+    "manifests",
 )
 
 

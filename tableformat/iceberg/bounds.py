@@ -1,5 +1,7 @@
-"""Decode the bounds that manifests have of columns (Apache Iceberg specification, "Appendix D: Single-value
-serialization")."""
+"""Decode the bounds that manifests have of columns.
+
+Source: Apache Iceberg specification, "Appendix D: Single-value serialization".
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,8 @@ TRUNCATION = 16
 """Characters, or bytes. Writers truncate longer text unless told otherwise (`write.metadata.metrics.default`)."""
 
 _DECIMAL_BYTES = 16
+_DAY = {unit: 86_400 * 10**digits for digits, unit in zip((0, 3, 6, 9), ("s", "ms", "us", "ns"), strict=True)}
+"""Units of a time of day."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +56,7 @@ def file_column(leaf: Leaf, found: ColumnBounds, rows: np.ndarray) -> FileColumn
         none = pa.nulls(len(rows), kind)
         return FileColumn(statistics=ColumnStatistics(min=none, max=none, null_count=nulls), exact=nowhere)
     low, high = decode(found.lower, kind), decode(found.upper, kind)
-    crossed = pc.fill_null(pc.greater(low, high), fill_value=False)  # noqa: FBT003
+    crossed = pc.fill_null(pc.greater(low, high), fill_value=False)
     if pc.any(crossed).as_py():
         unknown = pa.scalar(None, kind)
         low, high = pc.if_else(crossed, unknown, low), pc.if_else(crossed, unknown, high)
@@ -76,7 +80,9 @@ def decode(encoded: pa.Array, kind: pa.DataType) -> pa.Array:
         return _text(encoded).cast(kind)
     if is_any_binary(kind):
         return encoded.cast(kind)
-    offsets = np.frombuffer(encoded.buffers()[1], np.int64)[encoded.offset : encoded.offset + len(encoded) + 1]
+    offsets = np.frombuffer(encoded.buffers()[1], np.int64)[
+        encoded.offset : encoded.offset + len(encoded) + 1
+    ]
     held = encoded.buffers()[2]
     data = np.frombuffer(held, np.uint8) if held is not None and held.size else np.zeros(0, np.uint8)
     start, length = offsets[:-1], np.diff(offsets)
@@ -97,6 +103,8 @@ def decode(encoded: pa.Array, kind: pa.DataType) -> pa.Array:
         width = kind.bit_width // 8
         widths = {4: "<i4", 8: "<i8"} if pt.is_int64(kind) else {width: f"<i{width}"}
         found, valid = _little(data, start, length, widths, np.dtype(f"i{width}"))
+        if pt.is_time(kind):
+            valid &= (found >= 0) & (found < _DAY[kind.unit])
         plain = pa.array(found, mask=~valid)
         return plain if plain.type == kind else plain.view(kind)
     return pa.nulls(len(encoded), kind)
@@ -126,8 +134,19 @@ def _decimal(data: np.ndarray, start: np.ndarray, length: np.ndarray, kind: pa.D
         values = data[start[rows][:, None] + np.arange(width)][:, ::-1]
         found[rows, :width] = values
         found[rows[values[:, -1] >= 0x80], width:] = 0xFF  # noqa: PLR2004 (a negative number)
-    validity = pa.array(valid).cast(pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(kind, len(start), [validity, pa.py_buffer(found)])
+    for row in np.flatnonzero(valid & _is_large(found, kind.precision)).tolist():
+        value = int.from_bytes(found[row].tobytes(), "little", signed=True)
+        valid[row] = abs(value) < 10**kind.precision
+    return pa.Array.from_buffers(kind, len(start), [pa.array(valid).buffers()[1], pa.py_buffer(found)])
+
+
+def _is_large(found: np.ndarray, precision: int) -> np.ndarray:
+    """Return which of the 16-byte numbers may have too many digits: those of many bytes."""
+    spare = _DECIMAL_BYTES - ((10**precision).bit_length() - 1) // 8
+    if not spare:
+        return np.ones(len(found), bool)
+    top = found[:, -spare:]
+    return ~((top == 0).all(axis=1) | (top == 0xFF).all(axis=1))  # noqa: PLR2004
 
 
 def _fixed(data: np.ndarray, start: np.ndarray, length: np.ndarray, kind: pa.DataType) -> pa.Array:
@@ -162,9 +181,7 @@ def _exact(low: pa.Array, high: pa.Array, kind: pa.DataType) -> np.ndarray:
     """Return where bounds are values. Text shorter than the usual truncation is; so is text with equal bounds."""
     known = pc.and_(low.is_valid(), high.is_valid())
     if is_any_string(kind):
-        short = pc.and_(
-            pc.less(pc.utf8_length(low), TRUNCATION), pc.less(pc.utf8_length(high), TRUNCATION)
-        )
+        short = pc.and_(pc.less(pc.utf8_length(low), TRUNCATION), pc.less(pc.utf8_length(high), TRUNCATION))
     elif is_any_binary(kind) or (pt.is_fixed_size_binary(kind) and kind.byte_width > TRUNCATION):
         short = pc.and_(
             pc.less(pc.binary_length(low), TRUNCATION), pc.less(pc.binary_length(high), TRUNCATION)
@@ -172,4 +189,4 @@ def _exact(low: pa.Array, high: pa.Array, kind: pa.DataType) -> np.ndarray:
     else:
         return np.asarray(known)
     found = pc.and_(known, pc.or_(short, pc.equal(low, high)))
-    return np.asarray(pc.fill_null(found, fill_value=False), bool)  # noqa: FBT003
+    return np.asarray(pc.fill_null(found, fill_value=False), bool)

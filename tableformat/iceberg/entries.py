@@ -6,14 +6,15 @@ Objects of PyIceberg take 50 microseconds and 6 KB for each entry; a table may h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.iceberg.avro.columns import Decoder, Entries, Sparse, Value, Whole
+from tblctl.tableformat.iceberg.avro.chunk import Slices
+from tblctl.tableformat.iceberg.avro.columns import CHUNK_BYTES, Decoder, Entries, Sparse, Value, Whole
 from tblctl.tableformat.iceberg.avro.container import AvroError, Container, read_container
 
 DELETED = 2
@@ -33,6 +34,8 @@ class ManifestSource:
         data: its bytes.
         spec_id: the partition spec of its files.
         snapshot_id, sequence_number: entries without their own inherit these.
+        size_bytes: how many bytes it has, as the manifest list says; None if unknown. Blocks of Avro are complete in
+            themselves: nothing else tells that the last ones are cut off.
     """
 
     path: str
@@ -40,6 +43,7 @@ class ManifestSource:
     spec_id: int
     snapshot_id: int
     sequence_number: int
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,70 +131,146 @@ def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] 
     Raises:
         DamagedManifestError: a manifest is no Avro file, is cut off, or lacks required fields.
     """
-    groups: dict[bytes, list[tuple[int, Container]]] = {}
+    layouts: dict[bytes, _Layout] = {}
+    parts: list[_Part] = []
+    given = _Given.by(sources)
     for number, source in enumerate(sources):
-        try:
-            container = read_container(source.data)
-        except AvroError as error:
-            raise DamagedManifestError(source.path, str(error)) from error
-        groups.setdefault(container.schema_text, []).append((number, container))
-    parts: list[tuple[dict[str, Any], dict[int, dict[str, Any]]]] = []
-    for layout, numbered in enumerate(groups.values()):
-        numbers = np.array([number for number, _ in numbered], np.int64)
-        containers = [container for _, container in numbered]
-        try:
-            decoder = Decoder(containers[0].schema, _selection(column_ids))
-            for count, found, files in decoder.decode(containers):
-                columns, bounds = _columns(count, found, numbers[files], sources, column_ids)
-                parts.append((columns | {"layout": np.full(count, layout, np.int64)}, bounds))
-        except AvroError as error:
-            file = int(error.args[1]) if len(error.args) > 1 else 0
-            raise DamagedManifestError(sources[int(numbers[file])].path, str(error.args[0])) from error
-        except KeyError as error:
-            path = sources[int(numbers[0])].path
-            raise DamagedManifestError(path, f"it lacks the field with the id {error}") from error
+        container = _container(source)
+        layout = layouts.get(container.schema_text)
+        if layout is None:
+            layout = layouts[container.schema_text] = _Layout(
+                len(layouts), container, given, column_ids, number
+            )
+        parts += layout.add(number, container)
+    for layout in layouts.values():
+        parts += layout.finish()
     if not parts:
-        columns, bounds = _columns(0, None, np.zeros(0, np.int64), sources, column_ids)
-        parts = [(columns | {"layout": np.zeros(0, np.int64)}, bounds)]
-    return Decoded(
-        **_joined(parts), layouts=tuple(numbered[0][1].schema for numbered in groups.values())
-    )
+        parts = [_columns(0, None, np.zeros(0, np.int64), given, column_ids)]
+    return Decoded(**_joined(parts), layouts=tuple(layout.schema for layout in layouts.values()))
 
 
-def _joined(parts: Sequence[tuple[dict[str, Any], dict[int, dict[str, Any]]]]) -> dict[str, Any]:
-    """Return the entries of all parts in the order of their manifests."""
-    entries = {name: _join([part[name] for part, _ in parts]) for name in parts[0][0]}
-    order = np.argsort(entries["manifest"], kind="stable")
-    rows = None if bool((np.diff(order) == 1).all()) else order
-    columns = {}
-    for column in parts[0][1]:
-        found = {name: _take(_join([part[column][name] for _, part in parts]), rows) for name in _PAIRS}
-        columns[column] = ColumnBounds(**found)
-    whole = FileEntries(**{name: _take(values, rows) for name, values in entries.items()})
-    return {"entries": whole, "columns": columns}
+_Part = tuple[dict[str, Any], dict[int, dict[str, Any]]]
+"""Columns of some entries, and of their bounds by column."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Given:
+    """What the manifest list says of manifests, as columns."""
+
+    paths: tuple[str, ...]
+    spec_id: np.ndarray
+    snapshot_id: np.ndarray
+    sequence_number: np.ndarray
+
+    @classmethod
+    def by(cls, sources: Sequence[ManifestSource]) -> _Given:
+        return cls(
+            paths=tuple(source.path for source in sources),
+            spec_id=np.array([source.spec_id for source in sources], np.int64),
+            snapshot_id=np.array([source.snapshot_id for source in sources], np.int64),
+            sequence_number=np.array([source.sequence_number for source in sources], np.int64),
+        )
+
+
+class _Layout:
+    """Decodes manifests of one Avro schema, small ones together. Holds few decompressed ones at a time."""
+
+    def __init__(
+        self, number: int, first: Container, given: _Given, column_ids: Collection[int], manifest: int
+    ) -> None:
+        self.schema = first.schema
+        self._number = number
+        self._given = given
+        self._column_ids = column_ids
+        self._waiting: list[tuple[int, Container]] = []
+        self._bytes = 0
+        try:
+            self._decoder = Decoder(first.schema, _selection(column_ids))
+        except AvroError as error:
+            raise DamagedManifestError(given.paths[manifest], str(error)) from error
+
+    def add(self, number: int, container: Container) -> list[_Part]:
+        """Take a manifest, and return what was decoded meanwhile."""
+        self._waiting.append((number, container))
+        self._bytes += sum([len(block) for block in container.blocks])
+        return self.finish() if self._bytes >= CHUNK_BYTES else []
+
+    def finish(self) -> list[_Part]:
+        """Decode the manifests that wait."""
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        try:
+            return self._decoded(waiting)
+        except AvroError:
+            for each in waiting:  # one by one, to learn which is damaged
+                try:
+                    self._decoded([each])
+                except AvroError as error:
+                    raise DamagedManifestError(self._given.paths[each[0]], str(error.args[0])) from error
+            raise
+
+    def _decoded(self, waiting: Sequence[tuple[int, Container]]) -> list[_Part]:
+        numbers = np.array([number for number, _ in waiting], np.int64)
+        parts = []
+        for count, found, files in self._decoder.decode([container for _, container in waiting]):
+            entries, bounds = _columns(count, found, numbers[files], self._given, self._column_ids)
+            parts.append((entries | {"layout": np.full(count, self._number, np.int64)}, bounds))
+        return parts
+
+
+def _container(source: ManifestSource) -> Container:
+    if source.size_bytes is not None and len(source.data) < source.size_bytes:
+        problem = (
+            f"it has {len(source.data)} bytes, the manifest list says {source.size_bytes}: it is cut off"
+        )
+        raise DamagedManifestError(source.path, problem)
+    try:
+        return read_container(source.data)
+    except AvroError as error:
+        raise DamagedManifestError(source.path, str(error)) from error
+
+
+def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Return the entries of all parts in the order of their manifests. Takes the columns out of the parts."""
+    manifest = np.concatenate([part["manifest"] for part, _ in parts])
+    order = None if bool((np.diff(manifest) >= 0).all()) else np.argsort(manifest, kind="stable")
+    columns = {
+        column: ColumnBounds(
+            **{
+                name: _take(_join([bounds[column].pop(name) for _, bounds in parts]), order)
+                for name in _PAIRS
+            }
+        )
+        for column in list(parts[0][1])
+    }
+    entries = {name: _take(_join([part.pop(name) for part, _ in parts]), order) for name in list(parts[0][0])}
+    return {"entries": FileEntries(**entries), "columns": columns}
 
 
 def _selection(column_ids: Collection[int]) -> Any:
     value = Value()
     single = (134, 100, 101, 103, 104, 140, 131)
     pairs = Entries(keys=frozenset(column_ids))
-    file: dict[int, Any] = {name: value for name in single} | {102: Whole()}
+    file: dict[int, Any] = dict.fromkeys(single, value) | {102: Whole()}
     if column_ids:
         file |= dict.fromkeys(_PAIRS.values(), pairs)
     return {0: value, 1: value, 3: value, 4: value, _DATA_FILE: file}
 
 
 def _columns(
-    count: int, found: Any, manifest: np.ndarray, sources: Sequence[ManifestSource], column_ids: Collection[int]
-) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    count: int,
+    found: Any,
+    manifest: np.ndarray,
+    given: _Given,
+    column_ids: Collection[int],
+) -> _Part:
     """Return the columns of `count` decoded entries, what they inherit filled in, and those of their bounds."""
     if not count:
         found = {0: np.zeros(0, np.int64), _DATA_FILE: {}}
-    file = found[_DATA_FILE]
-    status = _numbers(found[0], count)
-    inherited = np.array([source.sequence_number for source in sources], np.int64)[manifest]
-    snapshots = np.array([source.snapshot_id for source in sources], np.int64)[manifest]
-    specs = np.array([source.spec_id for source in sources], np.int64)[manifest]
+    file = found.get(_DATA_FILE)
+    if not isinstance(file, Mapping):
+        raise AvroError("its entries have no data_file (field 2)")
+    status = _required(found, 0, _numbers, count)
+    inherited = given.sequence_number[manifest]
     inherits = (status == _ADDED) | (inherited == 0)
 
     def sequence(key: int) -> np.ndarray:
@@ -198,20 +278,20 @@ def _columns(
         return np.where((own < 0) & inherits, inherited, own)
 
     own_snapshot = _numbers(found.get(1), count)
-    text = pa.large_string()
     entries = {
         "manifest": manifest,
         "status": status,
-        "snapshot_id": np.where(own_snapshot < 0, snapshots, own_snapshot),
+        "snapshot_id": np.where(own_snapshot < 0, given.snapshot_id[manifest], own_snapshot),
         "sequence_number": sequence(3),
         "file_sequence_number": sequence(4),
         "content": np.maximum(_numbers(file.get(134), count), 0),
-        "path": _binary(file[100] if count else None, count).cast(text),
-        "format": _binary(file[101] if count else None, count).cast(text),
-        "spec_id": specs,
-        "partition": _binary(file.get(102), count),
-        "rows": _numbers(file[103] if count else None, count),
-        "size_bytes": _numbers(file[104] if count else None, count),
+        "path": _required(file, 100, _text, count),
+        "format": _required(file, 101, _text, count),
+        "spec_id": given.spec_id[manifest],
+        "layout": np.zeros(count, np.int64),
+        "partition": _required(file, 102, _binary, count),
+        "rows": _required(file, 103, _numbers, count),
+        "size_bytes": _required(file, 104, _numbers, count),
         "sort_order_id": _numbers(file.get(140), count),
         "encrypted": _present(file.get(131), count),
     }
@@ -240,20 +320,39 @@ def _pair(pairs: Any, column: int) -> Sparse | None:
     return Sparse(count=count, rows=rows[found.rows], values=found.values)
 
 
+def _required(found: Mapping[int, Any], key: int, column: Callable[[Any, int], Any], count: int) -> Any:
+    """Return a field that each entry must have, as a column."""
+    value = found.get(key)
+    if count and (value is None or (isinstance(value, Sparse) and len(value.rows) < count)):
+        raise AvroError(f"its entries, or some of them, lack the field with the id {key}")
+    return column(value, count)
+
+
 def _numbers(value: Any, count: int) -> np.ndarray:
     """Return whole numbers, -1 where there is none."""
-    if value is None:
+    if value is None or (isinstance(value, Sparse) and value.values is None):
         return np.full(count, -1, np.int64)
-    if isinstance(value, Sparse):
-        return np.full(count, -1, np.int64) if value.values is None else value.numbers(-1)
-    return np.asarray(value, np.int64)
+    held = value.values if isinstance(value, Sparse) else value
+    if not isinstance(held, np.ndarray) or held.dtype != np.int64:
+        raise AvroError("a field that should have whole numbers has other values")
+    return value.numbers(-1) if isinstance(value, Sparse) else held
 
 
 def _binary(value: Any, count: int) -> pa.Array:
     """Return texts as large_binary, null where there is none."""
     if value is None or (isinstance(value, Sparse) and value.values is None):
         return pa.nulls(count, pa.large_binary())
+    if not isinstance(value.values if isinstance(value, Sparse) else value, Slices):
+        raise AvroError("a field that should have texts has other values")
     return value.binary() if isinstance(value, Sparse) else value.to_arrow()
+
+
+def _text(value: Any, count: int) -> pa.Array:
+    """Return texts as large_string."""
+    try:
+        return _binary(value, count).cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise AvroError(f"a path or a format is no UTF-8 ({error})") from error
 
 
 def _present(value: Any, count: int) -> np.ndarray:

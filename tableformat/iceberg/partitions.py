@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,15 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.iceberg.avro.columns import Decoder, Slices, Sparse, Value
+from tblctl.tableformat.iceberg.avro.chunk import Slices
+from tblctl.tableformat.iceberg.avro.columns import Decoder, Sparse, Value
 from tblctl.tableformat.iceberg.avro.container import Container
 from tblctl.tableformat.iceberg.entries import FileEntries
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema as IcebergSchema
+    from pyiceberg.types import IcebergType
 
 _PARTITION_ID = 102
+_UUID_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +34,7 @@ class Partitions:
 
     Attributes:
         code: the place of each file's partition in `texts`.
-        texts: the partitions; empty text for the files of a table without partitions.
+        texts: the partitions, all different; empty text for the files of a table without partitions.
     """
 
     code: np.ndarray
@@ -47,7 +51,7 @@ def partitions_of(
     """Return the partitions of files. Each distinct one is decoded once.
 
     Files of two specs are in two partitions, even if the values are the same. A partition of another spec than the
-    table's current one says so.
+    table's current one says so. Files of an unknown spec are together only if their encoded partitions are equal.
 
     Args:
         files: the files.
@@ -57,21 +61,46 @@ def partitions_of(
         current: the id of the table's current spec.
     """
     code = np.zeros(len(files), np.int64)
-    texts: dict[str, int] = {}
+    known: dict[_Key, int] = {}
+    names: list[str] = []
     pairs, which = np.unique(np.stack((files.spec_id, files.layout)), axis=1, return_inverse=True)
     for number, (spec_id, layout) in enumerate(pairs.T.tolist()):
         rows = np.flatnonzero(which == number)
-        distinct = pc.dictionary_encode(files.partition.take(pa.array(rows)).fill_null(b""))
+        distinct = pc.dictionary_encode(files.partition.take(pa.array(rows)))
         spec = specs.get(spec_id)
-        if spec is None or not spec.fields:
-            named = [""] * len(distinct.dictionary)
+        if spec is None:
+            values = [(value,) for value in distinct.dictionary.to_pylist()]
+            named = [""] * len(values)
+        elif not spec.fields:
+            values, named = [()] * len(distinct.dictionary), [""] * len(distinct.dictionary)
         else:
-            named = _texts(distinct.dictionary, _partition_layout(layouts[layout]), spec, schema)
+            values, named = _values(distinct.dictionary, _partition_layout(layouts[layout]), spec, schema)
         if spec_id != current:
             named = [f"{name} (spec {spec_id})".strip() for name in named]
-        places = np.array([texts.setdefault(text, len(texts)) for text in named], np.int64)
-        code[rows] = places[np.asarray(distinct.indices)]
-    return Partitions(code=code, texts=tuple(texts) or ("",))
+        places = []
+        for value, name in zip(values, named, strict=True):
+            key = (spec_id, tuple(map(repr, value)))  # NaN equals itself, and 0.0 is not -0.0
+            if key not in known:
+                known[key] = len(names)
+                names.append(name)
+            places.append(known[key])
+        code[rows] = np.array(places, np.int64)[np.asarray(distinct.indices)]
+    return Partitions(code=code, texts=_told_apart(names, list(known)) or ("",))
+
+
+_Key = tuple[int, tuple[str, ...]]
+"""The identity of a partition: its spec, and its values."""
+
+
+def _told_apart(names: Sequence[str], keys: Sequence[_Key]) -> tuple[str, ...]:
+    """Return the names. Those of several partitions have a hash of the values added: null, and the text `null`."""
+    times = Counter(names)
+    return tuple(
+        name
+        if times[name] == 1
+        else f"{name} #{blake2b(repr(key).encode(), digest_size=6).hexdigest()}".strip()
+        for name, key in zip(names, keys, strict=True)
+    )
 
 
 def _partition_layout(entry_schema: Any) -> Any:
@@ -84,23 +113,35 @@ def _partition_layout(entry_schema: Any) -> Any:
     return None
 
 
-def _texts(
+def _values(
     encoded: pa.Array, layout: Any, spec: PartitionSpec, schema: IcebergSchema
-) -> list[str]:
+) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """Return the values of encoded partitions, and their names."""
     blocks = tuple(encoded.to_pylist())
     container = Container(
         schema=layout, schema_text=b"", metadata={}, blocks=blocks, counts=(1,) * len(blocks)
     )
-    selection = {field.field_id: Value() for field in spec.fields} | {field.name: Value() for field in spec.fields}
+    selection = {key: Value() for field in spec.fields for key in (field.field_id, field.name)}
     values: dict[int, list[Any]] = {field.field_id: [] for field in spec.fields}
     for count, found, _ in Decoder(layout, selection).decode([container]):
         for field in spec.fields:
             held = found.get(field.field_id, found.get(field.name))
             values[field.field_id] += _python(held, count)
-    columns = [
-        [_human(field, value, schema) for value in values[field.field_id]] for field in spec.fields
-    ]
-    return ["/".join(parts) for parts in zip(*columns, strict=True)]
+    named = []
+    for field in spec.fields:
+        source = _source(field, schema)
+        values[field.field_id] = [_typed(value, field, source) for value in values[field.field_id]]
+        named.append([_human(value, field, source) for value in values[field.field_id]])
+    names = ["/".join(parts) for parts in zip(*named, strict=True)]
+    return list(zip(*(values[field.field_id] for field in spec.fields), strict=True)), names
+
+
+def _source(field: PartitionField, schema: IcebergSchema) -> IcebergType | None:
+    """Return the type of the column that a field is made of; None if it was dropped."""
+    try:
+        return schema.find_type(field.source_id)
+    except ValueError:
+        return None
 
 
 def _python(held: Any, count: int) -> list[Any]:
@@ -117,35 +158,36 @@ def _python(held: Any, count: int) -> list[Any]:
     return values
 
 
-def _human(field: PartitionField, value: Any, schema: IcebergSchema) -> str:
+def _human(value: Any, field: PartitionField, source: IcebergType | None) -> str:
     """Return a value of a partition field, as people read it."""
-    if value is None:
-        return f"{field.name}=null"
+    from pyiceberg.types import UnknownType
+
     try:
-        source = schema.find_type(field.source_id)
-        result = field.transform.result_type(source)
-        typed = _typed(value, result)
-        text = field.transform.to_human_string(source, typed)
-        return f"{field.name}={_apart(text) if isinstance(typed, str) else text}"
-    except (ValueError, TypeError, OverflowError, AttributeError):  # the column was dropped, or the transform is unknown
-        return f"{field.name}={value!r}" if isinstance(value, bytes) else f"{field.name}={value}"
+        text = field.transform.to_human_string(source or UnknownType(), value)
+    except (ValueError, TypeError, OverflowError):  # a time that Python has not
+        text = str(value)
+    return f"{field.name}={text}"
 
 
-def _apart(text: str) -> str:
-    """Return a text, in quotes if it could be taken for null, for several partition fields, or for another spec."""
-    return json.dumps(text, ensure_ascii=False) if text in ("", "null") or set(text) & set('/="()') else text
-
-
-def _typed(value: Any, result: Any) -> Any:
-    """Return a decoded value as PyIceberg has it in partitions of a type."""
+def _typed(value: Any, field: PartitionField, source: IcebergType | None) -> Any:
+    """Return a decoded value as PyIceberg has it in partitions. Of a dropped column, bytes that are text are."""
     from pyiceberg.types import BooleanType, DecimalType, StringType, UUIDType
 
-    if isinstance(result, StringType) and isinstance(value, bytes):
+    if value is None:
+        return None
+    result = None if source is None else field.transform.result_type(source)
+    if isinstance(value, bytes):
+        if isinstance(result, DecimalType):
+            return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-result.scale)
+        if isinstance(result, UUIDType) and len(value) == _UUID_BYTES:
+            return UUID(bytes=value)
+        if result is None or isinstance(result, StringType):
+            return _text(value)
+    return bool(value) if isinstance(result, BooleanType) else value
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
         return value.decode()
-    if isinstance(result, DecimalType) and isinstance(value, bytes):
-        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-result.scale)
-    if isinstance(result, UUIDType) and isinstance(value, bytes):
-        return UUID(bytes=value)
-    if isinstance(result, BooleanType):
-        return bool(value)
-    return value
+    except UnicodeDecodeError:
+        return value

@@ -1,201 +1,165 @@
 """Where each record of a block begins. Avro does not say; one finds out by passing over the record before.
 
-Passing over records one by one takes most of the time of a whole decoder. But records that were written together
-begin with the same bytes: all fields before the first text. So the places where these bytes recur are likely starts.
-`columns.py` verifies them: each record must end where the next one begins.
+Passing over records one by one takes longer than all other decoding. But the first texts of records often begin alike:
+they are paths in one folder. All places of these bytes are found at once. Before each come the numbers that a record
+has before its first text, and before these is where it may begin. `columns.py` verifies that: each record must end
+where the next one begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tblctl.tableformat.iceberg.avro.chunk import Chunk, Cursor, Integers
 from tblctl.tableformat.iceberg.avro.container import AvroError, read_long
+from tblctl.tableformat.iceberg.avro.skippers import skipper
+from tblctl.tableformat.iceberg.avro.types import NUMBERS, TEXTS, type_name
 
-Skip = Callable[[bytes, int], int]
-"""Given data and the place where a value begins, returns the place after it."""
+_ANCHOR_BYTES = 16
+_LEAST_ANCHOR = 4
+"""Bytes. A shorter text recurs by chance."""
 
-_LEAST_PREFIX = 6
-"""Bytes. A shorter prefix recurs by chance."""
-
-_NUMBERS = ("int", "long", "enum")
-_TEXTS = ("string", "bytes")
-_WIDTHS = {"boolean": 1, "float": 4, "double": 8}
+ReaderOf = Callable[[Any, dict[str, Any]], Callable[[Cursor], Any]]
 
 
 class Boundaries:
     """Finds the records of one schema."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, reader_of: ReaderOf) -> None:
         names: dict[str, Any] = {}
-        self._skip = _skipper(schema, names)
-        self._prefix = _prefix(schema, names)[0]
+        self._skip = skipper(schema, names)
+        before, found = _before_text(schema, names)
+        prefix = {
+            "type": "record",
+            "fields": [{"name": str(i), "type": kind} for i, kind in enumerate(before)],
+        }
+        self._has_text = found is True
+        self._skip_prefix = skipper(prefix, names)
+        self._pass_prefix = reader_of(prefix, names)
+        self._numbers = sorted(_number_counts(prefix, names) or (), reverse=True)
 
-    def likely(self, data: bytes, begin: int, end: int, count: int) -> list[int] | None:
-        """Return the likely starts of the `count` records from `begin` to `end`; None if that many are not found."""
-        if count == 1:
-            return [begin]
-        found: list[int] = []
-        at = begin
-        try:
-            while at < end and len(found) <= count:
-                after = self._prefix_end(data, at)
-                prefix = data[at:after]
-                found.append(at)
-                if after - at >= _LEAST_PREFIX:
-                    following = data.find(prefix, after, end)
-                    while following >= 0:
-                        found.append(at := following)
-                        following = data.find(prefix, following + len(prefix), end)
-                at = self._skip(data, at)
-        except (IndexError, AvroError):
-            return None
-        return found if len(found) == count else None
+    def likely(
+        self, chunk: Chunk, begins: Integers, ends: Integers, counts: Integers
+    ) -> tuple[Integers, Integers]:
+        """Return the likely starts of records, ascending, and the block of each.
 
-    def certain(self, data: bytes, begin: int, end: int, count: int) -> list[int]:
-        """Return the starts of the records, found by passing over each.
+        Blocks in which not as many records were found as they have are left out.
+
+        Args:
+            chunk: the blocks.
+            begins: where each begins.
+            ends: where each ends.
+            counts: how many records each has, at least one.
+        """
+        single = np.flatnonzero(counts == 1)
+        several = np.flatnonzero(counts > 1)
+        if not len(several) or not self._has_text:
+            return begins[single], single
+        at = self._search(chunk, begins, int(begins[several[0]]))
+        block = np.searchsorted(ends, at, side="right")
+        held = np.bincount(block, minlength=len(ends))
+        first = np.append(at, -1)[np.searchsorted(at, begins)]
+        fits = (counts > 1) & (held == counts) & (first == begins)
+        at, block = at[fits[block]], block[fits[block]]
+        if len(single):
+            at, block = np.append(at, begins[single]), np.append(block, single)
+            order = np.argsort(at)
+            return at[order], block[order]
+        return at, block
+
+    def certain(self, data: bytes, count: int) -> list[int]:
+        """Return the starts of the records of a block, found by passing over each.
 
         Raises:
-            AvroError: the records do not end at `end`.
+            AvroError: the records do not end where the block does.
         """
         found = []
-        at = begin
+        at = 0
         try:
             for _ in range(count):
                 found.append(at)
                 at = self._skip(data, at)
         except IndexError as error:
             raise AvroError("a record runs over the end of its block") from error
-        if at != end:
-            raise AvroError(f"the records of a block take {at - begin} bytes, but it has {end - begin}")
+        if at != len(data):
+            raise AvroError(f"the records of a block take {at} bytes, but it has {len(data)}")
         return found
 
-    def _prefix_end(self, data: bytes, at: int) -> int:
-        for skip in self._prefix:
-            at = skip(data, at)
-        return at
+    def _search(self, chunk: Chunk, begins: Integers, known: int) -> Integers:
+        """Return places where a record may begin, ascending; at `known` one does, and another follows it."""
+        anchor = self._anchor(chunk.bytes, known)
+        if anchor is None:
+            return np.zeros(0, np.int64)
+        anchors = np.array([found.start() for found in re.finditer(re.escape(anchor), chunk.bytes)], np.int64)
+        found = []
+        for count in self._numbers:
+            rank = chunk.rank(anchors) - count - 1  # one more: the length of the text
+            at = np.where(rank > 0, chunk.number_at(rank), 0)
+            at = np.maximum(at, begins[np.searchsorted(begins, anchors, side="right") - 1])
+            cursor = Cursor(chunk, at.copy(), anchors)
+            self._pass_prefix(cursor)
+            cursor.skip_numbers(1)
+            fits = (cursor.at == anchors) & ~cursor.bad
+            found.append(at[fits])
+            anchors = anchors[~fits]
+            if not len(anchors):
+                break
+        return np.unique(np.concatenate(found))
+
+    def _anchor(self, data: bytes, at: int) -> bytes | None:
+        """Return what the first texts of two records begin with; None if that is too short."""
+        try:
+            first = self._text(data, at)
+            second = self._text(data, self._skip(data, at))
+        except (IndexError, AvroError):
+            return None
+        same = 0
+        while same < min(len(first), len(second)) and first[same] == second[same]:
+            same += 1
+        anchor = first[:same]
+        return anchor if len(anchor) >= _LEAST_ANCHOR else None
+
+    def _text(self, data: bytes, at: int) -> bytes:
+        length, at = read_long(data, self._skip_prefix(data, at))
+        return data[at : at + min(max(length, 0), _ANCHOR_BYTES)]
 
 
-def type_name(schema: Any, names: dict[str, Any]) -> tuple[str, Any]:
-    """Return the kind of a schema (`record`, `union`, `long`, ..) and its full form; remembers named types in `names`.
-
-    Raises:
-        AvroError: the schema is none.
-    """
-    if isinstance(schema, list):
-        return "union", schema
-    if isinstance(schema, str):
-        if schema in names:
-            return type_name(names[schema], names)
-        return schema, {"type": schema}
-    if not isinstance(schema, dict):
-        raise AvroError(f"{schema!r:.80} is no schema")
-    if isinstance(schema.get("type"), dict | list):
-        return type_name(schema["type"], names)
-    kind = schema.get("type")
-    if not isinstance(kind, str):
-        raise AvroError(f"a schema has the type {kind!r:.80}")
-    if kind in ("record", "fixed", "enum") and "name" in schema:
-        names[schema["name"]] = schema
-        if "namespace" in schema:
-            names[f"{schema['namespace']}.{schema['name']}"] = schema
-    elif kind in names:
-        return type_name(names[kind], names)
-    return kind, schema
-
-
-def _prefix(schema: Any, names: dict[str, Any]) -> tuple[list[Skip], bool]:
-    """Return functions that pass over the values before the first text, list or map, and whether there is one."""
+def _before_text(schema: Any, names: dict[str, Any]) -> tuple[list[Any], bool | None]:
+    """Return the types before the first text, and whether there is one: False if another type is in the way."""
     kind, full = type_name(schema, names)
     if kind == "record":
-        found: list[Skip] = []
+        found: list[Any] = []
         for field in full["fields"]:
-            inner, ended = _prefix(field["type"], names)
+            inner, ended = _before_text(field["type"], names)
             found += inner
-            if ended:
-                return found, True
-        return found, False
-    if kind in (*_TEXTS, "array", "map"):
+            if ended is not None:
+                return found, ended
+        return found, None
+    if kind in TEXTS:
         return [], True
-    if kind == "union" and any(_prefix(branch, names)[1] for branch in full):
-        return [], True
-    return [_skipper(schema, names)], False
+    return ([], False) if _number_counts(schema, names) is None else ([schema], None)
 
 
-def _skipper(schema: Any, names: dict[str, Any]) -> Skip:
+def _number_counts(schema: Any, names: dict[str, Any]) -> set[int] | None:
+    """Return how many numbers a value may consist of; None if it is not made of numbers."""
     kind, full = type_name(schema, names)
+    if kind in NUMBERS or kind == "boolean":
+        return {1}
     if kind == "null":
-        return lambda _data, at: at
-    if kind in _NUMBERS:
-        return _skip_number
-    if kind in _WIDTHS:
-        return _by_width(_WIDTHS[kind])
-    if kind == "fixed":
-        return _by_width(int(full["size"]))
-    if kind in _TEXTS:
-        return _skip_text
-    if kind == "record":
-        return _in_turn([_skipper(field["type"], names) for field in full["fields"]])
+        return {0}
     if kind == "union":
-        return _one_of([_skipper(branch, names) for branch in full])
-    if kind == "array":
-        return _repeated(_skipper(full["items"], names))
-    if kind == "map":
-        return _repeated(_in_turn([_skip_text, _skipper(full["values"], names)]))
-    raise AvroError(f"{kind!r} is no type of Avro")
-
-
-def _skip_number(data: bytes, at: int) -> int:
-    while data[at] & 0x80:
-        at += 1
-    return at + 1
-
-
-def _skip_text(data: bytes, at: int) -> int:
-    length, at = read_long(data, at)
-    return _after(data, at, length)
-
-
-def _after(data: bytes, at: int, length: int) -> int:
-    if length < 0 or at + length > len(data):
-        raise AvroError(f"a value at byte {at} has {length} bytes, more than there are")
-    return at + length
-
-
-def _by_width(width: int) -> Skip:
-    return lambda data, at: _after(data, at, width)
-
-
-def _in_turn(parts: Sequence[Skip]) -> Skip:
-    def skip(data: bytes, at: int) -> int:
-        for part in parts:
-            at = part(data, at)
-        return at
-
-    return skip
-
-
-def _one_of(branches: Sequence[Skip]) -> Skip:
-    def skip(data: bytes, at: int) -> int:
-        branch, at = read_long(data, at)
-        if not 0 <= branch < len(branches):
-            raise AvroError(f"a value at byte {at} is of branch {branch} of {len(branches)}")
-        return branches[branch](data, at)
-
-    return skip
-
-
-def _repeated(item: Skip) -> Skip:
-    def skip(data: bytes, at: int) -> int:
-        while True:
-            count, at = read_long(data, at)
-            if count == 0:
-                return at
-            if count < 0:
-                size, at = read_long(data, at)
-                at = _after(data, at, size)
-                continue
-            for _ in range(count):
-                at = item(data, at)
-
-    return skip
+        branches = [_number_counts(branch, names) for branch in full]
+        return None if None in branches else {1 + count for held in branches for count in held or ()}
+    if kind != "record":
+        return None
+    counts = {0}
+    for field in full["fields"]:
+        inner = _number_counts(field["type"], names)
+        if inner is None:
+            return None
+        counts = {count + more for count in counts for more in inner}
+    return counts

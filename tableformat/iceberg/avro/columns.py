@@ -1,9 +1,4 @@
-"""Decode records of one schema as columns: one step decodes a field of all records.
-
-A cursor has a place for each record. Reading a field moves all of them. Numbers end at the first byte below 128, and
-a table of these bytes, made once, says where the n-th number after a place ends. So a whole map of numbers is passed
-over in one step.
-"""
+"""Decode records of one schema as columns: one step decodes a field of all records."""
 
 from __future__ import annotations
 
@@ -14,41 +9,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.iceberg.avro.boundaries import Boundaries, type_name
+from tblctl.tableformat.iceberg.avro.boundaries import Boundaries
+from tblctl.tableformat.iceberg.avro.chunk import Chunk, Cursor, Integers, Slices
 from tblctl.tableformat.iceberg.avro.container import AvroError, Container
+from tblctl.tableformat.iceberg.avro.types import (
+    NUMBERS,
+    TEXTS,
+    WIDTHS,
+    is_empty,
+    is_number_pair,
+    is_text_pair,
+    type_name,
+    width_of,
+)
 
-Integers = np.ndarray
-
-_CHUNK_BYTES = 4 * 2**20
-"""Bytes of blocks that are decoded at once. Tables of places take twelve times as much memory."""
-
-_PADDING = 4_096
-"""Zeros after a chunk: a damaged record may be read that far over its end before that is noticed."""
-
-_OF_ONE_BYTE = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
-"""The whole number that each byte below 128 encodes."""
-
-_WIDTHS = {"boolean": (1, "u1"), "float": (4, "<f4"), "double": (8, "<f8")}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Slices:
-    """Texts or encoded values of n records, by their places in a chunk."""
-
-    data: np.ndarray
-    start: Integers
-    length: Integers
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def to_arrow(self) -> pa.Array:
-        """Return the values as large_binary. O(bytes)."""
-        offsets = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(self.length, out=offsets[1:])
-        places = np.repeat(self.start - offsets[:-1], self.length) + np.arange(offsets[-1])
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data[places])]
-        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+CHUNK_BYTES = 4 * 2**20
+"""Bytes of blocks that are decoded at once. Tables of places take nine times as much memory. In smaller chunks, each
+step costs more for a record.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,118 +73,30 @@ Selection = "Mapping[int | str, Selection] | Whole | Value | Entries"
 """What to read. A record's fields are named by their `field-id`, or by name where they have none."""
 
 
-class _Cursor:
-    """The places of records in a chunk, each at its next field."""
-
-    def __init__(self, chunk: _Chunk, at: Integers, limit: Integers) -> None:
-        self.chunk = chunk
-        self.at = at
-        self.limit = limit
-        self.bad = np.zeros(len(at), bool)
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def long(self) -> Integers:
-        """Read a whole number of each record."""
-        found, self.at = self.chunk.numbers(self.at)
-        return found
-
-    def skip_numbers(self, count: int | Integers) -> None:
-        """Pass over whole numbers."""
-        self.at = self.chunk.after_numbers(self.at, count)
-
-    def jump(self, lengths: int | Integers) -> None:
-        """Pass over bytes. Records that would leave their block are marked, and stay at its end."""
-        after = self.at + lengths
-        wrong = (after > self.limit) | (after < self.at)
-        if wrong.any():
-            self.bad |= wrong
-            after = np.where(wrong, self.limit, after)
-        self.at = after
-
-    def counts(self) -> Integers:
-        """Read how many items a block of a list has; its size in bytes is passed over."""
-        count = self.long()
-        if (count < 0).any():
-            sized = np.flatnonzero(count < 0)
-            count[sized] = -count[sized]
-            inner = self.take(sized)
-            inner.skip_numbers(1)
-            self.put(sized, inner)
-        wrong = (count > self.limit - self.at) | (count < 0)
-        if wrong.any():
-            self.bad |= wrong
-            count[wrong] = 0
-        return count
-
-    def take(self, rows: Integers) -> _Cursor:
-        """Return a cursor of some records."""
-        return _Cursor(self.chunk, self.at[rows], self.limit[rows])
-
-    def put(self, rows: Integers, inner: _Cursor) -> None:
-        """Go on where the cursor of some records stands."""
-        self.at[rows] = inner.at
-        self.bad[rows] |= inner.bad
-
-
-class _Chunk:
-    """Blocks of records, one after the other, and where whole numbers in them end."""
-
-    def __init__(self, data: bytes) -> None:
-        padded = np.frombuffer(data + bytes(_PADDING), np.uint8)
-        ends = padded < 0x80  # noqa: PLR2004
-        self.data = padded
-        self._ends = np.flatnonzero(ends)
-        self._rank = np.empty(len(padded) + 1, np.int32)
-        self._rank[0] = 0
-        np.cumsum(ends, out=self._rank[1:])
-        self._last = len(padded) - 1
-
-    def after_numbers(self, at: Integers, count: int | Integers) -> Integers:
-        """Return the places after `count` whole numbers."""
-        place = np.minimum(self._rank[np.minimum(at, self._last)] + count, len(self._ends)) - 1
-        return np.where(np.equal(count, 0), at, self._ends[place] + 1)
-
-    def numbers(self, at: Integers) -> tuple[Integers, Integers]:
-        """Return the whole numbers at places, and the places after them."""
-        at = np.minimum(at, self._last)
-        first = self.data[at]
-        if first.max(initial=0) < 0x80:  # noqa: PLR2004
-            return _OF_ONE_BYTE[first], at + 1
-        end = self._ends[np.minimum(self._rank[at], len(self._ends) - 1)]
-        value = (first & 0x7F).astype(np.uint64)
-        length = end - at
-        for step in range(1, int(length.max(initial=0)) + 1):
-            if step > 9:  # noqa: PLR2004 (64 bits take 10 bytes; what is longer is damaged, and found to be later)
-                break
-            more = np.flatnonzero(length >= step)
-            part = (self.data[at[more] + step] & 0x7F).astype(np.uint64)
-            value[more] |= part << np.uint64(7 * step)
-        signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-        return signed, end + 1
-
-    def fixed(self, at: Integers, width: int, kind: str) -> np.ndarray:
-        """Return values of a fixed width."""
-        at = np.minimum(at, self._last + 1 - width)
-        return np.ascontiguousarray(self.data[at[:, None] + np.arange(width)]).view(kind)[:, 0]
-
-
-Reader = Callable[[_Cursor], Any]
+Reader = Callable[[Cursor], Any]
 
 
 class Decoder:
-    """Decodes the selected fields of the records of one schema."""
+    """Decodes the selected fields of the records of one schema.
+
+    Raises:
+        AvroError: the schema is none, or a selected field has no values of the kind selected.
+    """
 
     def __init__(self, schema: Any, selection: Any) -> None:
-        self._boundaries = Boundaries(schema)
-        self._read = _reader(schema, selection, {})
+        try:
+            self._boundaries = Boundaries(schema, lambda prefix, names: _reader(prefix, None, names))
+            self._read = _reader(schema, selection, {})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise AvroError(f"its schema is damaged ({type(error).__name__}: {error})") from error
+        except RecursionError as error:
+            raise AvroError("its schema has a type within itself, which tblctl does not read") from error
 
     def decode(self, containers: Sequence[Container]) -> Iterator[tuple[int, Any, Integers]]:
         """Yield records of files, in order, chunk by chunk: how many, the selected fields, and the file of each.
 
         Raises:
-            AvroError: a file is damaged; `args[1]` is its number.
+            AvroError: a file is damaged.
         """
         blocks = [
             (file, block, count)
@@ -217,7 +107,7 @@ class Decoder:
         begin = 0
         while begin < len(blocks):
             end, size = begin, 0
-            while end < len(blocks) and (end == begin or size + len(blocks[end][1]) <= _CHUNK_BYTES):
+            while end < len(blocks) and (end == begin or size + len(blocks[end][1]) <= CHUNK_BYTES):
                 size += len(blocks[end][1])
                 end += 1
             chosen = blocks[begin:end]
@@ -226,46 +116,38 @@ class Decoder:
             begin = end
 
     def _decode(self, blocks: Sequence[tuple[int, bytes, int]]) -> Any:
-        data = b"".join(block for _, block, _ in blocks)
-        chunk = _Chunk(data)
-        ends = np.cumsum([len(block) for _, block, _ in blocks])
-        likely: list[list[int] | None] = []
-        begin = 0
-        for (_, _, count), end in zip(blocks, ends.tolist(), strict=True):
-            likely.append(self._boundaries.likely(data, begin, end, count))
-            begin = end
-        guessed = [found is not None for found in likely]
+        chunk = Chunk(b"".join([block for _, block, _ in blocks]))
+        lengths = np.array([len(block) for _, block, _ in blocks], np.int64)
+        ends = np.cumsum(lengths)
+        counts = np.array([count for _, _, count in blocks], np.int64)
+        at, block = self._boundaries.likely(chunk, ends - lengths, ends, counts)
+        wrong = np.setdiff1d(np.arange(len(blocks)), block)
+        passed: set[int] = set()
         while True:
-            wrong: set[int] = {number for number, found in enumerate(likely) if found is None}
-            if not wrong:
-                found, wrong = self._at(chunk, [starts or [] for starts in likely], ends)
-            if not wrong:
+            places, owners = [at[~np.isin(block, wrong)]], [block[~np.isin(block, wrong)]]
+            for number in wrong.tolist():
+                begin = int(ends[number] - lengths[number])
+                _, block_bytes, count = blocks[number]
+                places.append(begin + np.array(self._boundaries.certain(block_bytes, count), np.int64))
+                owners.append(np.full(count, number))
+            at, block = np.concatenate(places), np.concatenate(owners)
+            order = np.argsort(at)
+            at, block = at[order], block[order]
+            passed.update(wrong.tolist())
+            found, wrong = self._at(chunk, at, block, ends)
+            if not len(wrong):
                 return found
-            for number in wrong:
-                if not guessed[number] and likely[number] is not None:
-                    raise AvroError("a record does not end where its block or the next record does", blocks[number][0])
-                likely[number] = self._certain(data, ends, number, blocks[number])
-                guessed[number] = False
+            if not passed.isdisjoint(wrong.tolist()):
+                raise AvroError("a record does not end where its block or the next record does")
 
-    def _certain(self, data: bytes, ends: Integers, number: int, block: tuple[int, bytes, int]) -> list[int]:
-        begin = int(ends[number - 1]) if number else 0
-        try:
-            return self._boundaries.certain(data, begin, int(ends[number]), block[2])
-        except AvroError as error:
-            raise AvroError(str(error), block[0]) from error
-
-    def _at(self, chunk: _Chunk, starts: Sequence[Sequence[int]], ends: Integers) -> tuple[Any, set[int]]:
+    def _at(self, chunk: Chunk, at: Integers, block: Integers, ends: Integers) -> tuple[Any, Integers]:
         """Decode records at their places. Return the fields, and the blocks in which places do not fit together."""
-        counts = [len(places) for places in starts]
-        at = np.fromiter((place for places in starts for place in places), np.int64, sum(counts))
-        block = np.repeat(np.arange(len(starts)), counts)
-        cursor = _Cursor(chunk, at, ends[block])
+        limit = np.append(at[1:], ends[-1])
+        last = np.flatnonzero(np.diff(block, append=len(ends)))
+        limit[last] = ends[block[last]]
+        cursor = Cursor(chunk, at.copy(), limit)
         found = self._read(cursor)
-        expected = np.append(at[1:], ends[-1])
-        last = np.cumsum(counts) - 1
-        expected[last] = ends
-        wrong = (cursor.at != expected) | cursor.bad
-        return found, set(block[wrong].tolist())
+        return found, np.unique(block[(cursor.at != limit) | cursor.bad])
 
 
 def _reader(schema: Any, selection: Any, names: dict[str, Any]) -> Reader:
@@ -276,12 +158,17 @@ def _reader(schema: Any, selection: Any, names: dict[str, Any]) -> Reader:
     if kind == "record":
         return _record(full, selection, names)
     if kind == "union":
-        return _union([_reader(branch, selection, names) for branch in full], _null_of(full, names))
+        return _union(full, selection, names)
+    if selection is not None and isinstance(selection, Entries) != (kind == "array"):
+        raise AvroError(f"a selected field is a {kind}")
     if kind == "array":
         return _array(full, selection, names)
     if kind == "map":
-        pairs = {"type": "record", "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": full["values"]}]}
-        return _list(_reader(pairs, None, names), counted=selection is not None)
+        pair = {
+            "type": "record",
+            "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": full["values"]}],
+        }
+        return _list(_reader(pair, None, names), least_bytes=1)
     return _plain(kind, full, wanted=selection is not None)
 
 
@@ -289,30 +176,31 @@ def _plain(kind: str, full: Any, *, wanted: bool) -> Reader:
     """Return the reader of a value without parts."""
     if kind == "null":
         return lambda cursor: np.zeros(len(cursor), np.int64)
-    if kind in ("int", "long", "enum"):
-        return _Cursor.long if wanted else lambda cursor: cursor.skip_numbers(1)
-    if kind in ("string", "bytes"):
+    if kind in NUMBERS:
+        return Cursor.long if wanted else lambda cursor: cursor.skip_numbers(1)
+    if kind in TEXTS:
         return _text
-    if kind in _WIDTHS:
-        return _fixed(*_WIDTHS[kind])
+    if kind in WIDTHS:
+        return _fixed(*WIDTHS[kind])
     if kind == "fixed":
-        return lambda cursor: _slices(cursor, np.full(len(cursor), int(full["size"])))
+        width = width_of(full)
+        return lambda cursor: _slices(cursor, np.full(len(cursor), width))
     raise AvroError(f"{kind!r} is no type of Avro")
 
 
-def _text(cursor: _Cursor) -> Slices:
+def _text(cursor: Cursor) -> Slices:
     length = cursor.long()
     return _slices(cursor, length)
 
 
-def _slices(cursor: _Cursor, length: Integers) -> Slices:
+def _slices(cursor: Cursor, length: Integers) -> Slices:
     start = cursor.at
     cursor.jump(length)
-    return Slices(data=cursor.chunk.data, start=start, length=np.where(cursor.bad, 0, length))
+    return Slices(data=cursor.chunk.data, start=start, length=length)
 
 
 def _fixed(width: int, kind: str) -> Reader:
-    def read(cursor: _Cursor) -> np.ndarray:
+    def read(cursor: Cursor) -> np.ndarray:
         found = cursor.chunk.fixed(cursor.at, width, kind)
         cursor.jump(width)
         return found
@@ -321,10 +209,10 @@ def _fixed(width: int, kind: str) -> Reader:
 
 
 def _whole(skip: Reader) -> Reader:
-    def read(cursor: _Cursor) -> Slices:
+    def read(cursor: Cursor) -> Slices:
         start = cursor.at.copy()
         skip(cursor)
-        return Slices(data=cursor.chunk.data, start=start, length=np.maximum(cursor.at - start, 0))
+        return Slices(data=cursor.chunk.data, start=start, length=cursor.at - start)
 
     return read
 
@@ -336,7 +224,7 @@ def _record(full: Any, selection: Any, names: dict[str, Any]) -> Reader:
         key = field.get("field-id", field["name"])
         parts.append((key, key in chosen, _reader(field["type"], chosen.get(key), names)))
 
-    def read(cursor: _Cursor) -> dict[int | str, Any]:
+    def read(cursor: Cursor) -> dict[int | str, Any]:
         found = {}
         for key, wanted, part in parts:
             value = part(cursor)
@@ -347,22 +235,26 @@ def _record(full: Any, selection: Any, names: dict[str, Any]) -> Reader:
     return read
 
 
-def _null_of(branches: Sequence[Any], names: dict[str, Any]) -> int | None:
+def _union(branches: Sequence[Any], selection: Any, names: dict[str, Any]) -> Reader:
+    """Return the reader of a union. If it is selected, it has at most one branch beside null."""
     kinds = [type_name(branch, names)[0] for branch in branches]
-    return kinds.index("null") if "null" in kinds else None
+    if selection is not None and len(kinds) - kinds.count("null") > 1 and not isinstance(selection, Whole):
+        raise AvroError(f"a selected field may be any of {kinds}")
+    readers = [
+        None if kind == "null" else _reader(branch, selection, names)
+        for kind, branch in zip(kinds, branches, strict=True)
+    ]
 
-
-def _union(branches: Sequence[Reader], null: int | None) -> Reader:
-    """Return the reader of a union with at most one branch beside null that has values."""
-
-    def read(cursor: _Cursor) -> Sparse:
+    def read(cursor: Cursor) -> Sparse:
         branch = cursor.long()
         count = len(cursor)
-        cursor.bad |= (branch < 0) | (branch >= len(branches))
+        wrong = (branch < 0) | (branch >= len(readers))
+        if wrong.any():
+            cursor.bad |= wrong
         found = Sparse(count=count, rows=np.zeros(0, np.int64), values=None)
-        for number, inside in enumerate(branches):
+        for number, inside in enumerate(readers):
             rows = np.flatnonzero(branch == number)
-            if number == null or not len(rows):
+            if inside is None or not len(rows):
                 continue
             if len(rows) == count:
                 return Sparse(count=count, rows=rows, values=inside(cursor))
@@ -376,28 +268,28 @@ def _union(branches: Sequence[Reader], null: int | None) -> Reader:
 
 def _array(full: Any, selection: Any, names: dict[str, Any]) -> Reader:
     kind, items = type_name(full["items"], names)
-    pairs = [type_name(field["type"], names)[0] for field in items["fields"]] if kind == "record" else []
-    if isinstance(selection, Entries):
-        if pairs == ["int", "long"] or pairs == ["int", "int"]:
-            return _number_pairs(selection.keys)
-        if len(pairs) == 2 and pairs[0] == "int" and pairs[1] in ("bytes", "string"):  # noqa: PLR2004
-            return _text_pairs(selection.keys)
-        raise AvroError(f"a list of {kind} {pairs} is no map with numbers as keys")
-    numbers = {"int": 1, "long": 1, "enum": 1}
-    width = sum(numbers.get(pair, 99) for pair in pairs) if pairs else numbers.get(kind, 99)
-    if width < 99:  # noqa: PLR2004
-        return _skip_number_lists(width, counted=selection is not None)
-    if selection is None and len(pairs) == 2 and pairs[0] == "int" and pairs[1] in ("bytes", "string"):  # noqa: PLR2004
-        return _text_pairs(frozenset())
-    return _list(_reader(full["items"], None, names), counted=selection is not None)
+    pair = [type_name(field["type"], names)[0] for field in items["fields"]] if kind == "record" else []
+    keys = selection.keys if isinstance(selection, Entries) else frozenset()
+    if keys and is_number_pair(pair):
+        return _number_pairs(keys)
+    if is_text_pair(pair):
+        return _text_pairs(keys)
+    if keys:
+        raise AvroError(f"a list of {kind} {pair} is no map with numbers as keys")
+    if pair and all(part in NUMBERS for part in pair):
+        return _skip_number_lists(len(pair))
+    if kind in NUMBERS:
+        return _skip_number_lists(1)
+    empty = is_empty(full["items"], names)
+    return _list(_reader(full["items"], None, names), least_bytes=0 if empty else 1)
 
 
-def _blocks_of(cursor: _Cursor) -> Iterator[tuple[Integers, _Cursor, Integers]]:
+def _blocks_of(cursor: Cursor, least_bytes: int) -> Iterator[tuple[Integers, Cursor, Integers]]:
     """Yield the blocks of a list, which are nearly always one: the records that have it, a cursor there, the counts."""
     rows = np.arange(len(cursor))
     while True:
         inner = cursor.take(rows)
-        count = inner.counts()
+        count = inner.counts(least_bytes)
         if not count.any():
             cursor.put(rows, inner)
             return
@@ -406,100 +298,120 @@ def _blocks_of(cursor: _Cursor) -> Iterator[tuple[Integers, _Cursor, Integers]]:
         rows = rows[count > 0]
 
 
-def _skip_number_lists(width: int, *, counted: bool) -> Reader:
-    def read(cursor: _Cursor) -> Integers | None:
-        total = np.zeros(len(cursor), np.int64)
-        for rows, inner, count in _blocks_of(cursor):
-            total[rows] += count
+def _skip_number_lists(width: int) -> Reader:
+    def read(cursor: Cursor) -> None:
+        for _, inner, count in _blocks_of(cursor, width):
             inner.skip_numbers(count * width)
-        return total if counted else None
 
     return read
 
 
-def _list(item: Reader, *, counted: bool) -> Reader:
-    def read(cursor: _Cursor) -> Integers | None:
-        total = np.zeros(len(cursor), np.int64)
-        for rows, inner, count in _blocks_of(cursor):
-            total[rows] += count
-            for _, _, _ in _each_item(inner, count, item):
-                pass
-        return total if counted else None
+def _list(item: Reader, *, least_bytes: int) -> Reader:
+    """Return a function that passes over a list of anything."""
+
+    def read(cursor: Cursor) -> None:
+        for _, inner, count in _blocks_of(cursor, least_bytes):
+            for number in range(int(count.max()) if least_bytes else 0):
+                rows = np.flatnonzero((count > number) & (inner.at < inner.limit))
+                each = inner.take(rows)
+                item(each)
+                inner.put(rows, each)
+                if not len(rows):
+                    break
 
     return read
 
 
-def _each_item(cursor: _Cursor, count: Integers, item: Reader) -> Iterator[tuple[Integers, _Cursor, Any]]:
-    """Read the first item of each record, then the second, and so on."""
-    for number in range(int(count.max(initial=0))):
-        rows = np.flatnonzero(count > number)
-        if len(rows) == len(cursor):
-            yield rows, cursor, item(cursor)
-            continue
-        inner = cursor.take(rows)
-        found = item(inner)
-        cursor.put(rows, inner)
-        yield rows, inner, found
+def _falling(count: Integers) -> tuple[Integers | None, Integers]:
+    """Return the order of records from the one with the most items, None for any; and for each item who has it."""
+    most = int(count.max())
+    if most == count.min():
+        return None, np.full(most, len(count))
+    held = np.bincount(count, minlength=most + 1)
+    return np.argsort(-count, kind="stable"), len(count) - np.cumsum(held)[:-1]
+
+
+Pairs = tuple[Integers, Integers, Integers, Integers]
+"""Rows, keys and two columns more."""
+
+
+def _chosen(rows: Integers, key: Integers, keys: Integers, *others: Integers) -> list[tuple[Integers, ...]]:
+    """Return, if any are there, the rows with these keys, the keys, and other columns of them."""
+    if not len(key):
+        return []
+    if (key == key[0]).all():
+        return [(rows, key, *others)] if key[0] in keys else []
+    places = np.flatnonzero(np.isin(key, keys))
+    return [(rows[places], key[places], *(column[places] for column in others))] if len(places) else []
 
 
 def _number_pairs(keys: frozenset[int]) -> Reader:
     wanted = np.array(sorted(keys), np.int64)
 
-    def read(cursor: _Cursor) -> dict[int, Sparse]:
-        parts: list[tuple[Integers, Integers, Integers]] = []
+    def read(cursor: Cursor) -> dict[int, Sparse]:
+        parts: list[tuple[Integers, ...]] = []
         chunk = cursor.chunk
-        for rows, inner, count in _blocks_of(cursor):
-            pairs = np.repeat(np.arange(len(rows)), count)
-            number = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-            key_at = chunk.after_numbers(inner.at[pairs], 2 * number)
-            key, value_at = chunk.numbers(key_at)
-            chosen = np.isin(key, wanted)
-            value, _ = chunk.numbers(value_at[chosen])
-            parts.append((rows[pairs[chosen]], key[chosen], value))
+        for rows, inner, count in _blocks_of(cursor, 2):
+            order, holders = _falling(count)
+            first = chunk.rank(inner.at if order is None else inner.at[order])
+            place = inner.at if order is None else inner.at[order]
+            holding = rows if order is None else rows[order]
+            for number, held in enumerate(holders.tolist()):
+                at = place[:held] if number == 0 else chunk.number_at(first[:held] + 2 * number)
+                key, value_at = chunk.numbers(at)
+                parts += _chosen(holding[:held], key, wanted, value_at)
             inner.skip_numbers(2 * count)
-        return _by_key(parts, wanted, len(cursor))
+        return {
+            key: Sparse(count=len(cursor), rows=row, values=chunk.numbers(at)[0])
+            for key, row, at in _by_key(parts, wanted)
+        }
 
     return read
 
 
-def _by_key(
-    parts: Sequence[tuple[Integers, Integers, Integers]], keys: Integers, count: int
-) -> dict[int, Sparse]:
-    found = {}
+def _by_key(parts: Sequence[tuple[Integers, ...]], keys: Integers) -> Iterator[tuple[Any, ...]]:
+    """Yield each key that is there, its rows, ascending, and other columns of them."""
     for key in keys.tolist():
-        rows = [rows[mine] for rows, held, _ in parts if len(mine := np.flatnonzero(held == key))]
-        values = [values[mine] for _, held, values in parts if len(mine := np.flatnonzero(held == key))]
-        if rows:
-            found[key] = Sparse(count=count, rows=np.concatenate(rows), values=np.concatenate(values))
-    return found
+        mine = [
+            tuple(column[places] for column in (row, *others))
+            for row, held, *others in parts
+            if len(places := np.flatnonzero(held == key))
+        ]
+        if not mine:
+            continue
+        row, *others = (
+            mine[0] if len(mine) == 1 else (np.concatenate(column) for column in zip(*mine, strict=True))
+        )
+        if not (row[1:] > row[:-1]).all():
+            row, last = np.unique(
+                row[::-1], return_index=True
+            )  # a key that is there twice has the last value
+            others = [column[::-1][last] for column in others]
+        yield key, row, *others
 
 
 def _text_pairs(keys: frozenset[int]) -> Reader:
     wanted = np.array(sorted(keys), np.int64)
 
-    def pair(cursor: _Cursor) -> tuple[Integers | None, Slices]:
-        key = cursor.long() if len(wanted) else cursor.skip_numbers(1)
-        return key, _text(cursor)
-
-    def read(cursor: _Cursor) -> dict[int, Sparse]:
-        parts: list[tuple[Integers, Integers, Integers, Integers]] = []
-        for rows, inner, count in _blocks_of(cursor):
-            for places, _, (key, text) in _each_item(inner, count, pair):
-                if key is None:
-                    continue
-                chosen = np.flatnonzero(np.isin(key, wanted))
-                if len(chosen):
-                    parts.append((rows[places[chosen]], key[chosen], text.start[chosen], text.length[chosen]))
-        if not parts:
-            return {}
-        row, key, start, length = (np.concatenate(column) for column in zip(*parts, strict=True))
-        found = {}
-        for name in wanted.tolist():
-            mine = np.flatnonzero(key == name)
-            mine = mine[np.argsort(row[mine], kind="stable")]
-            if len(mine):
-                slices = Slices(data=cursor.chunk.data, start=start[mine], length=length[mine])
-                found[name] = Sparse(count=len(cursor), rows=row[mine], values=slices)
-        return found
+    def read(cursor: Cursor) -> dict[int, Sparse]:
+        parts: list[tuple[Integers, ...]] = []
+        for rows, inner, count in _blocks_of(cursor, 2):
+            order, holders = _falling(count)
+            holding = rows if order is None else rows[order]
+            ordered = inner if order is None else inner.take(order)
+            for held in holders.tolist():
+                key, start, length = ordered.text_pair(held)
+                if keys:
+                    parts += _chosen(holding[:held], key, wanted, start, length)
+            if order is not None:
+                inner.put(order, ordered)
+        return {
+            key: Sparse(
+                count=len(cursor),
+                rows=row,
+                values=Slices(data=cursor.chunk.data, start=start, length=length),
+            )
+            for key, row, start, length in _by_key(parts, wanted)
+        }
 
     return read

@@ -20,6 +20,24 @@ _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4
 _RAW_DEFLATE = -15
 _MOST_VARINT_BITS = 63
+_MOST_SNAPPY = 64
+"""Times. Snappy makes at most 64 bytes of three; who claims more is damaged, and would have memory allocated."""
+
+_MOST_XZ_MEMORY = 2**27
+"""Bytes. The highest level of xz needs 65 MiB to decompress."""
+
+
+_DAMAGE = (
+    IndexError,
+    EOFError,
+    OSError,
+    ValueError,
+    RecursionError,
+    zlib.error,
+    lzma.LZMAError,
+    pa.ArrowException,
+)
+"""What reading a damaged file raises: its bytes end, do not decompress, or are no JSON."""
 
 
 class AvroError(ValueError):
@@ -55,7 +73,7 @@ def read_container(data: bytes) -> Container:
         raise AvroError(f"it begins with {data[:4]!r}, expected {_MAGIC!r}: not an Avro file")
     try:
         metadata, at = _read_metadata(data, len(_MAGIC))
-        sync = data[at : at + _SYNC_BYTES]
+        sync = _bytes_at(data, at, _SYNC_BYTES)
         codec = metadata.pop("avro.codec", b"null").decode()
         text = metadata.pop("avro.schema")
         decompress = _CODECS[codec]
@@ -63,13 +81,13 @@ def read_container(data: bytes) -> Container:
         return Container(
             schema=json.loads(text), schema_text=text, metadata=metadata, blocks=blocks, counts=counts
         )
+    except AvroError:
+        raise
     except KeyError as error:
         known = ", ".join(_CODECS)
         raise AvroError(f"the header lacks {error}, or names a codec other than {known}") from error
-    except (IndexError, EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise AvroError(f"it is cut off or damaged ({error})") from error
-    except json.JSONDecodeError as error:
-        raise AvroError(f"its schema is not JSON ({error})") from error
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
@@ -106,9 +124,13 @@ def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     length, at = read_long(data, at)
+    return _bytes_at(data, at, length), at + length
+
+
+def _bytes_at(data: bytes, at: int, length: int) -> bytes:
     if length < 0 or at + length > len(data):
         raise AvroError(f"a text at byte {at} has {length} bytes, more than there are")
-    return data[at : at + length], at + length
+    return data[at : at + length]
 
 
 def _read_blocks(
@@ -121,7 +143,10 @@ def _read_blocks(
         end = at + size
         if count < 0 or size < 0 or data[end : end + _SYNC_BYTES] != sync:
             raise AvroError(f"the block at byte {at} is cut off or damaged")
-        blocks.append(decompress(data[at:end]))
+        block = decompress(data[at:end])
+        if count > len(block):
+            raise AvroError(f"the block at byte {at} claims {count} records in {len(block)} bytes")
+        blocks.append(block)
         counts.append(count)
         at = end + _SYNC_BYTES
     return tuple(blocks), tuple(counts)
@@ -140,6 +165,8 @@ def _unsnappy(data: bytes) -> bytes:
         shift += 7
         if byte < 0x80:  # noqa: PLR2004
             break
+    if size > _MOST_SNAPPY * len(body):
+        raise AvroError(f"a block of {len(body)} bytes claims to have {size} uncompressed: it is damaged")
     found: bytes = pa.decompress(body, decompressed_size=size, codec="snappy", asbytes=True)
     if zlib.crc32(found) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
         raise AvroError("the checksum of a block does not match: it is damaged")
@@ -152,11 +179,15 @@ def _unzstd(data: bytes) -> bytes:
         return found
 
 
+def _unxz(data: bytes) -> bytes:
+    return lzma.decompress(data, memlimit=_MOST_XZ_MEMORY)
+
+
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
     "deflate": _inflate,
     "snappy": _unsnappy,
     "zstandard": _unzstd,
     "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
+    "xz": _unxz,
 }
