@@ -98,6 +98,7 @@ def open_iceberg(
     branch: str = "main",
     as_of: AsOf = None,
     metadata_cache: str | os.PathLike[str] | None = None,
+    refine: bool = False,
 ) -> IcebergTable:
     """Open a table of a catalog. It is looked up at once.
 
@@ -107,6 +108,7 @@ def open_iceberg(
         branch: what readers see.
         as_of: a snapshot's id, a tag or a branch, or a time, for the table as it was. None: as it is.
         metadata_cache: a folder of this machine to keep manifests of remote storage in. None: they are kept in memory.
+        refine: also read the footers of Parquet files whose manifest has no bounds of a column, or inexact ones.
 
     Raises:
         InvalidOptionError: the location is malformed, or the catalog is not configured.
@@ -117,7 +119,7 @@ def open_iceberg(
 
     cache = None if metadata_cache is None else ManifestCache(Path(metadata_cache))
     place = parse_location(location)
-    port = IcebergPort.of_catalog(place, catalog_options or {}, SYSTEM, branch=branch, cache=cache)
+    port = IcebergPort.of_catalog(place, catalog_options or {}, SYSTEM, branch=branch, cache=cache, refine=refine)
     newest = port.newest()
     return IcebergTable(port, pinned=None if as_of is None else version_as_of(port, as_of, newest))
 

@@ -59,6 +59,7 @@ def open(
     catalog_options: Mapping[str, str] | None = None,
     branch: str | None = None,
     metadata_cache: str | os.PathLike[str] | None = None,
+    refine: bool = False,
 ) -> Table:
     """Open a table.
 
@@ -75,6 +76,7 @@ def open(
         branch: the branch of the Iceberg table; None for main.
         metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change; for Iceberg
             only. None: they are kept in memory.
+        refine: also read the footers of Parquet files whose Iceberg manifest has no bounds of a column, or inexact ones.
 
     Raises:
         TableNotFoundError: there is no table at the location.
@@ -87,9 +89,10 @@ def open(
             branch="main" if branch is None else branch,
             as_of=as_of,
             metadata_cache=metadata_cache,
+            refine=refine,
         )
         return table  # type: ignore[no-any-return]
-    refuse_for_native(catalog_options, branch)
+    refuse_for_native(catalog_options, branch or ("refine" if refine else None))
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
     newest = port.newest()

@@ -105,6 +105,7 @@ def survey(
     storage_options: Mapping[str, Any] | None = None,
     catalog_options: Mapping[str, str] | None = None,
     metadata_cache: str | os.PathLike[str] | None = None,
+    refine: bool = False,
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
@@ -123,6 +124,7 @@ def survey(
         storage_options: options of the fsspec filesystem.
         catalog_options: properties of the catalog of Iceberg tables.
         metadata_cache: as for `tblctl.open`.
+        refine: as for `tblctl.open`.
     """
 
     def look(location: str) -> SurveyedTable:
@@ -133,6 +135,7 @@ def survey(
                 storage_options=storage_options,
                 catalog_options=of_catalog,
                 metadata_cache=metadata_cache,
+                refine=refine and is_iceberg(location),
             )
             version = table.snapshot
             info = (

@@ -137,6 +137,11 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
         help="Where manifests of Iceberg tables on remote storage are kept, which never change; 'none' keeps none "
         "(default: ~/.cache/tblctl/manifests).",
     )
+    @click.option(
+        "--refine",
+        is_flag=True,
+        help="Also read the footers of Iceberg's Parquet files whose manifest has no bounds of a column, or inexact ones.",
+    )
     @functools.wraps(function)
     def call(
         *,
@@ -144,6 +149,7 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
         catalog_options: dict[str, str],
         branch: str | None,
         metadata_cache: str | None,
+        refine: bool,
         **words: Any,
     ) -> None:
         opening = {
@@ -151,6 +157,7 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
             "catalog_options": catalog_options,
             "branch": branch,
             "metadata_cache": None if metadata_cache == "none" else metadata_cache or cache_folder(),
+            "refine": refine,
         }
         function(opening=opening, **words)
 

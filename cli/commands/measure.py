@@ -111,7 +111,7 @@ def info(
 
 def find_tables(below: str, namespace: str | None, opening: dict[str, Any]) -> list[str]:
     """Return the locations of the tables of a folder or a catalog."""
-    words = {name: value for name, value in opening.items() if name != "metadata_cache"}
+    words = {name: value for name, value in opening.items() if name not in ("metadata_cache", "refine")}
     return tblctl.find_tables(below, namespace=namespace, **words)
 
 

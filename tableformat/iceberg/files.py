@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from tblctl.tableformat.iceberg.entries import (
     ManifestSource,
     read_entries,
 )
+from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 from tblctl.tableformat.model.statistics import ColumnStatistics
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 ReadAll = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the contents of files, in order."""
+
+ReadFooters = Callable[[Sequence[ParquetFile], Sequence[Leaf]], list[dict[int, FooterBounds]]]
+"""Returns for each file the bounds of columns by id, as far as its footer has them."""
 
 _UUID_BYTES = 16
 
@@ -45,6 +49,7 @@ class DataFiles:
         read: reads files.
         each_once: leave out files that are named twice.
         text_length: text and binary of fewer characters or bytes than this were not truncated.
+        footers: reads bounds from files' footers, for those whose manifest has none, or inexact ones; None reads none.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class DataFiles:
         *,
         text_length: int = TRUNCATION,
         each_once: bool = False,
+        footers: ReadFooters | None = None,
     ) -> None:
         self._each_once = each_once
+        self._footers = footers
         self._location = location
         self._text_length = text_length
         self._manifests = tuple(manifests)
@@ -83,6 +90,56 @@ class DataFiles:
         for leaf in wanted:
             found = file_column(leaf, _taken(decoded.columns[leaf.id], chosen), files.rows)
             self._columns[leaf.id] = _completed(found, files.rows, self._text_length)
+        if self._footers is not None:
+            self._refine(wanted, self._footers)
+
+    def fill(self, leaf: Leaf, values: pa.Array, held: np.ndarray) -> None:
+        """Take a column's bounds from elsewhere where manifests have none: all rows of a file have one value, or null.
+
+        Args:
+            leaf: the column, which was fetched.
+            values: of its statistic type, one for each file.
+            held: where there is one.
+        """
+        column = self._columns[leaf.id]
+        if column.statistics is not None:
+            rows = np.flatnonzero(held & _is_unknown(column.statistics, self.row_count))
+            nulls = np.where(np.asarray(values.is_valid()), 0, self.row_count)
+            found = _Bounds(low=values, high=values, null_count=nulls, exact=np.ones(len(values), bool))
+            self._columns[leaf.id] = _replaced(column, rows, found)
+
+    def _refine(self, leaves: Sequence[Leaf], read: ReadFooters) -> None:
+        """Read the footers of Parquet files in which bounds of a column are unknown or inexact."""
+        entries = self.entries
+        wanted = np.zeros(len(entries), bool)
+        for leaf in leaves:
+            column = self._columns[leaf.id]
+            if column.statistics is not None:
+                wanted |= ~column.exact & (column.statistics.null_count != entries.rows)
+        wanted &= np.asarray(pc.equal(pc.utf8_upper(entries.format), "PARQUET"))
+        rows = np.flatnonzero(wanted)
+        paths = entries.path.take(pa.array(rows)).to_pylist()
+        files = [
+            ParquetFile(path=path, size_bytes=size, rows=count)
+            for path, size, count in zip(
+                paths, entries.size_bytes[rows].tolist(), entries.rows[rows].tolist(), strict=True
+            )
+        ]
+        found = read(files, leaves)
+        for leaf in leaves:
+            column = self._columns[leaf.id]
+            if column.statistics is None:
+                continue
+            mine = [place for place, bounds in enumerate(found) if leaf.id in bounds]
+            taken = [found[place][leaf.id] for place in mine]
+            kind = column.statistics.min.type
+            bounds = _Bounds(
+                low=pa.array([item.low for item in taken], kind),
+                high=pa.array([item.high for item in taken], kind),
+                null_count=np.array([item.null_count for item in taken], np.int64),
+                exact=np.array([item.exact for item in taken], bool),
+            )
+            self._columns[leaf.id] = _replaced(column, rows[mine], bounds, all_files=False)
 
     @property
     def entries(self) -> FileEntries:
@@ -137,6 +194,54 @@ class DataFiles:
     def _damaged(self, path: str, error: Exception) -> CorruptTableError:
         msg = f"{self._location}: manifest {path} cannot be read: {' '.join(str(error).split())}"
         return CorruptTableError(msg, name=path)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Bounds:
+    """Bounds of a column that come from elsewhere than manifests."""
+
+    low: pa.Array
+    high: pa.Array
+    null_count: np.ndarray
+    exact: np.ndarray
+
+
+def _is_unknown(held: ColumnStatistics, rows: np.ndarray) -> np.ndarray:
+    """Return the files of `rows` rows in which a bound of a column is missing, although they have values."""
+    missing = np.asarray(pc.or_(held.min.is_null(), held.max.is_null()), bool)
+    found: np.ndarray = missing & (held.null_count != rows)
+    return found
+
+
+def _replaced(
+    column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files: bool = True
+) -> FileColumn:
+    """Return the column with other bounds in some files. `found` has those of all files, or of these files alone.
+
+    Values of all files are not NaN; bounds may leave NaN out. A file of floats is exact only if its NaN are counted.
+    """
+    held = column.statistics
+    assert held is not None
+    places = np.full(len(held.null_count), -1)
+    places[rows] = rows if all_files else np.arange(len(rows))
+    chosen = places >= 0
+    take = pa.array(np.where(chosen, places, 0), mask=~chosen)
+    mask = pa.array(chosen)
+    low, high = (
+        pc.if_else(mask, new.take(take), old)
+        for new, old in ((found.low, held.min), (found.high, held.max))
+    )
+    nulls, exact = held.null_count.copy(), column.exact.copy()
+    nulls[rows] = found.null_count[places[rows]]
+    exact[rows] = found.exact[places[rows]]
+    nans = held.nan_count
+    if nans is not None:
+        nans = nans.copy()
+        if all_files:
+            nans[rows] = 0
+        exact &= nans >= 0
+    statistics = replace(held, min=low, max=high, null_count=nulls, nan_count=nans)
+    return FileColumn(statistics=statistics, exact=exact)
 
 
 _DAMAGE = (ValueError, ArithmeticError, LookupError, TypeError, MemoryError)

@@ -13,6 +13,8 @@ from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, Obje
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 
 if TYPE_CHECKING:
+    from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
+    from tblctl.tableformat.model.schema.schema import Leaf
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
 
@@ -95,6 +97,14 @@ class MetadataFiles:
                 f"{self._location}: manifest list {path} cannot be read: {str(error) or type(error).__name__}"
             )
             raise CorruptTableError(msg, name=path) from error
+
+    def footers(
+        self, files: Sequence[ParquetFile], leaves: Sequence[Leaf]
+    ) -> list[dict[int, FooterBounds]]:
+        """Return for each data file the bounds of columns by id, as far as its footer has them."""
+        from tblctl.tableformat.iceberg.footers import read_footers
+
+        return read_footers(self._io, files, leaves)
 
     def _content(self, path: str) -> bytes:
         found = self._kept.get(path)

@@ -18,6 +18,8 @@ from tblctl.tableformat.iceberg.avro.chunk import Slices
 from tblctl.tableformat.iceberg.avro.columns import Decoder, Sparse, Value
 from tblctl.tableformat.iceberg.avro.container import Container
 from tblctl.tableformat.iceberg.entries import FileEntries
+from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.types import statistic_type
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -35,10 +37,14 @@ class Partitions:
     Attributes:
         code: the place of each file's partition in `texts`.
         texts: the partitions, all different; empty text for the files of a table without partitions.
+        spec_ids: the spec of each partition.
+        values: the values of each partition's fields, as PyIceberg has them.
     """
 
     code: np.ndarray
     texts: tuple[str, ...]
+    spec_ids: tuple[int, ...] = ()
+    values: tuple[tuple[Any, ...], ...] = ()
 
 
 def partitions_of(
@@ -63,6 +69,7 @@ def partitions_of(
     code = np.zeros(len(files), np.int64)
     known: dict[_Key, int] = {}
     names: list[str] = []
+    held: list[tuple[Any, ...]] = []
     pairs, which = np.unique(np.stack((files.spec_id, files.layout)), axis=1, return_inverse=True)
     for number, (spec_id, layout) in enumerate(pairs.T.tolist()):
         rows = np.flatnonzero(which == number)
@@ -83,9 +90,53 @@ def partitions_of(
             if key not in known:
                 known[key] = len(names)
                 names.append(name)
+                held.append(value)
             places.append(known[key])
         code[rows] = np.array(places, np.int64)[np.asarray(distinct.indices)]
-    return Partitions(code=code, texts=_told_apart(names, list(known)) or ("",))
+    return Partitions(
+        code=code,
+        texts=_told_apart(names, list(known)) or ("",),
+        spec_ids=tuple(spec_id for spec_id, _ in known),
+        values=tuple(held),
+    )
+
+
+def identity_values(
+    leaf: Leaf, partitions: Partitions, specs: Mapping[int, PartitionSpec]
+) -> tuple[pa.Array, np.ndarray] | None:
+    """Return the value that all rows of each file have of a column, where files are partitioned by the column itself.
+
+    Returns:
+        values of the column's statistic type, one for each file, and where there is one; None if there is none at all.
+    """
+    places = {
+        spec_id: place
+        for spec_id, spec in specs.items()
+        for place, field in enumerate(spec.fields)
+        if field.source_id == leaf.id and str(field.transform) == "identity"
+    }
+    kind = statistic_type(leaf.type)
+    held = np.array([spec_id in places for spec_id in partitions.spec_ids], bool)
+    if not held.any():
+        return None
+    found = [
+        values[places[spec_id]] if spec_id in places else None
+        for spec_id, values in zip(partitions.spec_ids, partitions.values, strict=True)
+    ]
+    try:
+        typed = _arrow(found, kind)
+    except (pa.ArrowException, TypeError, OverflowError):  # a value from before the column got another type
+        return None
+    if pa.types.is_floating(kind):
+        held &= ~np.asarray(pc.fill_null(pc.is_nan(typed), fill_value=False), bool)
+    return typed.take(pa.array(partitions.code)), held[partitions.code]
+
+
+def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values of a partition field as Arrow has them. Dates and times are whole numbers."""
+    if pa.types.is_temporal(kind):
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)  # noqa: PLR2004
+    return pa.array([value.bytes if isinstance(value, UUID) else value for value in values], kind)
 
 
 _Key = tuple[int, tuple[str, ...]]

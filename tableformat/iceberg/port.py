@@ -46,11 +46,13 @@ class IcebergPort:
         *,
         branch: str = MAIN,
         cache: ManifestCache | None = None,
+        refine: bool = False,
     ) -> None:
         self._location = str(load.location)
         self._load = load
         self._branch = branch
         self._cache = cache
+        self._refine = refine
         self._kept = KeptFiles()
         self.env = env
 
@@ -63,9 +65,19 @@ class IcebergPort:
         *,
         branch: str = MAIN,
         cache: ManifestCache | None = None,
+        refine: bool = False,
     ) -> IcebergPort:
-        """Return the port of a table of a catalog. Manifests on remote storage are kept in `cache`, if there is one."""
-        return cls(TableLoader(location, options), env, branch=branch, cache=cache)
+        """Return the port of a table of a catalog.
+
+        Args:
+            location: of the table.
+            options: of the catalog.
+            env: clocks and names.
+            branch: what `newest` means.
+            cache: keeps manifests of remote storage.
+            refine: read footers of files whose manifest has no bounds of a column, or inexact ones.
+        """
+        return cls(TableLoader(location, options), env, branch=branch, cache=cache, refine=refine)
 
     @classmethod
     def of_table(cls, table: Table, env: Environment, *, branch: str = MAIN) -> IcebergPort:
@@ -176,7 +188,7 @@ class IcebergPort:
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
         files = MetadataFiles(self._location, table.io, self._kept, self._cache)
-        return IcebergVersion(self._location, table.metadata, snapshot, files)
+        return IcebergVersion(self._location, table.metadata, snapshot, files, refine=self._refine)
 
     def _read_only(self) -> InvalidOptionError:
         return InvalidOptionError(

@@ -14,7 +14,7 @@ from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.iceberg.files import DataFiles
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
-from tblctl.tableformat.iceberg.partitions import Partitions, partitions_of
+from tblctl.tableformat.iceberg.partitions import Partitions, identity_values, partitions_of
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import keys_after
@@ -56,12 +56,15 @@ class IcebergVersion:
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
         each_once: bool = False,
+        refine: bool = False,
     ) -> None:
         self._location = location
+        self._refine = refine
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
         self._each_once = each_once
+        self._filled: set[int] = set()
         self.metadata = metadata
         self.snapshot = snapshot
 
@@ -94,6 +97,7 @@ class IcebergVersion:
             cluster_by=cluster_by,
             schemas=self._schemas,
             each_once=each_once,
+            refine=self._refine,
         )
 
     @property
@@ -206,7 +210,24 @@ class IcebergVersion:
         data = [manifest for manifest in self.manifests if manifest.content == 0]
         length = least_text_length(self.metadata.properties)
         read = self._metadata_files.contents
-        return DataFiles(self._location, data, read, text_length=length, each_once=self._each_once)
+        return DataFiles(
+            self._location,
+            data,
+            read,
+            text_length=length,
+            each_once=self._each_once,
+            footers=self._metadata_files.footers if self._refine else None,
+        )
+
+    def _fetch(self, leaves: Sequence[Leaf]) -> None:
+        """Decode the statistics of columns. Columns that files are partitioned by have the partition's value."""
+        self.files.fetch(leaves)
+        for leaf in leaves:
+            if leaf.id not in self._filled:
+                self._filled.add(leaf.id)
+                found = identity_values(leaf, self.partitions, self.metadata.specs())
+                if found is not None:
+                    self.files.fill(leaf, *found)
 
     @cached_property
     def partitions(self) -> Partitions:
@@ -227,7 +248,7 @@ class IcebergVersion:
         files, schema = self.files, self.schema
         node = None if condition is None else node_of(condition, schema)
         tested = [] if node is None else [test.leaf for test in tests_of(node)]
-        files.fetch([*key_leaves(sort, schema), *tested])
+        self._fetch([*key_leaves(sort, schema), *tested])
         matched = None
         if node is not None:
             from tblctl.tableformat.predicate.match import match
@@ -263,7 +284,7 @@ class IcebergVersion:
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block."""
-        self.files.fetch(leaves)
+        self._fetch(leaves)
         return self.files
 
     def blocks(self, paths: Sequence[str]) -> dict[str, Block]:

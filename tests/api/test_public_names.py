@@ -130,19 +130,19 @@ NAMES = {
         --storage-option --widen-column LOC
     """,
     "$ tblctl info": """
-        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace
+        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace --refine
         --picture --storage-option --where --worst [LOC]...
     """,
     "$ tblctl depth": """
-        --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache
+        --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache --refine
     """,
     "$ tblctl suggest": """
-        --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache
+        --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
         --branch --catalog-option --cluster-by --commit-every --debug --dry-run --engine --final --if-exists
         --include-unclustered --json --master --max-blocks --max-bytes --max-group-bytes --max-groups --memory
-        --metadata-cache --no-include-unclustered --on-conflict
+        --metadata-cache --refine --no-include-unclustered --on-conflict
         --plan --policy --ratio --remote --spark-conf --storage-option --threshold --where LOC
     """,
     "$ tblctl sql": """
@@ -150,17 +150,17 @@ NAMES = {
         STATEMENT
     """,
     "$ tblctl history": """
-        --branch --catalog-option --debug --json --limit --storage-option LOC --metadata-cache
+        --branch --catalog-option --debug --json --limit --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl rollback": "--debug --json --storage-option --to LOC",
     "$ tblctl tag": "--at --debug --delete --json --storage-option LOC NAME",
     "$ tblctl drop": "--debug --if-exists --json --storage-option --yes LOC",
     "$ tblctl files": "--debug --json --limit --storage-option LOC",
     "$ tblctl gc": """
-        --branch --catalog-option --debug --dry-run --json --keep --older-than --storage-option LOC --metadata-cache
+        --branch --catalog-option --debug --dry-run --json --keep --older-than --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl check": """
-        --branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC --metadata-cache
+        --branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC --metadata-cache --refine
     """,
 }
 SIGNATURES = {
@@ -173,7 +173,7 @@ SIGNATURES = {
         "from_iceberg(table, *, branch='main')",
         (
             "open(location, *, as_of=None, storage_options=None, on_scan=None, catalog_options=None, "
-            "branch=None, metadata_cache=None)"
+            "branch=None, metadata_cache=None, refine=False)"
         ),
         "parse_duration(text)",
         "parse_schema(text)",
@@ -183,7 +183,7 @@ SIGNATURES = {
         "spark_session(*, master=None, remote=None, conf=None)",
         (
             "survey(locations, *, columns=None, where=None, worst=5, storage_options=None, "
-            "catalog_options=None, metadata_cache=None)"
+            "catalog_options=None, metadata_cache=None, refine=False)"
         ),
         "type_from_text(text)",
         "type_to_text(data_type)",

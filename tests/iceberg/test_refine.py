@@ -1,0 +1,141 @@
+"""Bounds from elsewhere than manifests: from footers, where asked for, and from partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+)
+
+import tblctl
+from tblctl.errors import InvalidOptionError
+
+LONG = "a text of more than sixteen characters, "
+NONE = {"write.metadata.metrics.default": "none"}
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, str]:
+    return {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+
+
+def create(options: dict[str, str], kind: Any, *, partitioned: bool = False, properties: Any = None) -> Table:
+    catalog = load_catalog("lake", type="sql", **options)
+    catalog.create_namespace("a")
+    schema = Schema(NestedField(1, "c", kind, required=False), NestedField(2, "id", LongType(), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c")) if partitioned else PartitionSpec()
+    return catalog.create_table("a.t", schema, partition_spec=spec, properties=properties or {})
+
+
+def append(table: Table, *values: Any) -> None:
+    table.append(pa.table([values, range(len(values))], schema=table.schema().as_arrow()))
+
+
+def opened(options: dict[str, str], **more: Any) -> tblctl.Table:
+    return tblctl.open("iceberg://lake/a.t", catalog_options=options, **more)
+
+
+def test_long_text_is_told_apart_by_its_footers_only(options: dict[str, str]) -> None:
+    table = create(options, StringType())
+    for begin in "abc":
+        append(table, f"{LONG}{begin}", f"{LONG}{begin}z")
+    assert opened(options).info("c").average_depth == 3.0
+    refined = opened(options, refine=True).info("c", worst=1)
+    assert refined.average_depth == 1.0
+    assert refined.worst[0].min == (f"{LONG}a",)
+
+
+def test_bounds_that_manifests_lack_are_read_from_footers(options: dict[str, str]) -> None:
+    table = create(options, LongType(), properties=NONE)
+    append(table, 1, 5)
+    append(table, 4, None)
+    append(table, None, None)
+    assert opened(options).info("c").unknown_block_count == 3
+    refined = opened(options, refine=True)
+    assert (refined.info("c").unknown_block_count, refined.info("c").average_depth) == (0, 2.0)
+    assert refined.info("c", where="c < 4").total_block_count == 1
+    assert refined.info("c", where="c is null").total_block_count == 2
+
+
+def test_nan_that_nobody_counted_stays_possible(options: dict[str, str]) -> None:
+    table = create(options, DoubleType(), properties=NONE)
+    append(table, 1.0, float("nan"))
+    append(table, 7.0, 8.0)
+    assert opened(options, refine=True).info("c").average_depth == 2.0  # the first may reach to NaN, above 8
+    assert opened(options, refine=True).info("c", where="c > 100").total_block_count == 2
+
+
+def test_a_file_whose_footer_cannot_be_read_stays_unknown(options: dict[str, str], tmp_path: Path) -> None:
+    table = create(options, LongType(), properties=NONE)
+    append(table, 1, 5)
+    append(table, 2, 9)
+    first, second = sorted(tmp_path.glob("warehouse/**/*.parquet"))
+    first.write_bytes(first.read_bytes()[:-1])
+    second.unlink()
+    found = opened(options, refine=True).info("c")
+    assert (found.total_block_count, found.unknown_block_count) == (2, 2)
+
+
+def test_plans_and_surveys_refine_too(options: dict[str, str]) -> None:
+    table = create(options, StringType())
+    for begin in "abc":
+        append(table, f"{LONG}{begin}", f"{LONG}{begin}z")
+    plan = opened(options, refine=True).plan("full", cluster_by="c")  # type: ignore[call-arg]
+    assert plan.predicted.average_depth_before == 1.0
+    [found] = tblctl.survey(["iceberg://lake/a.t"], columns="c", catalog_options=options, refine=True)
+    assert found.info is not None
+    assert found.info.average_depth == 1.0
+
+
+def test_native_tables_have_nothing_to_refine(tmp_path: Path) -> None:
+    tblctl.create(str(tmp_path / "t"), "id: int64", cluster_by="id")
+    with pytest.raises(InvalidOptionError, match="Iceberg"):
+        tblctl.open(str(tmp_path / "t"), refine=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        (LongType(), -5, 7),
+        (StringType(), LONG, f"{LONG}z"),
+        (BooleanType(), False, True),
+        (DateType(), pa.scalar(-3, pa.date32()), pa.scalar(19_000, pa.date32())),
+        (TimestampType(), pa.scalar(-3, pa.timestamp("us")), pa.scalar(10**15, pa.timestamp("us"))),
+        (DecimalType(9, 2), "-1.25", "3.50"),
+        (BinaryType(), b"\0" * 20, b"\0" * 20 + b"\1"),
+        (DoubleType(), -1.5, 2.5),
+    ],
+    ids=lambda value: str(value) if not isinstance(value, bytes) else None,
+)
+def test_a_column_that_partitions_are_made_of_has_the_partitions_value(
+    options: dict[str, str], kind: Any, low: Any, high: Any
+) -> None:
+    table = create(options, kind, partitioned=True, properties=NONE)
+    values = pa.array([_plain(low), _plain(high), _plain(low), None])
+    values = values.cast(table.schema().as_arrow().field("c").type)
+    table.append(pa.table([values, pa.array(range(4), pa.int64())], schema=table.schema().as_arrow()))
+    found = opened(options).info("c", worst=9)
+    assert (found.total_block_count, found.unknown_block_count, found.average_depth) == (3, 0, 1.0)
+    assert found.constant_block_count == 3
+    assert opened(options).info("c", where="c is null").total_block_count == 1
+
+
+def _plain(value: Any) -> Any:
+    return value.as_py() if isinstance(value, pa.Scalar) else value
