@@ -146,7 +146,8 @@ def _is_large(found: np.ndarray, precision: int) -> np.ndarray:
     if not spare:
         return np.ones(len(found), bool)
     top = found[:, -spare:]
-    return ~((top == 0).all(axis=1) | (top == 0xFF).all(axis=1))  # noqa: PLR2004
+    small: np.ndarray = (top == 0).all(axis=1) | (top == 0xFF).all(axis=1)  # noqa: PLR2004
+    return ~small
 
 
 def _fixed(data: np.ndarray, start: np.ndarray, length: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -75,11 +75,12 @@ def partitions_of(
         rows = np.flatnonzero(which == number)
         distinct = pc.dictionary_encode(files.partition.take(pa.array(rows)))
         spec = specs.get(spec_id)
+        values: list[tuple[Any, ...]]
         if spec is None:
             values = [(value,) for value in distinct.dictionary.to_pylist()]
             named = [""] * len(values)
         elif not spec.fields:
-            values, named = [()] * len(distinct.dictionary), [""] * len(distinct.dictionary)
+            values, named = [() for _ in distinct.dictionary], [""] * len(distinct.dictionary)
         else:
             values, named = _values(distinct.dictionary, _partition_layout(layouts[layout]), spec, schema)
         if spec_id != current:

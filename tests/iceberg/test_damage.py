@@ -152,6 +152,11 @@ def _varint(value):
     yield value
 
 
+def test_a_block_with_bytes_but_no_records_is_refused():
+    container = read_container(PLAIN[0])
+    assert outcome(packed(container.schema_text, [(0, container.blocks[0])])) is None
+
+
 BAD_SCHEMAS = [
     "",
     "nonsense",

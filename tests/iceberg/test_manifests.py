@@ -469,6 +469,13 @@ def test_entries_of_many_snapshots_in_one_manifest_are_found(size, version):
     check(entries, sizes=[size], version=version)
 
 
+@pytest.mark.parametrize("folder", ["s3://b/", "x", ""])
+def test_paths_that_a_hash_spreads_over_folders_are_found(folder):
+    rng = random.Random(5)
+    entries = [entry(i, file_path=f"{folder}{rng.getrandbits(20):020b}/{i}.parquet") for i in range(200)]
+    check(entries, sizes=[40])
+
+
 def test_a_bound_that_contains_whole_records_is_no_record():
     plain = [entry(i) for i in range(20)]
     data, _ = written(plain, schema=SCHEMA, spec=UNPARTITIONED)

@@ -23,6 +23,9 @@ _ANCHOR_BYTES = 16
 _LEAST_ANCHOR = 4
 """Bytes. A shorter text recurs by chance."""
 
+_LEARNED = 8
+"""Records whose texts are compared. Folders may be spread by a hash: two alone may share more than all do."""
+
 ReaderOf = Callable[[Any, dict[str, Any]], Callable[[Cursor], Any]]
 
 
@@ -59,11 +62,12 @@ class Boundaries:
         several = np.flatnonzero(counts > 1)
         if not len(several) or not self._has_text:
             return begins[single], single
-        at = self._search(chunk, begins, int(begins[several[0]]))
+        first = several[0]
+        at = self._search(chunk, begins, self._anchor(chunk.bytes, int(begins[first]), int(counts[first])))
         block = np.searchsorted(ends, at, side="right")
         held = np.bincount(block, minlength=len(ends))
-        first = np.append(at, -1)[np.searchsorted(at, begins)]
-        fits = (counts > 1) & (held == counts) & (first == begins)
+        nearest = np.append(at, -1)[np.searchsorted(at, begins)]
+        fits = (counts > 1) & (held == counts) & (nearest == begins)
         at, block = at[fits[block]], block[fits[block]]
         if len(single):
             at, block = np.append(at, begins[single]), np.append(block, single)
@@ -89,10 +93,9 @@ class Boundaries:
             raise AvroError(f"the records of a block take {at} bytes, but it has {len(data)}")
         return found
 
-    def _search(self, chunk: Chunk, begins: Integers, known: int) -> Integers:
-        """Return places where a record may begin, ascending; at `known` one does, and another follows it."""
-        anchor = self._anchor(chunk.bytes, known)
-        if anchor is None:
+    def _search(self, chunk: Chunk, begins: Integers, anchor: bytes) -> Integers:
+        """Return places where a record may begin, ascending: those whose first text begins with `anchor`."""
+        if len(anchor) < _LEAST_ANCHOR:
             return np.zeros(0, np.int64)
         anchors = np.array([found.start() for found in re.finditer(re.escape(anchor), chunk.bytes)], np.int64)
         found = []
@@ -110,18 +113,20 @@ class Boundaries:
                 break
         return np.unique(np.concatenate(found))
 
-    def _anchor(self, data: bytes, at: int) -> bytes | None:
-        """Return what the first texts of two records begin with; None if that is too short."""
+    def _anchor(self, data: bytes, at: int, count: int) -> bytes:
+        """Return what the first texts of the first of `count` records begin with."""
+        texts = []
         try:
-            first = self._text(data, at)
-            second = self._text(data, self._skip(data, at))
+            for _ in range(min(count, _LEARNED)):
+                texts.append(self._text(data, at))
+                at = self._skip(data, at)
         except (IndexError, AvroError):
-            return None
+            return b""
+        least, most = min(texts), max(texts)
         same = 0
-        while same < min(len(first), len(second)) and first[same] == second[same]:
+        while same < min(len(least), len(most)) and least[same] == most[same]:
             same += 1
-        anchor = first[:same]
-        return anchor if len(anchor) >= _LEAST_ANCHOR else None
+        return least[:same]
 
     def _text(self, data: bytes, at: int) -> bytes:
         length, at = read_long(data, self._skip_prefix(data, at))

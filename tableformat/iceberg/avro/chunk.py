@@ -66,11 +66,13 @@ class Chunk:
         """Return which number of all is the one that ends at or after a place."""
         at = np.minimum(at, self._last)
         eight = at >> 3
-        return self._rank[eight] - np.bitwise_count(self._bits[eight] & _FROM[at & 7])
+        rank: Integers = self._rank[eight] - np.bitwise_count(self._bits[eight] & _FROM[at & 7])
+        return rank
 
     def number_at(self, rank: Integers) -> Integers:
         """Return the place where the number of a rank begins, if the one before it is a number too."""
-        return self._ends[np.clip(rank - 1, 0, len(self._ends) - 1)] + 1
+        before: Integers = self._ends[np.minimum(np.maximum(rank - 1, 0), len(self._ends) - 1)]
+        return before + 1
 
     def after_numbers(self, at: Integers, count: int | Integers) -> Integers:
         """Return the places after `count` whole numbers."""

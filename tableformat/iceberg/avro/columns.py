@@ -331,56 +331,26 @@ def _falling(count: Integers) -> tuple[Integers | None, Integers]:
     return np.argsort(-count, kind="stable"), len(count) - np.cumsum(held)[:-1]
 
 
-Pairs = tuple[Integers, Integers, Integers, Integers]
-"""Rows, keys and two columns more."""
+Chosen = dict[int, list[tuple[Integers, ...]]]
+"""By key: rows that have it, and other columns of them, in parts."""
 
 
-def _chosen(rows: Integers, key: Integers, keys: Integers, *others: Integers) -> list[tuple[Integers, ...]]:
-    """Return, if any are there, the rows with these keys, the keys, and other columns of them."""
-    if not len(key):
-        return []
+def _choose(found: Chosen, keys: frozenset[int], rows: Integers, key: Integers, *others: Integers) -> None:
+    """Add the rows whose key is one of `keys`. Nearly always, all have the same."""
     if (key == key[0]).all():
-        return [(rows, key, *others)] if key[0] in keys else []
-    places = np.flatnonzero(np.isin(key, keys))
-    return [(rows[places], key[places], *(column[places] for column in others))] if len(places) else []
+        if int(key[0]) in keys:
+            found.setdefault(int(key[0]), []).append((rows, *others))
+        return
+    for name in keys.intersection(np.unique(key).tolist()):
+        places = np.flatnonzero(key == name)
+        found.setdefault(name, []).append((rows[places], *(column[places] for column in others)))
 
 
-def _number_pairs(keys: frozenset[int]) -> Reader:
-    wanted = np.array(sorted(keys), np.int64)
-
-    def read(cursor: Cursor) -> dict[int, Sparse]:
-        parts: list[tuple[Integers, ...]] = []
-        chunk = cursor.chunk
-        for rows, inner, count in _blocks_of(cursor, 2):
-            order, holders = _falling(count)
-            first = chunk.rank(inner.at if order is None else inner.at[order])
-            place = inner.at if order is None else inner.at[order]
-            holding = rows if order is None else rows[order]
-            for number, held in enumerate(holders.tolist()):
-                at = place[:held] if number == 0 else chunk.number_at(first[:held] + 2 * number)
-                key, value_at = chunk.numbers(at)
-                parts += _chosen(holding[:held], key, wanted, value_at)
-            inner.skip_numbers(2 * count)
-        return {
-            key: Sparse(count=len(cursor), rows=row, values=chunk.numbers(at)[0])
-            for key, row, at in _by_key(parts, wanted)
-        }
-
-    return read
-
-
-def _by_key(parts: Sequence[tuple[Integers, ...]], keys: Integers) -> Iterator[tuple[Any, ...]]:
-    """Yield each key that is there, its rows, ascending, and other columns of them."""
-    for key in keys.tolist():
-        mine = [
-            tuple(column[places] for column in (row, *others))
-            for row, held, *others in parts
-            if len(places := np.flatnonzero(held == key))
-        ]
-        if not mine:
-            continue
+def _by_key(found: Chosen) -> Iterator[tuple[Any, ...]]:
+    """Yield each key, its rows, ascending, and other columns of them."""
+    for key, parts in found.items():
         row, *others = (
-            mine[0] if len(mine) == 1 else (np.concatenate(column) for column in zip(*mine, strict=True))
+            parts[0] if len(parts) == 1 else (np.concatenate(column) for column in zip(*parts, strict=True))
         )
         if not (row[1:] > row[:-1]).all():
             row, last = np.unique(
@@ -390,19 +360,41 @@ def _by_key(parts: Sequence[tuple[Integers, ...]], keys: Integers) -> Iterator[t
         yield key, row, *others
 
 
-def _text_pairs(keys: frozenset[int]) -> Reader:
-    wanted = np.array(sorted(keys), np.int64)
-
+def _number_pairs(keys: frozenset[int]) -> Reader:
     def read(cursor: Cursor) -> dict[int, Sparse]:
-        parts: list[tuple[Integers, ...]] = []
+        chosen: Chosen = {}
+        chunk = cursor.chunk
+        for rows, inner, count in _blocks_of(cursor, 2):
+            order, holders = _falling(count)
+            place = inner.at if order is None else inner.at[order]
+            first = chunk.rank(place)
+            holding = rows if order is None else rows[order]
+            for number, held in enumerate(holders.tolist()):
+                at = place[:held] if number == 0 else chunk.number_at(first[:held] + 2 * number)
+                key, value_at = chunk.numbers(at)
+                _choose(chosen, keys, holding[:held], key, value_at)
+            inner.skip_numbers(2 * count)
+        return {
+            key: Sparse(count=len(cursor), rows=row, values=chunk.numbers(at)[0])
+            for key, row, at in _by_key(chosen)
+        }
+
+    return read
+
+
+def _text_pairs(keys: frozenset[int]) -> Reader:
+    def read(cursor: Cursor) -> dict[int, Sparse]:
+        chosen: Chosen = {}
         for rows, inner, count in _blocks_of(cursor, 2):
             order, holders = _falling(count)
             holding = rows if order is None else rows[order]
             ordered = inner if order is None else inner.take(order)
             for held in holders.tolist():
                 key, start, length = ordered.text_pair(held)
+                if ordered.bad[:held].all():
+                    break
                 if keys:
-                    parts += _chosen(holding[:held], key, wanted, start, length)
+                    _choose(chosen, keys, holding[:held], key, start, length)
             if order is not None:
                 inner.put(order, ordered)
         return {
@@ -411,7 +403,7 @@ def _text_pairs(keys: frozenset[int]) -> Reader:
                 rows=row,
                 values=Slices(data=cursor.chunk.data, start=start, length=length),
             )
-            for key, row, start, length in _by_key(parts, wanted)
+            for key, row, start, length in _by_key(chosen)
         }
 
     return read

@@ -144,7 +144,7 @@ def _read_blocks(
         if count < 0 or size < 0 or data[end : end + _SYNC_BYTES] != sync:
             raise AvroError(f"the block at byte {at} is cut off or damaged")
         block = decompress(data[at:end])
-        if count > len(block):
+        if count > len(block) or (block and not count):
             raise AvroError(f"the block at byte {at} claims {count} records in {len(block)} bytes")
         blocks.append(block)
         counts.append(count)
