@@ -270,9 +270,7 @@ def test_partitions_of_values_that_look_alike_stay_apart(lake: Lake) -> None:
     for _ in range(2):
         append(table, a=[a for a, _ in pairs], b=[b for _, b in pairs], id=list(range(len(pairs))))
     assert_true(table, "id")
-    texts = version_of(table).partitions.texts
-    assert len(set(texts)) == len(pairs)
-    assert "p1=None/p2=x" in texts
+    assert len(set(version_of(table).partitions.texts)) == len(pairs)
 
 
 def test_files_of_an_old_spec_stay_in_it(lake: Lake) -> None:
