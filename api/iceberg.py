@@ -119,7 +119,9 @@ def open_iceberg(
 
     cache = None if metadata_cache is None else ManifestCache(Path(metadata_cache))
     place = parse_location(location)
-    port = IcebergPort.of_catalog(place, catalog_options or {}, SYSTEM, branch=branch, cache=cache, refine=refine)
+    port = IcebergPort.of_catalog(
+        place, catalog_options or {}, SYSTEM, branch=branch, cache=cache, refine=refine
+    )
     newest = port.newest()
     return IcebergTable(port, pinned=None if as_of is None else version_as_of(port, as_of, newest))
 

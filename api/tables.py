@@ -76,7 +76,7 @@ def open(
         branch: the branch of the Iceberg table; None for main.
         metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change; for Iceberg
             only. None: they are kept in memory.
-        refine: also read the footers of Parquet files whose Iceberg manifest has no bounds of a column, or inexact ones.
+        refine: also read the footers of data files whose Iceberg manifest has no bounds of a column, or inexact ones.
 
     Raises:
         TableNotFoundError: there is no table at the location.

@@ -41,6 +41,7 @@ RESERVED_NAMES = frozenset(
             "debug",
             "help",
         ),
+        *("branch", "catalog_option", "catalog_options", "cluster_by", "metadata_cache", "refine"),
     )
 )
 """What `Table.plan`, `Table.recluster` and the command call something else; a test holds them together."""

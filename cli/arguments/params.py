@@ -140,7 +140,8 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--refine",
         is_flag=True,
-        help="Also read the footers of Iceberg's Parquet files whose manifest has no bounds of a column, or inexact ones.",
+        help="Also read the footers of Iceberg's data files whose manifest has no bounds of a column, or inexact "
+        "ones.",
     )
     @functools.wraps(function)
     def call(

@@ -181,6 +181,7 @@ class DataFiles:
                 spec_id=manifest.partition_spec_id,
                 snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
                 sequence_number=manifest.sequence_number or 0,
+                size_bytes=manifest.manifest_length,
             )
             for manifest, found in zip(self._manifests, data, strict=True)
         ]
@@ -213,9 +214,7 @@ def _is_unknown(held: ColumnStatistics, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _replaced(
-    column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files: bool = True
-) -> FileColumn:
+def _replaced(column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files: bool = True) -> FileColumn:
     """Return the column with other bounds in some files. `found` has those of all files, or of these files alone.
 
     Values of all files are not NaN; bounds may leave NaN out. A file of floats is exact only if its NaN are counted.
@@ -228,8 +227,7 @@ def _replaced(
     take = pa.array(np.where(chosen, places, 0), mask=~chosen)
     mask = pa.array(chosen)
     low, high = (
-        pc.if_else(mask, new.take(take), old)
-        for new, old in ((found.low, held.min), (found.high, held.max))
+        pc.if_else(mask, new.take(take), old) for new, old in ((found.low, held.min), (found.high, held.max))
     )
     nulls, exact = held.null_count.copy(), column.exact.copy()
     nulls[rows] = found.null_count[places[rows]]

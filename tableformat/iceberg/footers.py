@@ -78,9 +78,7 @@ def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, 
             return pa.py_buffer(data(stop - start))
 
         footer, pages_stop = footer_of(fetch, end)
-        check_footer(
-            footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=_MOST_CHUNK_BYTES
-        )
+        check_footer(footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=_MOST_CHUNK_BYTES)
         metadata = pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
     columns = FileColumns(metadata, metadata.schema.to_arrow_schema())
     if not columns.leaves:
@@ -119,7 +117,9 @@ def _joined(found: ColumnStatistics | None, rows: np.ndarray, *, exact: bool) ->
     some = found.null_count < rows
     if not some.any():
         kind = found.min.type
-        return FooterBounds(low=pa.scalar(None, kind), high=pa.scalar(None, kind), null_count=nulls, exact=True)
+        return FooterBounds(
+            low=pa.scalar(None, kind), high=pa.scalar(None, kind), null_count=nulls, exact=True
+        )
     chosen = pa.array(np.flatnonzero(some))
     low, high = found.min.take(chosen), found.max.take(chosen)
     if low.null_count or high.null_count or _has_nan(low) or _has_nan(high):

@@ -13,10 +13,11 @@ from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, Obje
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
-    from tblctl.tableformat.model.schema.schema import Leaf
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
+
+    from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
+    from tblctl.tableformat.model.schema.schema import Leaf
 
 _KEPT_BYTES = 256 * 2**20
 
@@ -98,9 +99,7 @@ class MetadataFiles:
             )
             raise CorruptTableError(msg, name=path) from error
 
-    def footers(
-        self, files: Sequence[ParquetFile], leaves: Sequence[Leaf]
-    ) -> list[dict[int, FooterBounds]]:
+    def footers(self, files: Sequence[ParquetFile], leaves: Sequence[Leaf]) -> list[dict[int, FooterBounds]]:
         """Return for each data file the bounds of columns by id, as far as its footer has them."""
         from tblctl.tableformat.iceberg.footers import read_footers
 

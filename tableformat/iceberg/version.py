@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import InvalidKeyError
+from tblctl.tableformat.errors import CorruptTableError, InvalidKeyError
+from tblctl.tableformat.iceberg.avro.container import AvroError
 from tblctl.tableformat.iceberg.files import DataFiles
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
@@ -232,13 +233,17 @@ class IcebergVersion:
     @cached_property
     def partitions(self) -> Partitions:
         """The partition of each file."""
-        return partitions_of(
-            self.files.entries,
-            self.files.layouts,
-            self.metadata.specs(),
-            self.metadata.schema(),
-            self.metadata.default_spec_id,
-        )
+        try:
+            return partitions_of(
+                self.files.entries,
+                self.files.layouts,
+                self.metadata.specs(),
+                self.metadata.schema(),
+                self.metadata.default_spec_id,
+            )
+        except AvroError as error:
+            msg = f"{self._location}: partitions of its manifests cannot be read: {error.args[0]}"
+            raise CorruptTableError(msg, name=self._location) from error
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""

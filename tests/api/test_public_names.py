@@ -130,8 +130,8 @@ NAMES = {
         --storage-option --widen-column LOC
     """,
     "$ tblctl info": """
-        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace --refine
-        --picture --storage-option --where --worst [LOC]...
+        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace
+        --picture --refine --storage-option --where --worst [LOC]...
     """,
     "$ tblctl depth": """
         --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache --refine
@@ -157,7 +157,8 @@ NAMES = {
     "$ tblctl drop": "--debug --if-exists --json --storage-option --yes LOC",
     "$ tblctl files": "--debug --json --limit --storage-option LOC",
     "$ tblctl gc": """
-        --branch --catalog-option --debug --dry-run --json --keep --older-than --storage-option LOC --metadata-cache --refine
+        --branch --catalog-option --debug --dry-run --json --keep --metadata-cache --older-than --refine
+        --storage-option LOC
     """,
     "$ tblctl check": """
         --branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC --metadata-cache --refine

@@ -147,7 +147,7 @@ def assert_bounds(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
     assert listing.stored_rows.tolist() == [file.rows.num_rows for file in files]
     assert listing.size_bytes.tolist() == [file.entry.file_size_in_bytes for file in files]
     assert groups_of(listing.partition.tolist()) == groups_of([file.partition for file in files])
-    expected = [is_known(file, sort, version.schema) for file in files]
+    expected = [is_known(file, sort, version) for file in files]
     assert listing.known.tolist() == expected, sort
     assert not (listing.exact & ~listing.known).any()
     if not files:
@@ -177,9 +177,15 @@ def true_ends(files: Sequence[TrueFile], sort: Sort, schema: Schema) -> tuple[pa
     return pa.concat_tables(low).combine_chunks(), pa.concat_tables(high).combine_chunks()
 
 
-def is_known(file: TrueFile, sort: Sort, schema: Schema) -> bool:
-    """Return whether the manifest has what it takes to bound the file's keys."""
-    return all(_term_is_known(file.entry, term, schema) for term in sort.terms)
+def is_known(file: TrueFile, sort: Sort, version: Any) -> bool:
+    """Return whether the manifest has what it takes to bound the file's keys: bounds, or a partition's value."""
+    fields = version.metadata.specs()[file.entry.spec_id].fields
+    constant = {field.source_id for field in fields if str(field.transform) == "identity"}
+    return all(
+        (term.column_id in constant and term.function != "bucket")
+        or _term_is_known(file.entry, term, version.schema)
+        for term in sort.terms
+    )
 
 
 def _term_is_known(entry: DataFile, term: Term, schema: Schema) -> bool:
@@ -209,7 +215,7 @@ def assert_figures(version: Any, key: str, files: Sequence[TrueFile]) -> None:
     assert found.total_block_count == len(files)
     assert found.rows == sum(file.rows.num_rows for file in files)
     assert found.unclustered_block_count == 0
-    assert found.unknown_block_count == sum(not is_known(file, sort, version.schema) for file in files)
+    assert found.unknown_block_count == sum(not is_known(file, sort, version) for file in files)
     if not files or not version.listing(sort, None).exact.all():
         return
     low, high = key_ranks(*true_ends(files, sort, version.schema), sort)

@@ -39,8 +39,12 @@ def options(tmp_path: Path) -> dict[str, str]:
 def create(options: dict[str, str], kind: Any, *, partitioned: bool = False, properties: Any = None) -> Table:
     catalog = load_catalog("lake", type="sql", **options)
     catalog.create_namespace("a")
-    schema = Schema(NestedField(1, "c", kind, required=False), NestedField(2, "id", LongType(), required=False))
-    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c")) if partitioned else PartitionSpec()
+    schema = Schema(
+        NestedField(1, "c", kind, required=False), NestedField(2, "id", LongType(), required=False)
+    )
+    spec = (
+        PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c")) if partitioned else PartitionSpec()
+    )
     return catalog.create_table("a.t", schema, partition_spec=spec, properties=properties or {})
 
 
