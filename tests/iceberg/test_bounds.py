@@ -188,7 +188,9 @@ def test_decimals_of_more_digits_than_the_precision_are_unknown(data, precision)
     edge = 10**precision
     values += [edge - 1, 1 - edge, edge, -edge]
     encoded = [
-        value.to_bytes(data.draw(st.integers(max(value, ~value).bit_length() // 8 + 1, 16)), "big", signed=True)
+        value.to_bytes(
+            data.draw(st.integers(max(value, ~value).bit_length() // 8 + 1, 16)), "big", signed=True
+        )
         for value in values
     ]
     expected = [value if abs(value) < edge else None for value in values]
