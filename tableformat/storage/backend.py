@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tblctl.tableformat.storage.uploads import Upload
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs
@@ -48,6 +50,8 @@ class Backend(Protocol):
     def read_many(self, names: Sequence[str]) -> Contents: ...
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None: ...
+
+    def begin(self, name: str) -> Upload: ...
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool: ...
 

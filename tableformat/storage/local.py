@@ -21,6 +21,7 @@ from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, UnsupportedBackendError
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify
+from tblctl.tableformat.storage.uploads import Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,9 @@ class LocalBackend:
         path = self._path(name)
         self._publish(path, data, os.replace)
         flush_folder(os.path.dirname(path))  # noqa: PTH120
+
+    def begin(self, name: str) -> Upload:
+        return LocalUpload(self._path(name))
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         path = self._path(name)
@@ -236,6 +240,40 @@ class LocalBackend:
         finally:
             with contextlib.suppress(OSError):  # mostly FileNotFoundError: os.replace moved it
                 os.unlink(temporary)  # noqa: PTH108
+
+
+class LocalUpload:
+    """An `Upload` into a temporary file beside its place."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._folder = os.path.dirname(path)  # noqa: PTH120
+        make_folder(self._folder)
+        self._temporary = f"{self._folder}/{TEMPORARY}{SYSTEM.new_id()}"
+        self._handle = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        self._is_open = True
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append bytes."""
+        _write_whole(self._handle, memoryview(data))
+
+    def finish(self) -> None:
+        """Flush the file and move it to its place."""
+        os.fsync(self._handle)
+        self._close()
+        os.replace(self._temporary, self._path)  # noqa: PTH105
+        flush_folder(self._folder)
+
+    def abandon(self) -> None:
+        """Remove the temporary file."""
+        self._close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)  # noqa: PTH108
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            os.close(self._handle)
 
 
 def make_folder(folder: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.names import name_problem
+from tblctl.tableformat.storage.uploads import HeldUpload, Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,9 @@ class MemoryBackend:
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         with _lock:
             _filesystem().pipe_file(self._path(name), bytes(memoryview(data)))
+
+    def begin(self, name: str) -> Upload:
+        return HeldUpload(lambda data: self.write(name, data))
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         filesystem, path = _filesystem(), self._path(name)

@@ -15,6 +15,7 @@ from tblctl.tableformat.storage.backend import Contents, Names, ObjectInfo, Time
 from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 from tblctl.tableformat.storage.names import name_problem
+from tblctl.tableformat.storage.uploads import Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +98,9 @@ class ReadOnlyBackend:
         return filesystem_over(filesystem, root, self), root
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:  # noqa: ARG002
+        self._refuse(f"write {name}")
+
+    def begin(self, name: str) -> Upload:
         self._refuse(f"write {name}")
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:  # noqa: ARG002

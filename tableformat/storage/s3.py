@@ -36,7 +36,8 @@ from tblctl.tableformat.storage.failures import (
 )
 from tblctl.tableformat.storage.location import scrub, secrets_in
 from tblctl.tableformat.storage.names import name_problem
-from tblctl.tableformat.storage.s3_parts import WHOLE_BYTES, put_in_parts
+from tblctl.tableformat.storage.s3_parts import WHOLE_BYTES, PartsUpload, put_in_parts
+from tblctl.tableformat.storage.uploads import Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,11 +132,21 @@ class S3Backend:
             await ask("put_object", Body=_as_bytes(data))
             return
 
-        def abandoned(error: Exception) -> None:
-            text = scrub(str(error), secrets_in(self._options))[:500]
-            _logger.warning("parts of an upload of %s stay in s3://%s: %s", name, self._root, text)
-
+        abandoned = functools.partial(self._abandoned, name)
         await put_in_parts(ask, memoryview(data), abandoned=abandoned)
+
+    def _abandoned(self, name: str, error: Exception) -> None:
+        text = scrub(str(error), secrets_in(self._options))[:500]
+        _logger.warning("parts of an upload of %s stay in s3://%s: %s", name, self._root, text)
+
+    def begin(self, name: str) -> Upload:
+        loop = self._filesystem().loop
+        return PartsUpload(
+            lambda work: asyncio.run_coroutine_threadsafe(_awaited(work), loop),
+            functools.partial(self._ask, name),
+            lambda data: self.write(name, data),
+            functools.partial(self._abandoned, name),
+        )
 
     async def _ask(self, name: str, method: str, **arguments: Any) -> Any:
         """Send a request about one object. Retry after transient errors."""
@@ -448,6 +459,10 @@ class Patience:
         wait = wait_seconds(tries_done + 1, SYSTEM.random())
         self._began = now + wait
         return wait
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:

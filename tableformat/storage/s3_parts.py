@@ -11,11 +11,16 @@ A process that dies during an upload leaves parts that are invisible but billed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tblctl.tableformat.storage.failures import Failure, classify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PART_BYTES = 16 << 20
 WHOLE_BYTES = 24 << 20
@@ -56,6 +61,89 @@ async def put_in_parts(ask: Ask, data: memoryview, *, abandoned: Callable[[Excep
         except Exception as error:  # noqa: BLE001 (what is raised is the failure before)
             abandoned(error)
         raise
+
+
+class PartsUpload:
+    """An `Upload` to S3: one PUT if it is small, else in parts, one of them on its way while the next one is made.
+
+    Memory: two parts, and what is not yet a part.
+
+    Args:
+        start: runs a coroutine on the event loop.
+        ask: sends requests about the object.
+        whole: writes a small object.
+        abandoned: called with the error if parts could not be deleted.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Awaitable[Any]], Future[Any]],
+        ask: Ask,
+        whole: Callable[[bytes], None],
+        abandoned: Callable[[Exception], None],
+    ) -> None:
+        self._start = start
+        self._ask = ask
+        self._whole = whole
+        self._abandoned = abandoned
+        self._rest = bytearray()
+        self._size = 0
+        self._upload: str | None = None
+        self._sending: Future[Any] | None = None
+        self._parts: list[dict[str, Any]] = []
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append bytes, and send the parts that are full."""
+        view = memoryview(data)
+        self._rest += view
+        self._size += view.nbytes
+        while len(self._rest) > (WHOLE_BYTES if self._upload is None else PART_BYTES):
+            self._send(bytes(self._rest[:PART_BYTES]))
+            del self._rest[:PART_BYTES]
+
+    def finish(self) -> None:
+        """Send the rest, and make the object appear."""
+        if self._upload is None:
+            self._whole(bytes(self._rest))
+            return
+        if self._rest:
+            self._send(bytes(self._rest))
+        self._wait()
+        upload, self._upload = self._upload, None
+        try:
+            self._start(_complete(self._ask, upload, self._parts, self._size)).result()
+        except BaseException:
+            self._upload = upload
+            raise
+
+    def abandon(self) -> None:
+        """Delete the parts, after the one that is on its way: it would stay."""
+        self._rest.clear()
+        if self._upload is None:
+            return
+        try:
+            with contextlib.suppress(Exception):
+                self._wait()
+            self._start(self._ask("abort_multipart_upload", UploadId=self._upload)).result()
+        except Exception as error:  # noqa: BLE001 (there is nothing more to do)
+            self._abandoned(error)
+        self._upload = None
+
+    def _send(self, body: bytes) -> None:
+        if self._upload is None:
+            self._upload = self._start(self._ask("create_multipart_upload")).result()["UploadId"]
+        self._wait()
+        number = len(self._parts) + 1
+        self._sending = self._start(
+            self._ask("upload_part", UploadId=self._upload, PartNumber=number, Body=body)
+        )
+
+    def _wait(self) -> None:
+        """Wait for the part on its way."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            reply = sending.result()
+            self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": reply["ETag"]})
 
 
 def _unless_failed(sent: Sequence[dict[str, Any] | BaseException]) -> list[dict[str, Any]]:

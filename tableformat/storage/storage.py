@@ -23,6 +23,7 @@ from tblctl.tableformat.storage.location import (
     secrets_of,
 )
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
+from tblctl.tableformat.storage.uploads import Upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +97,14 @@ class Storage:
         """
         check_name(name)
         self._call("write", (name,), lambda: self._backend.write(name, data))
+
+    def begin(self, name: str) -> Upload:
+        """Begin to write the object piece by piece, or to replace it. Readers see the old or the new one, never a part.
+
+        Memory: about 48 MiB on S3, whatever the size of the object; all of it in memory filesystems.
+        """
+        check_name(name)
+        return _Upload(self, name, self._call("write", (name,), lambda: self._backend.begin(name)))
 
     def create(self, name: str, data: bytes | pa.Buffer) -> bool:
         """Write the object only if the name is free, atomically. Durable on return.
@@ -245,6 +254,30 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self._location.absolute_url, self._options))
+
+
+class _Upload:
+    """An `Upload` whose errors are tblctl's."""
+
+    def __init__(self, storage: Storage, name: str, inner: Upload) -> None:
+        self._storage = storage
+        self._name = name
+        self._inner = inner
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append bytes."""
+        self._call(lambda: self._inner.write(data))
+
+    def finish(self) -> None:
+        """Make the object appear, durable."""
+        self._call(self._inner.finish)
+
+    def abandon(self) -> None:
+        """Remove what was written, as far as possible; never raises."""
+        self._inner.abandon()
+
+    def _call(self, action: Callable[[], None]) -> None:
+        self._storage._call("write", (self._name,), action)  # noqa: SLF001 (the one way to the backend)
 
 
 def _several(names: tuple[str, ...]) -> str:

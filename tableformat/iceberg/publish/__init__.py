@@ -1,0 +1,1 @@
+"""Commit a replacement: manifests written again, the new snapshot, and what stands against it."""
