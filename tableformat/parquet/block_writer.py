@@ -33,11 +33,11 @@ from tblctl.tableformat.parquet.footer import (
     RawGroup,
     SortColumn,
     end_with_copies,
-    footer_start,
     without_bounds,
 )
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.sealed import seal
+from tblctl.tableformat.parquet.sinks import HeldPages, PageSink
 from tblctl.tableformat.parquet.statistics import (
     Measured,
     column_records,
@@ -108,16 +108,16 @@ def _with_dictionaries(group: pa.Table, written: pa.Schema) -> pa.Table:
 
 
 class BlockEncoder:
-    """A block under construction; its file grows in memory.
+    """A block under construction. Its pages go to a sink as they are made; by default they are held in memory.
 
     Row groups end where windows end. Between them, row groups of other blocks are copied as stored. The first rows or
     the first copied row group decide how columns are encoded.
     """
 
-    def __init__(self, layout: Layout, sort: Sort | None) -> None:
+    def __init__(self, layout: Layout, sort: Sort | None, sink: PageSink | None = None) -> None:
         self._layout = layout
         self._sort = sort
-        self._sink = pa.BufferOutputStream()
+        self._sink = sink or HeldPages()
         self._writer: pq.ParquetWriter | None = None
         self._groups: list[tuple[RawGroup, int] | None] = []  # see `end_with_copies`
         # The column chunks with NaN of each row group. Parquet's bounds leave NaN out. So other readers believe that
@@ -182,19 +182,12 @@ class BlockEncoder:
 
         A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds.
         """
-        if self._writer is None:
+        if self.is_empty:
             msg = f"block {path} has no rows"
             raise InternalError(msg)
-        self._writer.add_key_value_metadata({"ARROW:schema": _arrow_schema(self._layout.schema.written)})
-        self._writer.close()
-        data = self._sink.getvalue()
-        start = footer_start(data)
-        end = data[start:]
-        if any(self._groups):
-            end = end_with_copies(end, start, self._groups, _sorting(self._layout.schema, self._sort))
-        if any(self._with_nan):
-            end = without_bounds(end, self._with_nan)
-        made = seal(data[:start], end)
+        assert isinstance(self._sink, HeldPages)
+        end = self.end()
+        made = seal(self._sink.pages(), end)
         storage.write(path, made.data)
         footer = made.metadata
         keys = key_range(pa.concat_tables(self._ends), self._sort) if self._sort else None
@@ -218,6 +211,29 @@ class BlockEncoder:
             same_key_rows=self._same_keys.most_rows if self._same_keys else None,
             columns=column_records(self._measured, self._layout.schema, footer),
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was appended."""
+        return self._writer is None
+
+    def end(self, metadata: Mapping[str, str] | None = None) -> pa.Buffer:
+        """Complete the file, which is not empty: return its end, the bytes after those that the sink has got.
+
+        Args:
+            metadata: more entries of the footer's key-value metadata.
+        """
+        assert self._writer is not None
+        schema = _arrow_schema(self._layout.schema.written)
+        self._writer.add_key_value_metadata({"ARROW:schema": schema, **(metadata or {})})
+        self._sink.before_end()
+        self._writer.close()
+        start, end = self._sink.end()
+        if any(self._groups):
+            end = end_with_copies(end, start, self._groups, _sorting(self._layout.schema, self._sort))
+        if any(self._with_nan):
+            end = without_bounds(end, self._with_nan)
+        return end
 
     def _level(self, keys: KeyRange | None, level: int) -> int:
         if keys is None:
@@ -244,7 +260,7 @@ class BlockEncoder:
             if rows is not None:
                 schema = coded_schema(plain, rows, chosen.dictionaries)
             self._writer = pq.ParquetWriter(
-                self._sink,
+                self._sink.target,
                 schema,
                 use_dictionary=list(chosen.dictionaries),
                 column_encoding=dict(chosen.named) or None,
