@@ -1,0 +1,123 @@
+"""The storages of an Iceberg table's data files, which lie at absolute URIs anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.storage import Storage
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/(.*)", re.DOTALL)
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+
+_CLIENT = {
+    "endpoint_url": ("s3.endpoint",),
+    "region_name": ("s3.region", "client.region"),
+}
+_CREDENTIALS = {
+    "key": ("s3.access-key-id", "client.access-key-id"),
+    "secret": ("s3.secret-access-key", "client.secret-access-key"),
+    "token": ("s3.session-token", "client.session-token"),
+    "profile": ("s3.profile-name", "client.profile-name"),
+}
+_TRUE = frozenset({"true", "t", "1", "on", "y", "yes"})
+
+
+@dataclass(frozen=True)
+class DataStorage:
+    """Finds the storage of a data file by its URI. Pickles, secrets included: never show or log that.
+
+    Args:
+        properties: of the table's FileIO, as PyIceberg names them.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    _roots: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+
+    def place_of(self, uri: str) -> tuple[Storage, str]:
+        """Return the storage of a file, and the file's name in it.
+
+        Raises:
+            InvalidOptionError: requests are signed by another service (`s3.signer`).
+            UnsupportedBackendError: from the storage's calls: there is no driver for the scheme.
+        """
+        root, name = split_uri(uri)
+        storage = self._roots.get(root)
+        if storage is None:
+            options = s3_options(self.properties) if root.startswith("s3://") else {}
+            storage = self._roots[root] = Storage(root, options)
+        return storage, name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (dict(self.properties),))
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return the root of a file's storage (`s3://bucket`, `file:///`) and its name below the root.
+
+    A path without a scheme is one of this machine. Names are taken as written: `%20` in a name of S3 is no blank.
+    """
+    found = _URI.fullmatch(uri)
+    if found is None:
+        path = uri.removeprefix("file:") if uri.startswith("file:/") else uri
+        return "file:///", path.lstrip("/")
+    scheme, host, name = found[1].lower(), found[2], found[3]
+    if scheme in _S3_SCHEMES:
+        return f"s3://{host}", name
+    if scheme == "file":
+        return "file:///", unquote(name) if "%" in name else name
+    return f"{scheme}://{host}", name
+
+
+def s3_options(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of the storage from properties of the FileIO.
+
+    Raises:
+        InvalidOptionError: requests are to be signed remotely: that works for whole files only.
+    """
+    signer = properties.get("s3.signer")
+    remote = properties.get("s3.remote-signing-enabled", "").lower() in _TRUE
+    if signer or remote:
+        msg = (
+            "the catalog signs requests to S3 remotely (s3.signer), which tblctl does not support: ask it for vended "
+            "credentials (header.X-Iceberg-Access-Delegation=vended-credentials), or give keys of your own"
+        )
+        raise InvalidOptionError(msg)
+    found: dict[str, Any] = {name: value for name, keys in _CREDENTIALS.items() if (value := _first(properties, keys))}
+    client = {name: value for name, keys in _CLIENT.items() if (value := _first(properties, keys))}
+    endpoint = client.pop("endpoint_url", None)
+    if endpoint:
+        found["endpoint_url"] = endpoint
+    if client:
+        found["client_kwargs"] = client
+    config: dict[str, Any] = {}
+    if proxy := properties.get("s3.proxy-uri"):
+        config["proxies"] = {"http": proxy, "https": proxy}
+    if properties.get("s3.force-virtual-addressing", "").lower() in _TRUE:
+        config["s3"] = {"addressing_style": "virtual"}
+    for name, key in (("connect_timeout", "s3.connect-timeout"), ("read_timeout", "s3.request-timeout")):
+        if seconds := properties.get(key):
+            config[name] = float(seconds)
+    if config:
+        found["config_kwargs"] = config
+    if properties.get("s3.anonymous", "").lower() in _TRUE:
+        found["anon"] = True
+    encryption = {
+        name: properties[key]
+        for name, key in (
+            ("ServerSideEncryption", "s3.server-side-encryption"),
+            ("SSEKMSKeyId", "s3.sse-kms-key-id"),
+        )
+        if key in properties
+    }
+    if encryption:
+        found["s3_additional_kwargs"] = encryption
+    return found
+
+
+def _first(properties: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
+    return next((properties[key] for key in keys if properties.get(key)), None)
