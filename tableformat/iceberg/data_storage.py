@@ -87,7 +87,9 @@ def s3_options(properties: Mapping[str, str]) -> dict[str, Any]:
             "credentials (header.X-Iceberg-Access-Delegation=vended-credentials), or give keys of your own"
         )
         raise InvalidOptionError(msg)
-    found: dict[str, Any] = {name: value for name, keys in _CREDENTIALS.items() if (value := _first(properties, keys))}
+    found: dict[str, Any] = {
+        name: value for name, keys in _CREDENTIALS.items() if (value := _first(properties, keys))
+    }
     client = {name: value for name, keys in _CLIENT.items() if (value := _first(properties, keys))}
     endpoint = client.pop("endpoint_url", None)
     if endpoint:

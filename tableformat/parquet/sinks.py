@@ -119,7 +119,7 @@ class _Forwarding(io.RawIOBase):
         """Return true."""
         return True
 
-    def write(self, data: bytes | pa.Buffer) -> int:  # type: ignore[override]
+    def write(self, data: bytes | pa.Buffer) -> int:
         """Take bytes."""
         size = memoryview(data).nbytes
         if self._holds:

@@ -17,7 +17,7 @@ from tblctl.merger.round import cuts
 from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
-from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 
 from .blocks import LARGE_BYTES, LEVEL, RUN, lake
 
@@ -196,7 +196,7 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
     monkeypatch, is_kept_in_memory
 ):
     read = []
-    real = NativeBlockReader.keys
+    real = ParquetBlockReader.keys
 
     def counted(reader, groups, sort):
         read.append((reader._block.path, len(groups)))
@@ -206,7 +206,7 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
         add(here, *([(n * 37 + seed) % 60 for n in range(60)] for seed in range(4)), ordered=False)
         add(here, list(range(60)))
         divisor = {} if is_kept_in_memory else {"keys_divisor": LARGE_BYTES}
-        monkeypatch.setattr(NativeBlockReader, "keys", counted)
+        monkeypatch.setattr(ParquetBlockReader, "keys", counted)
         tasks = here.cut(tasks=12, key_piece_rows=7, **divisor)
         whole = sorted(path for path, groups in read if groups == 8)
         monkeypatch.undo()

@@ -18,7 +18,7 @@ from tblctl.merger.task.inputs import open_streams
 from tblctl.merger.task.merge import Hooks
 from tblctl.tableformat.errors import CorruptTableError, StorageError
 from tblctl.tableformat.model.block import ClusterStatistics
-from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.opened import IdleBlocks
 from tblctl.tableformat.parquet.reader import BlockFile
 
@@ -42,8 +42,8 @@ class Spy:
         self.open = self.most_open = self.opened = 0
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
         for owner, name, replacement in (
-            (NativeBlockReader, "rows", self._rows),
-            (NativeBlockReader, "batches", self._batches),
+            (ParquetBlockReader, "rows", self._rows),
+            (ParquetBlockReader, "batches", self._batches),
             (SpillFolder, "write", self._write),
             (BlockFile, "__init__", self._init),
             (BlockFile, "__exit__", self._exit),

@@ -29,7 +29,7 @@ from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, StorageError
-from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 
 from .blocks import LARGE_BYTES, lake, merge_threads
 from .test_merge import MANY, assert_merged, facts, lakes_of_blocks, schemas_and_terms
@@ -185,9 +185,9 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
     monkeypatch, tmp_path
 ):
     read, left = [], []
-    real, real_run = NativeBlockReader.rows, on_worker.run
+    real, real_run = ParquetBlockReader.rows, on_worker.run
     monkeypatch.setattr(
-        NativeBlockReader,
+        ParquetBlockReader,
         "rows",
         lambda reader, groups: read.append(reader._block.path) or real(reader, groups),
     )
@@ -247,7 +247,7 @@ def test_rows_of_1_mb_and_lists_are_sorted_a_few_at_a_time(monkeypatch):
 
 def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
     read = []
-    real = NativeBlockReader.rows
+    real = ParquetBlockReader.rows
     with lake(COLUMNS, "k", block_rows=100, row_group_rows=100) as here:
         for seed in range(3):
             here.add(rows(seed, 1_000, most=10_000))
@@ -258,7 +258,9 @@ def test_of_blocks_in_order_only_the_rows_that_are_taken_are_read(monkeypatch):
         ]
         assert [(item.task, item.start, item.stop) for item in sort.ranges] == [(2, 0, tasks[2].rows)]
         monkeypatch.setattr(
-            NativeBlockReader, "rows", lambda reader, groups: read.append(len(groups)) or real(reader, groups)
+            ParquetBlockReader,
+            "rows",
+            lambda reader, groups: read.append(len(groups)) or real(reader, groups),
         )
         records = here.run([tasks[2]])
         assert sum(read) <= 3 * 4, "200 rows of 1,000, and the row groups at their ends"
@@ -320,14 +322,14 @@ def run(here, tasks, *, thresholds=THRESHOLDS, **more):
 
 def test_each_block_is_read_once_for_all_tasks(here, monkeypatch):
     read = []
-    real = NativeBlockReader.rows
+    real = ParquetBlockReader.rows
 
     def counted(reader, groups):
         read.append(reader._block.path)
         return real(reader, groups)
 
     tasks = here.cut(tasks=6)
-    monkeypatch.setattr(NativeBlockReader, "rows", counted)
+    monkeypatch.setattr(ParquetBlockReader, "rows", counted)
     found = run(here, tasks)
     assert sorted(read) == sorted(item.block.path for item in here.splits)
     monkeypatch.undo()

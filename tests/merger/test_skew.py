@@ -10,7 +10,7 @@ from arrow_rows import canonical
 
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.presort.sort_tasks import sort_tasks
-from tblctl.tableformat.native.block_io import NativeBlockReader
+from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.reader import BlockFile
 
 from .blocks import LEVEL, lake
@@ -83,7 +83,7 @@ def test_a_run_of_one_key_becomes_constant_blocks_in_several_tasks(ordered):
 
 def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch):
     opened, whole = [], []
-    real, real_rows = BlockFile.__init__, NativeBlockReader.rows
+    real, real_rows = BlockFile.__init__, ParquetBlockReader.rows
     with lake(COLUMNS, "k", block_rows=100) as here:
         for keys in many_tiny(random.Random(3))[:400]:
             here.add(table(keys))
@@ -96,7 +96,7 @@ def test_very_many_small_blocks_are_sorted_together_and_opened_once(monkeypatch)
             lambda file, *more, **coded: opened.append(file) or real(file, *more, **coded),
         )
         monkeypatch.setattr(
-            NativeBlockReader,
+            ParquetBlockReader,
             "rows",
             lambda reader, groups: whole.append(reader) or real_rows(reader, groups),
         )
@@ -123,7 +123,7 @@ def test_large_blocks_among_very_many_small_ones_are_streamed():
 @pytest.mark.parametrize(("tasks", "is_read_once"), [(7, False), (8, True)])
 def test_blocks_that_many_tasks_take_rows_of_are_read_once(monkeypatch, tasks, is_read_once):
     read = []
-    real_rows, real_batches = NativeBlockReader.rows, NativeBlockReader.batches
+    real_rows, real_batches = ParquetBlockReader.rows, ParquetBlockReader.batches
     with lake(COLUMNS, "k", block_rows=60, row_group_rows=300) as here:
         for start in range(3):
             here.add(table(range(start, 900, 3)))
@@ -132,10 +132,12 @@ def test_blocks_that_many_tasks_take_rows_of_are_read_once(monkeypatch, tasks, i
         *shared, last = {item.place: item.is_streamed for task in planned for item in task.splits}.values()
         assert (shared, last) == ([not is_read_once] * 3, True), "few tasks take rows of the last"
         monkeypatch.setattr(
-            NativeBlockReader, "rows", lambda reader, groups: read.extend(groups) or real_rows(reader, groups)
+            ParquetBlockReader,
+            "rows",
+            lambda reader, groups: read.extend(groups) or real_rows(reader, groups),
         )
         monkeypatch.setattr(
-            NativeBlockReader,
+            ParquetBlockReader,
             "batches",
             lambda reader, group, rows: read.append(group) or real_batches(reader, group, rows),
         )

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.iceberg.avro.boundaries import type_name
-from tblctl.tableformat.iceberg.avro.columns import Decoder, Slices, Whole
+from tblctl.tableformat.iceberg.avro.chunk import Slices
+from tblctl.tableformat.iceberg.avro.columns import Decoder, Whole
 from tblctl.tableformat.iceberg.avro.container import Container
+from tblctl.tableformat.iceberg.avro.types import type_name
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 
@@ -128,5 +129,3 @@ def _write_map(values: Mapping[str, bytes]) -> bytes:
         encoded = key.encode()
         found += [write_long(len(encoded)), encoded, write_long(len(value)), value]
     return b"".join([*found, write_long(0)])
-
-
