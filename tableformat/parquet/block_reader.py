@@ -46,6 +46,11 @@ class ParquetBlockReader:
     def __exit__(self, *exc: object) -> None:
         self._file.__exit__(*exc)
 
+    @property
+    def path(self) -> str:
+        """The file's name."""
+        return self._file.address.path
+
     @cached_property
     def _every(self) -> Projection:
         """How all columns are read. Made only if rows are read, not for keys."""
@@ -109,7 +114,7 @@ class ParquetBlockReader:
 
     def _reads_rows(self) -> None:
         """Drop what is cached of the block: its rows are read only once."""
-        self._tails.drop(self._file.address.path)
+        self._tails.drop(self.path)
         self._file.close_after_use()
 
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:

@@ -199,7 +199,7 @@ def test_keys_of_blocks_in_another_order_are_read_once_whatever_the_number_of_cu
     real = ParquetBlockReader.keys
 
     def counted(reader, groups, sort):
-        read.append((reader._block.path, len(groups)))
+        read.append((reader.path, len(groups)))
         return real(reader, groups, sort)
 
     with lake(COLUMNS, "k", block_rows=10, row_group_rows=8) as here:

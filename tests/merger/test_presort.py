@@ -189,7 +189,7 @@ def test_a_worker_reads_a_block_once_for_all_its_tasks_and_its_disk_is_free_agai
     monkeypatch.setattr(
         ParquetBlockReader,
         "rows",
-        lambda reader, groups: read.append(reader._block.path) or real(reader, groups),
+        lambda reader, groups: read.append(reader.path) or real(reader, groups),
     )
 
     def run_and_look(*given, **more):
@@ -325,7 +325,7 @@ def test_each_block_is_read_once_for_all_tasks(here, monkeypatch):
     real = ParquetBlockReader.rows
 
     def counted(reader, groups):
-        read.append(reader._block.path)
+        read.append(reader.path)
         return real(reader, groups)
 
     tasks = here.cut(tasks=6)
