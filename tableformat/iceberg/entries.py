@@ -82,6 +82,7 @@ class FileEntries:
         size_bytes: the file's size.
         sort_order_id: the order that the writer claims; -1 for none.
         encrypted: the file is.
+        referenced: the one data file that a delete file is about, large_string; null for any, or for data files.
     """
 
     manifest: np.ndarray
@@ -99,6 +100,7 @@ class FileEntries:
     size_bytes: np.ndarray
     sort_order_id: np.ndarray
     encrypted: np.ndarray
+    referenced: pa.Array
 
     def __len__(self) -> int:
         return len(self.status)
@@ -248,7 +250,7 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
 
 def _selection(column_ids: Collection[int]) -> Any:
     value = Value()
-    single = (134, 100, 101, 103, 104, 140, 131)
+    single = (134, 100, 101, 103, 104, 140, 131, 143)
     pairs = Entries(keys=frozenset(column_ids))
     file: dict[int, Any] = dict.fromkeys(single, value) | {102: Whole()}
     if column_ids:
@@ -294,6 +296,7 @@ def _columns(
         "size_bytes": _required(file, 104, _numbers, count),
         "sort_order_id": _numbers(file.get(140), count),
         "encrypted": _present(file.get(131), count),
+        "referenced": _text(file.get(143), count),
     }
     return entries, {column: _bounds(file, column, count) for column in column_ids}
 
