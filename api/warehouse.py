@@ -146,14 +146,12 @@ def survey(
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
             return SurveyedTable(location=shown_url(location), error=problem)
-        whole = info is not None and where is None  # summaries of other writers may lack totals
-        return SurveyedTable(
-            location=shown_url(location),
-            rows=info.rows if info and whole else version.rows,
-            blocks=info.total_block_count if info and whole else version.blocks,
-            bytes=info.bytes if info and whole else version.bytes,
-            info=info,
-        )
+        name, whole = shown_url(location), info if where is None else None
+        if whole is None:
+            sizes = {"rows": version.rows, "blocks": version.blocks, "bytes": version.bytes}
+        else:  # a summary of another writer may lack the totals
+            sizes = {"rows": whole.rows, "blocks": whole.total_block_count, "bytes": whole.bytes}
+        return SurveyedTable(location=name, info=info, **sizes)
 
     found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))

@@ -52,8 +52,8 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         except wrong as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
-                f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name it "
-                f"in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
+                f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name "
+                f"it in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
 
