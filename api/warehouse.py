@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native
+from tblctl.results import SnapshotInfo
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
 from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
@@ -146,16 +147,23 @@ def survey(
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
             return SurveyedTable(location=shown_url(location), error=problem)
-        return SurveyedTable(
-            location=shown_url(location),
-            rows=version.rows,
-            blocks=version.blocks,
-            bytes=version.bytes,
-            info=info,
-        )
+        return _measured(shown_url(location), version, info, whole=where is None)
 
     found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))
+
+
+def _measured(
+    location: str, version: SnapshotInfo, info: ClusteringInfo | None, *, whole: bool
+) -> SurveyedTable:
+    """Return the figures of a table. Sizes are those of `info` if it is of all blocks: summaries may lack totals."""
+    if info is None or not whole:
+        return SurveyedTable(
+            location=location, rows=version.rows, blocks=version.blocks, bytes=version.bytes, info=info
+        )
+    return SurveyedTable(
+        location=location, rows=info.rows, blocks=info.total_block_count, bytes=info.bytes, info=info
+    )
 
 
 def _badness(table: SurveyedTable) -> tuple[int, float, float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tblctl.maintain.view import Averages, View
+from tblctl.tableformat.errors import ObjectNotFoundError
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.port import Version, VersionEntry
 
@@ -79,10 +80,15 @@ def depth_history(
             continue
         if place and measured_blocks + item.summary.blocks > most_measured_blocks:
             continue
-        version = version_of(item.id)
-        if version.sort is not None:
-            known[origin.id] = View.of(version, version.sort).averages, METADATA
-            measured_blocks += item.summary.blocks
+        try:
+            version = version_of(item.id)
+            if version.sort is not None:
+                known[origin.id] = View.of(version, version.sort).averages, METADATA
+                measured_blocks += item.summary.blocks
+        except ObjectNotFoundError:
+            if not place:
+                raise
+            # An older version whose metadata is gone has no figures. The newest one must be readable.
     return tuple(_point(item, known.get(_origin(entries, place).id)) for place, item in enumerate(entries))
 
 

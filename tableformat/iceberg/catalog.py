@@ -44,15 +44,16 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         exceptions.NoSuchPropertyException,
         *_address_errors(),
     )
-    with catalog_errors(f"catalog {name}", options):
+    properties = _configured(name, options)
+    with catalog_errors(f"catalog {name}", properties):
         try:
             _require_database(name, options)
             return load_catalog(name, **{**options, _CREATES_TABLES: "false"})
         except wrong as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
-                f"catalog {name!r} cannot be opened: {_brief(error, options)}. Configured catalogs: {known}. Name it "
-                f"in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
+                f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name "
+                f"it in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
 
@@ -127,7 +128,7 @@ class TableLoader:
             return self._static
         with self._lock:
             self._catalog = self._catalog or open_catalog(self.location.catalog, self._options)
-        with catalog_errors(str(self.location), self._options):
+        with catalog_errors(str(self.location), {**self._catalog.properties, **self._options}):
             return _load(self._catalog, self.location, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -233,28 +234,28 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
     ) as error:
         hint = "`tblctl info --all iceberg://CATALOG` lists tables"
         msg = f"there is no table at {what}: {_brief(error, options)}; {hint}"
-        raise TableNotFoundError(msg) from error
+        raise TableNotFoundError(msg) from _shown(error, options)
     except (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError) as error:
         hint = "check the credentials of the catalog and of its storage"
         msg = f"{what}: access is denied: {_brief(error, options)}; {hint}"
-        raise AccessDeniedError(msg) from error
+        raise AccessDeniedError(msg) from _shown(error, options)
     except (exceptions.NotInstalledError, ImportError) as error:
         msg = f"{what}: {_brief(error, options)}; a library is missing: pip install 'tblctl[iceberg]'"
-        raise InvalidOptionError(msg) from error
+        raise InvalidOptionError(msg) from _shown(error, options)
     except exceptions.ResolveError as error:
         msg = f"{what}: its metadata does not follow the specification: {_brief(error, options)}"
-        raise CorruptTableError(msg, name=what) from error
+        raise CorruptTableError(msg, name=what) from _shown(error, options)
     except (OSError, exceptions.RESTError) as error:
         if is_denied(error):
             msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of its storage"
-            raise AccessDeniedError(msg) from error
-        raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
+            raise AccessDeniedError(msg) from _shown(error, options)
+        raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from _shown(error, options)
     except Exception as error:
         if "iceberg_tables" in str(error) and _NO_TABLES.search(str(error)):
             msg = f"there is no table at {what}: the database has no tables of an Iceberg catalog; check its address"
-            raise TableNotFoundError(msg) from error
+            raise TableNotFoundError(msg) from _shown(error, options)
         if type(error).__module__.partition(".")[0] in _BELOW:
-            raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from error
+            raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from _shown(error, options)
         raise
 
 
@@ -264,8 +265,37 @@ _BELOW = frozenset({"sqlalchemy", "requests", "botocore", "thrift", "pyiceberg",
 """Libraries that catalogs rest on. Their errors share no class."""
 
 
+def _shown(error: BaseException, options: Mapping[str, str]) -> BaseException | None:
+    """Return the error as a cause to show in a traceback; None if it, or one before it, has a secret in its text."""
+    found: BaseException | None = error
+    while found is not None:
+        if _brief(found, options) != " ".join((str(found) or type(found).__name__).split())[:400]:
+            return None
+        found = found.__cause__ or found.__context__
+    return error
+
+
+_USER_INFO = re.compile(r"[^\s/:@'\"]+:[^\s/@'\"]+@")
+"""A user and a password, also in an address that is none because of a typing error before them."""
+
+
 def _brief(error: BaseException, options: Mapping[str, str]) -> str:
     """Return an error's text in one line, without secrets."""
     hidden = [secret for value in options.values() for secret in secrets_of(str(value))]
     text = scrub(str(error) or type(error).__name__, [*secrets_in(options), *hidden])
-    return " ".join(text.split())[:400]
+    return " ".join(_USER_INFO.sub("***@", text).split())[:400]
+
+
+def _configured(name: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return all properties of a catalog: those of PyIceberg's configuration, and those given beside it."""
+    from pyiceberg.utils.config import Config
+
+    found: dict[str, str] = {}
+    waiting = [Config().get_catalog_config(name) or {}]
+    while waiting:
+        for key, value in waiting.pop().items():
+            if isinstance(value, dict):
+                waiting.append(value)
+            else:
+                found[key] = str(value)
+    return found | dict(options)

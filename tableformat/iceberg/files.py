@@ -94,7 +94,7 @@ class DataFiles:
             self._refine(wanted, self._footers)
 
     def fill(self, leaf: Leaf, values: pa.Array, held: np.ndarray) -> None:
-        """Take a column's bounds from elsewhere where manifests have none: all rows of a file have one value, or null.
+        """Take a column's bounds from elsewhere unless manifests have exact ones: a file has one value, or only nulls.
 
         Args:
             leaf: the column, which was fetched.
@@ -103,7 +103,7 @@ class DataFiles:
         """
         column = self._columns[leaf.id]
         if column.statistics is not None:
-            rows = np.flatnonzero(held & _is_unknown(column.statistics, self.row_count))
+            rows = np.flatnonzero(held & ~column.exact)
             nulls = np.where(np.asarray(values.is_valid()), 0, self.row_count)
             found = _Bounds(low=values, high=values, null_count=nulls, exact=np.ones(len(values), bool))
             self._columns[leaf.id] = _replaced(column, rows, found)
@@ -205,13 +205,6 @@ class _Bounds:
     high: pa.Array
     null_count: np.ndarray
     exact: np.ndarray
-
-
-def _is_unknown(held: ColumnStatistics, rows: np.ndarray) -> np.ndarray:
-    """Return the files of `rows` rows in which a bound of a column is missing, although they have values."""
-    missing = np.asarray(pc.or_(held.min.is_null(), held.max.is_null()), bool)
-    found: np.ndarray = missing & (held.null_count != rows)
-    return found
 
 
 def _replaced(column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files: bool = True) -> FileColumn:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
+from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -131,15 +132,16 @@ class MetadataFiles:
 
     def _problem(self, path: str, error: Exception) -> Exception:
         what = f"{self._location}: {path}"
+        text = scrub(str(error), secrets_in(self._io.properties))
         if isinstance(error, FileNotFoundError):
             return ObjectNotFoundError(
                 f"{what} is missing: the table's metadata names it, but it is not there"
             )
         if is_denied(error):
             return AccessDeniedError(
-                f"{what}: access is denied: {error}; check the credentials of the storage"
+                f"{what}: access is denied: {text}; check the credentials of the storage"
             )
-        return StorageError(f"{what} cannot be read: {error}")
+        return StorageError(f"{what} cannot be read: {text}")
 
 
 def is_denied(error: BaseException) -> bool:

@@ -157,7 +157,7 @@ class IcebergVersion:
         """How a table gets a cluster key, for errors."""
         name = self._location.rpartition("/")[2]
         return (
-            "name one for this call (`--cluster-by a,b`, `cluster_by=`), or give the table a sort order, in Spark: "
+            "name one for a plan (`recluster --dry-run --cluster-by a,b`), or give the table a sort order, in Spark: "
             f"`ALTER TABLE {name} WRITE ORDERED BY a, b`"
         )
 

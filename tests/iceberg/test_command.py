@@ -23,6 +23,8 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 import tblctl
 from tblctl.cli.main import application
+from tblctl.tableformat.iceberg import port
+from tblctl.tableformat.model.snapshot import Summary
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -275,6 +277,36 @@ def test_from_iceberg_takes_a_table_and_sees_later_commits(catalog: Catalog) -> 
     assert sum(len(group.blocks) for group in plan.groups) == 4
 
 
+def test_secrets_of_the_configuration_are_not_shown_either() -> None:
+    prefix = "PYICEBERG_CATALOG__LEAK__"
+    configured = {f"{prefix}TYPE": "rest", f"{prefix}URI": "http//me:open-sesame@127.0.0.1:1/x"}
+    words = [sys.executable, "-m", "tblctl.cli", "info", "iceberg://leak/a.b", "--debug"]
+    found = subprocess.run(words, env=os.environ | configured, capture_output=True, text=True)
+    assert found.returncode in (1, 2)
+    assert "leak" in found.stderr
+    assert "open-sesame" not in found.stdout + found.stderr
+
+
+def test_a_survey_has_figures_of_tables_whose_summaries_lack_totals(
+    uri: str, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        port, "_summary", lambda snapshot: Summary(operation="append", rows=0, blocks=0, data_bytes=0)
+    )
+    [found] = tblctl.survey([ORDERS], catalog_options={"uri": uri})
+    assert (found.rows, found.blocks, found.bytes > 0) == (30, 3, True)
+
+
+def test_an_old_snapshot_whose_metadata_is_gone_has_no_depth(uri: str, catalog: Catalog) -> None:
+    orders = catalog.load_table("sales.orders")
+    Path(orders.snapshots()[0].manifest_list.removeprefix("file://")).unlink()
+    table = tblctl.open(ORDERS, catalog_options={"uri": uri})
+    assert [point.average_depth for point in table.depth_history()] == [2.0, 2.0, None]
+    Path(orders.snapshots()[-1].manifest_list.removeprefix("file://")).unlink()
+    with pytest.raises(tblctl.errors.ObjectNotFoundError):
+        table.depth_history()
+
+
 def test_a_handle_can_be_pickled_and_shows_no_secret(uri: str, catalog: Catalog) -> None:
     options = {"uri": uri, "s3.secret-access-key": "secret-of-the-bucket"}
     table = tblctl.open(ORDERS, catalog_options=options)
@@ -290,8 +322,9 @@ def test_a_handle_can_be_pickled_and_shows_no_secret(uri: str, catalog: Catalog)
         ("uri=postgresql+psycopg2://me:open-sesame@127.0.0.1:1/db",),
         ("type=rest", "uri=http://127.0.0.1:1", "credential=me:open-sesame"),
         ("py-catalog-impl=no.such.module", "token=open-sesame"),
+        ("type=rest", "uri=http//me:open-sesame@127.0.0.1:1"),
     ],
-    ids=["type", "database", "rest", "implementation"],
+    ids=["type", "database", "rest", "implementation", "mistyped address"],
 )
 def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(words: tuple[str, ...]) -> None:
     result = run("info", ORDERS, *(item for word in words for item in ("--catalog-option", word)), "--debug")

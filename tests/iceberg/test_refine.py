@@ -140,5 +140,22 @@ def test_a_column_that_partitions_are_made_of_has_the_partitions_value(
     assert opened(options).info("c", where="c is null").total_block_count == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "where"),
+    [
+        (StringType(), [f"{LONG}{number}" for number in range(4)], f"c = '{LONG}2'"),
+        (DoubleType(), [0.5, 1.5, 2.5, 3.5], "c = 2.5"),
+    ],
+    ids=["long text", "floats"],
+)
+def test_a_partitions_value_takes_the_place_of_inexact_bounds(
+    options: dict[str, str], kind: Any, values: list[Any], where: str
+) -> None:
+    append(create(options, kind, partitioned=True), *values)
+    table = opened(options)
+    assert table.info("c").constant_block_count == 4
+    assert table.info("c", where=where).total_block_count == 1
+
+
 def _plain(value: Any) -> Any:
     return value.as_py() if isinstance(value, pa.Scalar) else value
