@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,8 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     with catalog_errors(f"catalog {name}", properties):
         try:
             _require_database(name, options)
-            return load_catalog(name, **{**options, _CREATES_TABLES: "false"})
+            found = {**options, _CREATES_TABLES: "false"}
+            return _rest_catalog(name, found) or load_catalog(name, **found)
         except wrong as error:
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
@@ -56,6 +58,48 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
                 f"it in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
+
+
+REQUEST_TIMEOUT = "tblctl.request-timeout"
+"""The property of a REST catalog that says after how many seconds without an answer a request fails."""
+
+_REQUEST_SECONDS = 60.0
+_CONNECT_SECONDS = 10.0
+
+
+def _rest_catalog(name: str, options: Mapping[str, str]) -> Catalog | None:
+    """Return a REST catalog whose requests end; None for catalogs of other types. PyIceberg's wait for ever.
+
+    Raises:
+        ValueError: the timeout is no number of seconds.
+    """
+    from pyiceberg.catalog import CatalogType, infer_catalog_type
+    from pyiceberg.utils.config import Config, merge_config
+
+    conf = merge_config(Config().get_catalog_config(name) or {}, dict(options))
+    given = conf.get("type")
+    if (
+        options.get("py-catalog-impl")
+        or (CatalogType(str(given).lower()) if given else infer_catalog_type(name, conf))
+        is not CatalogType.REST
+        or not conf.get("uri")
+    ):
+        return None
+    from pyiceberg.catalog.rest import RestCatalog
+    from requests import Session
+
+    seconds = float(str(conf.get(REQUEST_TIMEOUT, _REQUEST_SECONDS)))
+
+    class PatientRestCatalog(RestCatalog):
+        """PyIceberg's, with a timeout for each request."""
+
+        def _create_session(self) -> Session:
+            session = super()._create_session()
+            request = partial(session.request, timeout=(min(seconds, _CONNECT_SECONDS), seconds))
+            session.request = request  # type: ignore[method-assign]
+            return session
+
+    return PatientRestCatalog(name, **{key: value for key, value in conf.items() if isinstance(value, str)})
 
 
 _CREATES_TABLES = "init_catalog_tables"

@@ -98,9 +98,9 @@ def _applying(path: str, sequence_number: int, candidates: np.ndarray, deletes: 
     chosen = candidates[later]
     take = pa.array(chosen)
     text = pa.scalar(path, pa.large_string())
-    named = pc.fill_null(pc.equal(entries.referenced.take(take), text), fill_value=True)  # noqa: FBT003
-    above = pc.fill_null(pc.less_equal(deletes.least_path.take(take), text), fill_value=True)  # noqa: FBT003
-    below = pc.fill_null(pc.greater_equal(deletes.greatest_path.take(take), text), fill_value=True)  # noqa: FBT003
+    named = pc.fill_null(pc.equal(entries.referenced.take(take), text), fill_value=True)
+    above = pc.fill_null(pc.less_equal(deletes.least_path.take(take), text), fill_value=True)
+    below = pc.fill_null(pc.greater_equal(deletes.greatest_path.take(take), text), fill_value=True)
     about = np.asarray(pc.and_(named, pc.and_(above, below)), bool)
     found: list[int] = chosen[about | (entries.content[chosen] == EQUALITY)].tolist()
     return found

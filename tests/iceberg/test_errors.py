@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -351,3 +352,16 @@ def test_a_damaged_table_fails_its_check(configured: Lake, table: Table) -> None
     result = CliRunner().invoke(application, ["info", "iceberg://lake/db.t"])
     assert result.exit_code == 1
     assert "missing" in result.output or "No such file" in result.output
+
+
+def test_a_catalog_that_never_answers_is_given_up() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        options = {
+            "type": "rest",
+            "uri": f"http://127.0.0.1:{server.getsockname()[1]}",
+            "tblctl.request-timeout": "0.5",
+        }
+        with pytest.raises(StorageError, match="timed out"):
+            tblctl.open("iceberg://slow/a.b", catalog_options=options)
