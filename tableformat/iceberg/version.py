@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from tblctl.tableformat.predicate.nodes import Node
+
 CLUSTER_BY = "tblctl.cluster-by"
 """The table property with the cluster key's terms. It takes the place of the table's sort order."""
 
@@ -259,6 +261,7 @@ class IcebergVersion:
             from tblctl.tableformat.predicate.match import match
 
             matched = np.asarray(match(node, files, schema).outcome != NONE)
+            matched &= self._matching_partitions(node)[self.partitions.code]
         bounds = key_maker(sort).bounds(files, schema)
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
@@ -286,6 +289,11 @@ class IcebergVersion:
             partition=self.partitions.code,
             partitions=self.partitions.texts,
         )
+
+    def _matching_partitions(self, node: Node) -> np.ndarray:
+        from tblctl.tableformat.iceberg.pruning import matching_partitions
+
+        return matching_partitions(node, self.partitions, self.metadata.specs(), self.metadata.schema())
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block."""

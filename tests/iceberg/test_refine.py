@@ -11,7 +11,14 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    YearTransform,
+)
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -159,3 +166,42 @@ def test_a_partitions_value_takes_the_place_of_inexact_bounds(
 
 def _plain(value: Any) -> Any:
     return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "values", "where", "kept"),
+    [
+        (LongType(), BucketTransform(4), list(range(40)), "c = 5", 1),
+        (LongType(), BucketTransform(4), list(range(40)), "c in (5, 9)", None),
+        (LongType(), TruncateTransform(10), list(range(40)), "c = 5", 1),
+        (LongType(), TruncateTransform(10), list(range(40)), "c < 12", 2),
+        (LongType(), TruncateTransform(10), list(range(40)), "not (c < 12)", 3),
+        (LongType(), TruncateTransform(10), list(range(40)), "c = 5 or c = 31", 2),
+        (StringType(), TruncateTransform(2), ["aaa", "aab", "abc", "zzz"], "c like 'aa%'", 1),
+        (DateType(), MonthTransform(), [0, 20, 40, 70], "c >= date '1970-02-01'", 2),
+        (TimestampType(), DayTransform(), [0, 86_400_000_000, 3 * 86_400_000_000], "c < '1970-01-02'", 1),
+        (TimestampType(), YearTransform(), [0, 370 * 86_400_000_000], "c is null", 0),
+    ],
+)
+def test_where_leaves_out_partitions_without_bounds_of_columns(
+    options: dict[str, str], kind: Any, transform: Any, values: list[Any], where: str, kept: int | None
+) -> None:
+    catalog = load_catalog("lake", type="sql", **options)
+    catalog.create_namespace("a")
+    schema = Schema(
+        NestedField(1, "c", kind, required=False), NestedField(2, "id", LongType(), required=False)
+    )
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
+    table = catalog.create_table("a.t", schema, partition_spec=spec, properties=NONE)
+    typed = pa.array(values).cast(pa.int32() if kind == DateType() else pa.array(values).type)
+    column = typed.cast(table.schema().as_arrow().field("c").type)
+    table.append(
+        pa.table([column, pa.array(range(len(values)), pa.int64())], schema=table.schema().as_arrow())
+    )
+    found = opened(options).info("id", where=where)
+    expected = len(list(table.scan(row_filter=_pyiceberg(where)).plan_files())) if kept is None else kept
+    assert found.total_block_count == expected
+
+
+def _pyiceberg(where: str) -> str:
+    return where.replace("c in", "c IN")
