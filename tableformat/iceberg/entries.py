@@ -61,6 +61,10 @@ class ColumnBounds:
     lower: pa.Array
     upper: pa.Array
 
+    def take(self, rows: np.ndarray) -> ColumnBounds:
+        """Return what some of the entries say."""
+        return ColumnBounds(**{item.name: _take(getattr(self, item.name), rows) for item in fields(self)})
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FileEntries:

@@ -14,7 +14,6 @@ from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.iceberg.bounds import TRUNCATION, FileColumn, file_column
 from tblctl.tableformat.iceberg.entries import (
     DELETED,
-    ColumnBounds,
     DamagedManifestError,
     Decoded,
     FileEntries,
@@ -77,7 +76,7 @@ class DataFiles:
         wanted = [leaf for leaf in leaves if leaf.id not in self._columns]
         if self._core is not None and not wanted:
             return
-        decoded = self._decoded([leaf.id for leaf in wanted])
+        decoded = decode_manifests(self._location, self._manifests, self._read, [leaf.id for leaf in wanted])
         entries = decoded.entries
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
@@ -88,7 +87,7 @@ class DataFiles:
             self._layouts = decoded.layouts
         files, chosen = self._core
         for leaf in wanted:
-            found = file_column(leaf, _taken(decoded.columns[leaf.id], chosen), files.rows)
+            found = file_column(leaf, decoded.columns[leaf.id].take(chosen), files.rows)
             self._columns[leaf.id] = _completed(found, files.rows, self._text_length)
         if self._footers is not None:
             self._refine(wanted, self._footers)
@@ -172,29 +171,38 @@ class DataFiles:
         self.fetch([leaf])
         return self._columns[leaf.id].exact
 
-    def _decoded(self, column_ids: Sequence[int]) -> Decoded:
-        data = self._read([manifest.manifest_path for manifest in self._manifests])
-        sources = [
-            ManifestSource(
-                path=manifest.manifest_path,
-                data=found,
-                spec_id=manifest.partition_spec_id,
-                snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
-                sequence_number=manifest.sequence_number or 0,
-                size_bytes=manifest.manifest_length,
-            )
-            for manifest, found in zip(self._manifests, data, strict=True)
-        ]
-        try:
-            return read_entries(sources, column_ids)
-        except DamagedManifestError as error:
-            raise self._damaged(error.path, error) from error
-        except _DAMAGE as error:
-            raise self._damaged(_damaged_one(sources, column_ids), error) from error
 
-    def _damaged(self, path: str, error: Exception) -> CorruptTableError:
-        msg = f"{self._location}: manifest {path} cannot be read: {' '.join(str(error).split())}"
-        return CorruptTableError(msg, name=path)
+def decode_manifests(
+    location: str, manifests: Sequence[ManifestFile], read: ReadAll, column_ids: Sequence[int] = ()
+) -> Decoded:
+    """Return the entries of manifests in order, and what they say of some columns.
+
+    Raises:
+        CorruptTableError: a manifest cannot be read; names it.
+    """
+    data = read([manifest.manifest_path for manifest in manifests])
+    sources = [
+        ManifestSource(
+            path=manifest.manifest_path,
+            data=found,
+            spec_id=manifest.partition_spec_id,
+            snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
+            sequence_number=manifest.sequence_number or 0,
+            size_bytes=manifest.manifest_length,
+        )
+        for manifest, found in zip(manifests, data, strict=True)
+    ]
+    try:
+        return read_entries(sources, column_ids)
+    except DamagedManifestError as error:
+        raise _damaged(location, error.path, error) from error
+    except _DAMAGE as error:
+        raise _damaged(location, _damaged_one(sources, column_ids), error) from error
+
+
+def _damaged(location: str, path: str, error: Exception) -> CorruptTableError:
+    msg = f"{location}: manifest {path} cannot be read: {' '.join(str(error).split())}"
+    return CorruptTableError(msg, name=path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -284,14 +292,3 @@ def _is_single(values: pa.Array) -> np.ndarray:
 def _is_binary(kind: pa.DataType) -> bool:
     """Return whether values are bytes that writers truncate. A UUID, of 16 bytes, is written whole."""
     return is_any_binary(kind) or bool(pa.types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES)
-
-
-def _taken(bounds: ColumnBounds, rows: np.ndarray) -> ColumnBounds:
-    places = pa.array(rows)
-    return ColumnBounds(
-        values=bounds.values[rows],
-        nulls=bounds.nulls[rows],
-        nans=bounds.nans[rows],
-        lower=bounds.lower.take(places),
-        upper=bounds.upper.take(places),
-    )

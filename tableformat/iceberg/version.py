@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.errors import CorruptTableError, InvalidKeyError
 from tblctl.tableformat.iceberg.avro.container import AvroError
-from tblctl.tableformat.iceberg.files import DataFiles
+from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles
+from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
+from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.partitions import Partitions, identity_values, partitions_of
@@ -222,6 +224,20 @@ class IcebergVersion:
             footers=self._metadata_files.footers if self._refine else None,
         )
 
+    @cached_property
+    def deletes(self) -> DeleteFiles:
+        """The snapshot's live delete files."""
+        manifests = [manifest for manifest in self.manifests if manifest.content != 0]
+        return self.delete_files_in(manifests)
+
+    def delete_files_in(self, manifests: Sequence[ManifestFile]) -> DeleteFiles:
+        """Return the live delete files that some manifests of the table name."""
+        decoded = decode_manifests(self._location, manifests, self._metadata_files.contents, [PATH_COLUMN])
+        rows = np.flatnonzero(decoded.entries.status != DELETED)
+        entries = decoded.entries.take(rows)
+        partitions = self._partitions(entries, decoded.layouts)
+        return DeleteFiles.of(entries, partitions, decoded.columns[PATH_COLUMN].take(rows))
+
     def _fetch(self, leaves: Sequence[Leaf]) -> None:
         """Decode the statistics of columns. Columns that files are partitioned by have the partition's value."""
         self.files.fetch(leaves)
@@ -235,10 +251,13 @@ class IcebergVersion:
     @cached_property
     def partitions(self) -> Partitions:
         """The partition of each file."""
+        return self._partitions(self.files.entries, self.files.layouts)
+
+    def _partitions(self, entries: FileEntries, layouts: Sequence[Any]) -> Partitions:
         try:
             return partitions_of(
-                self.files.entries,
-                self.files.layouts,
+                entries,
+                layouts,
                 self.metadata.specs(),
                 self.metadata.schema(),
                 self.metadata.default_spec_id,

@@ -1,0 +1,1 @@
+"""Read data files inside merge tasks: deletes applied, columns found by their ids."""
