@@ -18,7 +18,7 @@ import pyarrow as pa
 from tblctl.tableformat.model.record import BlockRecord
 
 KEYS = "tblctl.keys"
-"""The entry of a footer's key-value metadata with the file's keys: a row of `key_rows`, as an Arrow stream in base64."""
+"""The entry of a footer's key-value metadata with the file's keys: a row of `key_rows`, an Arrow stream in base64."""
 
 _NAME = re.compile(
     r"(?:.*/)?tblctl-([0-9a-f]{32})-l(-?[0-9]{1,9})-s([0-9a-f]{12})-r([0-9a-f]{1,64})-[0-9a-f]{32}\.parquet",

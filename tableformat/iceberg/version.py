@@ -230,6 +230,31 @@ class IcebergVersion:
         manifests = [manifest for manifest in self.manifests if manifest.content != 0]
         return self.delete_files_in(manifests)
 
+    def entries_in(self, manifests: Sequence[ManifestFile]) -> FileEntries:
+        """Return the entries of some manifests of the table, in order, those of files that left among them."""
+        return decode_manifests(self._location, manifests, self._metadata_files.contents).entries
+
+    def contents_of(self, manifests: Sequence[ManifestFile]) -> list[bytes]:
+        """Return the bytes of some manifests of the table."""
+        return self._metadata_files.contents([manifest.manifest_path for manifest in manifests])
+
+    def live_paths(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return which of some data files are live."""
+        entries = self.files.entries
+        wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
+        return frozenset(entries.path.filter(wanted).to_pylist())
+
+    def of(self, metadata: TableMetadata, snapshot: Snapshot | None) -> IcebergVersion:
+        """Return the version of a snapshot in newer metadata of the table."""
+        return IcebergVersion(
+            self._location,
+            metadata,
+            snapshot,
+            self._metadata_files,
+            cluster_by=self._cluster_by,
+            refine=self._refine,
+        )
+
     def delete_files_in(self, manifests: Sequence[ManifestFile]) -> DeleteFiles:
         """Return the live delete files that some manifests of the table name."""
         decoded = decode_manifests(self._location, manifests, self._metadata_files.contents, [PATH_COLUMN])

@@ -8,13 +8,14 @@ specification, "Sequence Number Inheritance").
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.iceberg.avro.chunk import Slices
 from tblctl.tableformat.iceberg.avro.columns import Decoder, Whole
 from tblctl.tableformat.iceberg.avro.container import Container
@@ -42,19 +43,41 @@ class EntryHeads:
     file_sequence_number: np.ndarray
 
 
-def copy_entries(source: Container, rows: np.ndarray, heads: EntryHeads, *, sync: bytes) -> bytes:
-    """Return a manifest with some entries of another.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Excerpt:
+    """Some entries of a manifest, to be copied.
+
+    Attributes:
+        source: the manifest.
+        rows: the numbers of the entries, ascending.
+        heads: what to write in front of their files.
+    """
+
+    source: Container
+    rows: np.ndarray
+    heads: EntryHeads
+
+
+def copy_entries(excerpts: Sequence[Excerpt], *, sync: bytes) -> bytes:
+    """Return a manifest with entries of others, at least one. The others have one spec, and one Avro schema.
 
     Args:
-        source: the other manifest.
-        rows: the numbers of its entries to copy, ascending; at least one.
-        heads: what to write in front of their files.
+        excerpts: what to copy, in order.
         sync: 16 random bytes.
 
     Raises:
-        OldLayoutError: the source is of format version 1.
-        AvroError: the source is damaged.
+        OldLayoutError: the others are of format version 1.
+        AvroError: one is damaged.
     """
+    first = excerpts[0].source
+    if any(excerpt.source.schema_text != first.schema_text for excerpt in excerpts):
+        raise InternalError("entries of manifests with several Avro schemas cannot be in one")
+    return _container(first, [entry for excerpt in excerpts for entry in _encoded(excerpt)], sync)
+
+
+def _encoded(excerpt: Excerpt) -> list[bytes]:
+    """Return the entries of an excerpt as they are written."""
+    source = excerpt.source
     fields = source.schema["fields"]
     keys = [field.get("field-id", field["name"]) for field in fields]
     if 3 not in keys or 4 not in keys:  # noqa: PLR2004 (the ids of the sequence numbers)
@@ -64,11 +87,10 @@ def copy_entries(source: Container, rows: np.ndarray, heads: EntryHeads, *, sync
     for key, field in zip(keys, fields, strict=True):
         if key in _HEAD:
             encode = _number_encoder(field["type"])
-            columns.append([encode(value) for value in getattr(heads, _HEAD[key]).tolist()])
+            columns.append([encode(value) for value in getattr(excerpt.heads, _HEAD[key]).tolist()])
         else:
-            columns.append(copied[key].take(pa.array(rows)).to_pylist())
-    entries = [b"".join(parts) for parts in zip(*columns, strict=True)]
-    return _container(source, entries, sync)
+            columns.append(copied[key].take(pa.array(excerpt.rows)).to_pylist())
+    return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
 
 def _copied(source: Container, keys: set[int | str]) -> dict[int | str, pa.Array]:

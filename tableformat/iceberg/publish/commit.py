@@ -1,0 +1,234 @@
+"""Commit a replacement as a REPLACE snapshot: rows stay the same, so other writers neither wait nor conflict.
+
+Each attempt loads the table again, and decides by its state whether the replacement still holds: the inputs are live,
+and their delete files are those that were applied. Then it writes manifests and asks the catalog to move the branch, if
+it is still where the attempt found it.
+
+An error of the catalog leaves the outcome open. It is settled by looking at the branch later: the snapshot's id, chosen
+once for all attempts, is there; or the branch went on from the expected parent without it. Files are deleted only then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    StorageError,
+    TableNotFoundError,
+    TblctlError,
+)
+from tblctl.tableformat.iceberg.catalog import catalog_errors
+from tblctl.tableformat.iceberg.publish.attempts import Patience
+from tblctl.tableformat.iceberg.publish.draft import Drafts
+from tblctl.tableformat.iceberg.publish.lineage import Lineage
+from tblctl.tableformat.iceberg.version import IcebergVersion
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+LOG = logging.getLogger("tblctl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A branch of a table of a catalog.
+
+    Attributes:
+        location: the table, for people.
+        name: of the branch.
+        load: loads the table as it is now.
+        version: returns the branch's newest version in a loaded table.
+        env: clocks and names.
+    """
+
+    location: str
+    name: str
+    load: Callable[[], Table]
+    version: Callable[[Table], IcebergVersion]
+    env: Environment
+
+
+@dataclass(kw_only=True)
+class _Fate:
+    """What is known of the outcome. `parents`: where the branch was when the catalog was asked without an answer."""
+
+    parents: list[int] = field(default_factory=list)
+    error: TblctlError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.parents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Proposal:
+    """A snapshot, and properties of the table to set with it."""
+
+    snapshot: Snapshot
+    properties: Mapping[str, str]
+
+
+def commit_replacement(branch: Branch, drafts: Drafts, properties: Mapping[str, str]) -> IcebergVersion:
+    """Commit, and return the version that the branch has then.
+
+    Args:
+        branch: where to.
+        drafts: writes the metadata of each attempt.
+        properties: to set with the commit.
+
+    Raises:
+        CommitOutcomeUnknownError: it is unknown whether the commit happened. Nothing was deleted.
+        ConflictError: the replacement no longer holds (see `Drafts.draft`), or other writers were always faster.
+        TblctlError: anything else. As with a conflict, nothing was committed.
+    """
+    fate = _Fate()
+    try:
+        return _commit(branch, drafts, properties, fate)
+    except TblctlError as error:
+        if fate.is_open:
+            raise _in_doubt(branch, fate.error) from error
+        drafts.discard()
+        raise
+
+
+def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate: _Fate) -> IcebergVersion:
+    env = branch.env
+    patience = Patience.of(drafts.base.metadata.properties)
+    begun, attempt = env.elapsed(), 0
+    while True:
+        attempt += 1
+        table = branch.load()
+        head = _head_of(branch, drafts, table)
+        done = _settled(head, drafts, fate)
+        if done is not None:
+            drafts.discard_unused(done)
+            return done
+        snapshot = drafts.draft(table, head)
+        answer = _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
+        if isinstance(answer, IcebergVersion):
+            LOG.info("committed snapshot %s after %d attempts", answer.id, attempt)
+            drafts.discard_unused(answer)
+            return answer
+        if attempt > patience.retries or env.elapsed() - begun > patience.most_time:
+            raise answer or _too_slow(branch, attempt)
+        env.sleep(patience.wait(attempt, env.random()))
+
+
+def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:
+    """Return the newest version. Refuse a table that took the place of the planned one."""
+    head = branch.version(table)
+    if head.table_id != drafts.base.table_id:
+        msg = f"{branch.location}: the table was dropped meanwhile, and another one created; nothing was committed"
+        raise TableNotFoundError(msg)
+    return head
+
+
+def _settled(head: IcebergVersion, drafts: Drafts, fate: _Fate) -> IcebergVersion | None:
+    """Return the version of the commit if it is there after all; forget attempts that can no longer succeed."""
+    if not fate.is_open:
+        return None
+    ours = head.metadata.snapshot_by_id(drafts.snapshot_id)
+    if ours is not None:
+        return head.at(ours)
+    if drafts.is_committed(head):  # the catalog hides the snapshots between
+        return head
+    known = Lineage.of(head.metadata, head.snapshot).ids
+    fate.parents[:] = [
+        parent
+        for parent in fate.parents
+        if head.id == str(parent) or (parent not in known and not drafts.inputs_are_live(head))
+    ]
+    return None
+
+
+def _ask(
+    branch: Branch,
+    table: Table,
+    head: IcebergVersion,
+    proposal: _Proposal,
+    fate: _Fate,
+) -> IcebergVersion | TblctlError | None:
+    """Ask the catalog to add a snapshot. Return the version; None if others were faster; else what it answered.
+
+    Raises:
+        TblctlError: the catalog refused for a reason that stays.
+    """
+    from pyiceberg import exceptions
+    from pyiceberg.table.update import (
+        AddSnapshotUpdate,
+        AssertRefSnapshotId,
+        AssertTableUUID,
+        SetPropertiesUpdate,
+        SetSnapshotRefUpdate,
+    )
+
+    snapshot, properties = proposal.snapshot, proposal.properties
+    parent = None if head.snapshot is None else head.snapshot.snapshot_id
+    ref = table.metadata.refs.get(branch.name)
+    kept = {} if ref is None else ref.model_dump(by_alias=True)
+    moved = {"ref-name": branch.name, "type": "branch", "snapshot-id": snapshot.snapshot_id}
+    updates: list[Any] = [
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate.model_validate({**kept, **moved}),
+    ]
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=dict(properties)))
+    requirements = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": branch.name, "snapshot-id": parent}),
+    )
+    refused = (
+        exceptions.UnauthorizedError,
+        exceptions.ForbiddenError,
+        exceptions.BadRequestError,
+        exceptions.NoSuchTableError,
+        exceptions.NoSuchNamespaceError,
+    )
+    try:
+        response = table.catalog.commit_table(table, requirements, tuple(updates))
+    except exceptions.CommitFailedException:
+        return None
+    except refused:
+        with catalog_errors(branch.location, table.catalog.properties):
+            raise
+    except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
+        found = _named(branch, error, table.catalog.properties)
+        LOG.warning("%s; it is looked up whether it committed", found)
+        fate.error = found
+        if parent is not None:
+            fate.parents.append(parent)
+        return found
+    table.metadata = response.metadata
+    return head.of(table.metadata, table.metadata.snapshot_by_id(snapshot.snapshot_id))
+
+
+def _too_slow(branch: Branch, attempts: int) -> ConflictError:
+    return ConflictError(
+        f"{branch.location}: other writers were faster in {attempts} attempts to commit; nothing was committed. "
+        "Run it again when fewer write, or set the table's property commit.retry.num-retries"
+    )
+
+
+def _named(branch: Branch, error: Exception, options: Mapping[str, str]) -> TblctlError:
+    """Return a catalog's error as tblctl's, without secrets."""
+    try:
+        with catalog_errors(branch.location, options):
+            raise error  # noqa: TRY301 (the context is what names it)
+    except TblctlError as found:
+        return found
+    except Exception as found:  # noqa: BLE001 (any other one is named by its class)
+        return StorageError(f"{branch.location}: the catalog failed: {type(found).__name__}")
+
+
+def _in_doubt(branch: Branch, error: TblctlError | None) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"{branch.location}: it is unknown whether the commit happened ({error}). All files are kept: "
+        "see `tblctl history`, and run the recluster again"
+    )

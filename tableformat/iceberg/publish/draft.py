@@ -1,0 +1,270 @@
+"""Write the metadata of a REPLACE snapshot, for each attempt on top of the head that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.iceberg.avro.container import read_container
+from tblctl.tableformat.iceberg.deletes import DeleteFiles
+from tblctl.tableformat.iceberg.publish.conflicts import (
+    AppliedDeletes,
+    conflicting_inputs,
+    manifests_to_merge,
+    without_use,
+)
+from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
+from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
+from tblctl.tableformat.iceberg.publish.lineage import Lineage
+from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests
+from tblctl.tableformat.iceberg.publish.summary import Removed, summary_of
+from tblctl.tableformat.iceberg.record import DataFileRecord
+from tblctl.tableformat.port import BlocksReplacedError, Replacement
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from tblctl.tableformat.iceberg.version import IcebergVersion
+
+_MERGE = "commit.manifest-merge.enabled"
+_MERGE_COUNT = "commit.manifest.min-count-to-merge"
+_MERGE_BYTES = "commit.manifest.target-size-bytes"
+_DEFAULT_MERGE_COUNT = 100
+_DEFAULT_MERGE_BYTES = 8 << 20
+_ID_BITS = 63
+
+
+class Drafts:
+    """The snapshots that the attempts of one commit propose. All have one id.
+
+    Args:
+        base: the version that the replacement was planned on.
+        replacement: what leaves and what comes.
+        env: clocks and names.
+        delete_rows: reads position delete files.
+    """
+
+    def __init__(
+        self, base: IcebergVersion, replacement: Replacement, env: Environment, delete_rows: DeleteRows
+    ) -> None:
+        self.base = base
+        self.snapshot_id = int(env.new_id(), 16) >> (128 - _ID_BITS)
+        self._replacement = replacement
+        self._records = cast("tuple[DataFileRecord, ...]", replacement.added)
+        self._env = env
+        self._delete_rows = delete_rows
+        self._inputs = PlannedInputs(version=base, paths=tuple(sorted(replacement.removed)))
+        self._new = NewManifests(env, self.snapshot_id)
+        self._io: Any = None
+
+    @cached_property
+    def _planned(self) -> AppliedDeletes:
+        return self._inputs.deletes(self.base)
+
+    def draft(self, table: Table, head: IcebergVersion) -> Snapshot:
+        """Write the metadata of a snapshot on top of the head, and return it.
+
+        Raises:
+            BlocksReplacedError: inputs left the table, or lost rows.
+            ConflictError: the branch was rolled back to before the plan.
+            TblctlError: metadata cannot be read or written.
+        """
+        self._io = table.io
+        self._require_descent(head)
+        state = HeadState.of(head, self._inputs, head.entries_in)
+        self._require_inputs(head, state)
+        leaving = self._leaving_deletes(head)
+        sequence = self.base.snapshot.sequence_number if self.base.snapshot else 0
+        manifests = [
+            *self._new.added(table, self._records, sequence or 0),
+            *self._data_manifests(table, head, state),
+            *self._delete_manifests(table, head, leaving),
+        ]
+        return self._snapshot(table, head, manifests, self._removed(head, leaving))
+
+    def is_committed(self, head: IcebergVersion) -> bool:
+        """Return whether an output is live at the head. If there is no output, whether the inputs left."""
+        state = HeadState.of(head, self._inputs, head.entries_in)
+        outputs = [record.path for record in self._records]
+        return bool(state.count(outputs)) if outputs else not self.inputs_are_live(head)
+
+    def inputs_are_live(self, head: IcebergVersion) -> bool:
+        """Return whether all inputs are live at the head."""
+        state = HeadState.of(head, self._inputs, head.entries_in)
+        return len(state.count(self._inputs.paths)) == len(self._inputs.paths)
+
+    def discard(self) -> None:
+        """Delete all metadata files that were written. Only for a commit that certainly did not happen."""
+        if self._io is not None:
+            self._new.discard(self._io)
+
+    def discard_unused(self, done: IcebergVersion) -> None:
+        """Delete the metadata files of earlier attempts that the commit does not use."""
+        if self._io is not None and done.id == str(self.snapshot_id) and done.snapshot is not None:
+            used = [done.snapshot.manifest_list, *(manifest.manifest_path for manifest in done.manifests)]
+            self._new.discard(self._io, used)
+
+    def _require_descent(self, head: IcebergVersion) -> None:
+        lineage = Lineage.of(head.metadata, head.snapshot)
+        planned = self.base.snapshot
+        if planned is not None and lineage.is_whole and planned.snapshot_id not in lineage.ids:
+            msg = (
+                f"{self.base.location}: the branch was rolled back, or set to another snapshot, since snapshot "
+                f"{planned.snapshot_id} was planned: plan again"
+            )
+            raise ConflictError(msg)
+
+    def _require_inputs(self, head: IcebergVersion, state: HeadState) -> None:
+        inputs = self._inputs
+        lost = conflicting_inputs(
+            inputs.paths,
+            state.count(inputs.paths),
+            self._planned,
+            inputs.deletes(head),
+            partial(self._names, head.deletes),
+        )
+        if lost:
+            msg = f"{self.base.location}: {len(lost)} files were replaced, or lost rows, since they were planned"
+            raise BlocksReplacedError(msg, paths=lost)
+
+    def _names(self, deletes: DeleteFiles, delete: str, path: str) -> bool:
+        return path in self._delete_rows.paths(deletes, delete)
+
+    def _leaving_deletes(self, head: IcebergVersion) -> frozenset[str]:
+        """Return the delete files that applied to inputs, and of which no data file is live after the commit."""
+        applied = sorted(frozenset[str]().union(*self._planned.position.values()))
+        if not applied:
+            return frozenset()
+        removed = self._replacement.removed
+        rows = {path: self._delete_rows.paths(head.deletes, path) for path in applied}
+        others = sorted(frozenset[str]().union(*rows.values()) - removed)
+        live = head.live_paths(others)
+        return frozenset(without_use(rows, live.__contains__))
+
+    def _data_manifests(self, table: Table, head: IcebergVersion, state: HeadState) -> list[ManifestFile]:
+        """Return the manifests of the head without the inputs; small ones are merged if there are many."""
+        removed = self._replacement.removed
+        decoded = {item.manifest.manifest_path: item for item in state.decoded}
+        everything = [*(item.manifest for item in state.decoded), *state.others]
+        merged = self._to_merge(table, head, everything)
+        found: list[ManifestFile] = []
+        taken: set[int] = set()
+        for places in merged:
+            taken.update(places)
+            sources = [self._decoded(head, everything[place], decoded) for place in places]
+            found.append(self._copied(table, head, sources, removed))
+        for place, manifest in enumerate(everything):
+            if place in taken:
+                continue
+            item = decoded.get(manifest.manifest_path)
+            changed = item is not None and _has_live(item, removed)
+            found.append(self._copied(table, head, [item], removed) if item and changed else manifest)
+        return found
+
+    def _to_merge(
+        self, table: Table, head: IcebergVersion, manifests: Sequence[ManifestFile]
+    ) -> list[list[int]]:
+        properties = table.metadata.properties
+        target = _number(properties.get(_MERGE_BYTES), _DEFAULT_MERGE_BYTES)
+        least = _number(properties.get(_MERGE_COUNT), _DEFAULT_MERGE_COUNT)
+        small = [manifest for manifest in manifests if manifest.manifest_length < target]
+        if properties.get(_MERGE, "true").lower() == "false" or len(small) < least:
+            return []
+        texts = {
+            manifest.manifest_path: read_container(data).schema_text
+            for manifest, data in zip(small, head.contents_of(small), strict=True)
+        }
+        return manifests_to_merge(
+            [manifest.manifest_length for manifest in manifests],
+            [(manifest.partition_spec_id, texts.get(manifest.manifest_path)) for manifest in manifests],
+            target_bytes=target,
+            least_count=least,
+        )
+
+    def _decoded(
+        self, head: IcebergVersion, manifest: ManifestFile, decoded: dict[str, ManifestEntries]
+    ) -> ManifestEntries:
+        found = decoded.get(manifest.manifest_path)
+        return found or ManifestEntries(manifest, head.entries_in([manifest]))
+
+    def _copied(
+        self,
+        table: Table,
+        head: IcebergVersion,
+        sources: Sequence[ManifestEntries],
+        removed: Collection[str],
+    ) -> ManifestFile:
+        data = head.contents_of([source.manifest for source in sources])
+        return self._new.copy(table, sources, data, removed)
+
+    def _delete_manifests(
+        self, table: Table, head: IcebergVersion, leaving: frozenset[str]
+    ) -> list[ManifestFile]:
+        found: list[ManifestFile] = []
+        for manifest in head.manifests:
+            if manifest.content == 0 or not has_live(manifest):
+                continue
+            item = ManifestEntries(manifest, head.entries_in([manifest])) if leaving else None
+            changed = item is not None and _has_live(item, leaving)
+            found.append(self._copied(table, head, [item], leaving) if item and changed else manifest)
+        return found
+
+    def _removed(self, head: IcebergVersion, leaving: frozenset[str]) -> Removed:
+        entries = self._inputs.entries
+        deletes = head.deletes.entries
+        gone = np.array([path in leaving for path in deletes.path.to_pylist()], bool)
+        return Removed(
+            files=len(entries),
+            records=int(entries.rows.sum()),
+            size_bytes=int(entries.size_bytes.sum()),
+            partitions=self._inputs.partitions,
+            delete_files=int(gone.sum()),
+            deletes=int(deletes.rows[gone].sum()),
+            delete_bytes=int(deletes.size_bytes[gone].sum()),
+        )
+
+    def _snapshot(
+        self, table: Table, head: IcebergVersion, manifests: Sequence[ManifestFile], removed: Removed
+    ) -> Snapshot:
+        from pyiceberg.table.metadata import TableMetadataV2
+        from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+        metadata = table.metadata
+        sequence = metadata.last_sequence_number + 1 if isinstance(metadata, TableMetadataV2) else 0
+        parent = head.snapshot
+        parent_id = None if parent is None else parent.snapshot_id
+        before = {} if parent is None or parent.summary is None else parent.summary.additional_properties
+        return Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent_id,
+                "sequence-number": sequence,
+                "timestamp-ms": max(self._env.now_ms(), metadata.last_updated_ms),
+                "manifest-list": self._new.write_list(
+                    table, manifests, parent=parent_id, sequence_number=sequence
+                ),
+                "summary": Summary(
+                    Operation.REPLACE, **summary_of(removed, self._records, before, self._replacement.detail)
+                ),
+                "schema-id": metadata.current_schema_id,
+            }
+        )
+
+
+def _has_live(item: ManifestEntries, paths: Collection[str]) -> bool:
+    """Return whether a manifest has one of some files. Entries of files that left before do no harm."""
+    wanted = pa.array(list(paths), item.entries.path.type)
+    return bool(pc.any(pc.is_in(item.entries.path, wanted)).as_py())
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else default
