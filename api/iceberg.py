@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as PyIcebergTable
 
+    from tblctl.results import Outcome
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.selector.policy import Policy
+    from tblctl.tableformat.iceberg.port import IcebergPort
     from tblctl.tableformat.iceberg.version import IcebergVersion
 
     Where = str | BooleanExpression | None
@@ -41,7 +44,7 @@ class NotOnIcebergError(InvalidOptionError, AttributeError):
 
 
 class IcebergTable(ClusteredTable):
-    """An Iceberg table. This version of tblctl measures and plans it, and changes nothing in it."""
+    """An Iceberg table: measured, planned and reclustered, beside all other writers of it."""
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""
@@ -77,6 +80,38 @@ class IcebergTable(ClusteredTable):
             version = version.clustered_by(cluster_by)
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         return make_plan(version.to_plan(), request)
+
+    def recluster(
+        self, plan: Plan | None = None, *, cluster_by: str | Sequence[str] | None = None, **arguments: Any
+    ) -> Outcome:
+        """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots.
+
+        Rows stay the same. Appends and deletes of others neither wait nor fail; groups whose files or deletes they
+        changed are left out.
+
+        Args:
+            plan: as for `ClusteredTable.recluster`.
+            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`. None:
+                that of the property, or else the table's sort order.
+            arguments: the others of `ClusteredTable.recluster`.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
+            InvalidOptionError: also if tblctl does not rewrite such a table: of format version 3, with equality
+                deletes, or with files that are not Parquet, or encrypted.
+            CommitOutcomeUnknownError: the catalog did not say whether it committed; no file was deleted.
+        """
+        self._require_live()
+        if cluster_by is None:
+            return super().recluster(plan, **arguments)
+        port: IcebergPort = self._port  # type: ignore[assignment]
+        before = port.newest().property_terms
+        outcome = IcebergTable(port.clustered_by(cluster_by)).recluster(plan, **arguments)
+        after = port.newest().property_terms
+        if outcome.commits == 0 or before in (None, after):
+            return outcome
+        note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
+        return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
 
 
 def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:

@@ -168,7 +168,12 @@ class View:
         }
         paths = pa.concat_arrays([listing.paths.take(kept), fresh.paths])
         partitions = listing.partitions
-        joined = Listing(paths=paths, matched=None, partitions=partitions, **columns, **tables)
+        measured = None
+        if listing.measured is not None and fresh.measured is not None:
+            measured = np.concatenate((listing.measured[kept], fresh.measured))
+        joined = Listing(
+            paths=paths, matched=None, measured=measured, partitions=partitions, **columns, **tables
+        )
         return replace(self, listing=joined)
 
 
@@ -198,6 +203,7 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         low=bounds("key_min", like.low),
         high=bounds("key_max", like.high),
         own=own,
+        measured=None if like.measured is None else own,
         sort_id=figures("cluster_key_id"),
         known=own,
         exact=own & np.array([record.key_exact for record in records], dtype=bool),

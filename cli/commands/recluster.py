@@ -63,7 +63,8 @@ class ReclusterCommand(Command):
 @click.option(
     "--cluster-by",
     metavar="TERMS",
-    help="Iceberg: the cluster key, if it is not to be the table's sort order. For --dry-run so far.",
+    help="Iceberg: the cluster key, if it is not to be the table's sort order. The first commit keeps it as the "
+    "table's property tblctl.cluster-by.",
 )
 @engine_options
 @params.opens_any_format
@@ -100,19 +101,24 @@ def recluster(
         return
     if cluster_by is not None and not isinstance(table, tblctl.IcebergTable):
         params.refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
-    if cluster_by is not None and not dry_run:
-        params.refuse("--cluster-by goes with --dry-run: this version changes nothing in Iceberg tables")
+    keyed = {} if cluster_by is None else {"cluster_by": cluster_by}
     if dry_run:
         if final:  # as in its first round
             limits.setdefault("include_unclustered", True)
         named: dict[str, Any] = {} if policy is None else {"policy": policy}
-        if cluster_by is not None:
-            named["cluster_by"] = cluster_by
+        named |= keyed
         plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
         return
     with progress("reclustering") as report:
         outcome = table.recluster(
-            plan, policy=policy, where=where, options=limits or None, final=final, progress=report, **engine
+            plan,
+            policy=policy,
+            where=where,
+            options=limits or None,
+            final=final,
+            progress=report,
+            **keyed,
+            **engine,
         )
     print_recluster(outcome, as_json=as_json)
 

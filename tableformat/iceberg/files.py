@@ -117,14 +117,7 @@ class DataFiles:
                 wanted |= ~column.exact & (column.statistics.null_count != entries.rows)
         wanted &= np.asarray(pc.equal(pc.utf8_upper(entries.format), "PARQUET"))
         rows = np.flatnonzero(wanted)
-        paths = entries.path.take(pa.array(rows)).to_pylist()
-        files = [
-            ParquetFile(path=path, size_bytes=size, rows=count)
-            for path, size, count in zip(
-                paths, entries.size_bytes[rows].tolist(), entries.rows[rows].tolist(), strict=True
-            )
-        ]
-        found = read(files, leaves)
+        found = read(parquet_files(entries, rows), leaves)
         for leaf in leaves:
             column = self._columns[leaf.id]
             if column.statistics is None:
@@ -203,6 +196,13 @@ def decode_manifests(
 def _damaged(location: str, path: str, error: Exception) -> CorruptTableError:
     msg = f"{location}: manifest {path} cannot be read: {' '.join(str(error).split())}"
     return CorruptTableError(msg, name=path)
+
+
+def parquet_files(entries: FileEntries, rows: np.ndarray) -> list[ParquetFile]:
+    """Return some of the files, to read their footers."""
+    paths = entries.path.take(pa.array(rows)).to_pylist()
+    figures = zip(paths, entries.size_bytes[rows].tolist(), entries.rows[rows].tolist(), strict=True)
+    return [ParquetFile(path=path, size_bytes=size, rows=count) for path, size, count in figures]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

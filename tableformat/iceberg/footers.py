@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.iceberg.own_keys import keys_in_footer
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.parquet.columns import FileColumns
@@ -21,6 +22,7 @@ from tblctl.tableformat.parquet.footer import footer_of, has_exact_bounds
 from tblctl.tableformat.parquet.footer_check import check_footer
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS
+from tblctl.tableformat.parquet.thrift import Struct
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -68,7 +70,21 @@ def read_footers(
     return in_parallel(read, files, threads=IO_THREADS)
 
 
-def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, FooterBounds]:
+def read_own_keys(io: FileIO, files: Sequence[ParquetFile]) -> list[pa.Table | None]:
+    """Return the row of keys in the footer of each of tblctl's files; None where there is none, which is logged."""
+
+    def read(file: ParquetFile) -> pa.Table | None:
+        try:
+            return keys_in_footer(_footer(io, file)[1].metadata)
+        except (*ARROW_ERRORS, OSError, CorruptTableError, KeyError) as error:
+            LOG.warning("the footer of %s gives no keys: %s", file.path, error)
+            return None
+
+    return in_parallel(read, files, threads=IO_THREADS)
+
+
+def _footer(io: FileIO, file: ParquetFile) -> tuple[Struct, pq.FileMetaData]:
+    """Return a file's footer, checked, and as pyarrow parses it."""
     with io.new_input(file.path).open() as source:
         data = source.read  # a whole footer is one request
         end = file.size_bytes
@@ -79,7 +95,11 @@ def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, 
 
         footer, pages_stop = footer_of(fetch, end)
         check_footer(footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=_MOST_CHUNK_BYTES)
-        metadata = pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
+        return footer, pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
+
+
+def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, FooterBounds]:
+    footer, metadata = _footer(io, file)
     columns = FileColumns(metadata, metadata.schema.to_arrow_schema())
     if not columns.leaves:
         LOG.info("%s has no column ids", file.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
+from tblctl.tableformat.iceberg.own_keys import read_side_file
 from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
 
     from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
     from tblctl.tableformat.model.schema.schema import Leaf
+
+LOG = logging.getLogger("tblctl")
 
 _KEPT_BYTES = 256 * 2**20
 
@@ -75,6 +80,11 @@ class MetadataFiles:
         self._kept = kept
         self._cache = cache
 
+    @property
+    def io_properties(self) -> dict[str, str]:
+        """The properties of the table's FileIO, secrets included."""
+        return {name: str(value) for name, value in self._io.properties.items()}
+
     def contents(self, paths: Sequence[str]) -> list[bytes]:
         """Return the contents of files, in order, many at a time.
 
@@ -105,6 +115,25 @@ class MetadataFiles:
         from tblctl.tableformat.iceberg.footers import read_footers
 
         return read_footers(self._io, files, leaves)
+
+    def own_keys(self, files: Sequence[ParquetFile]) -> list[pa.Table | None]:
+        """Return the row of keys in the footer of each of tblctl's files; None where there is none."""
+        from tblctl.tableformat.iceberg.footers import read_own_keys
+
+        return read_own_keys(self._io, files)
+
+    def side_files(self, paths: Sequence[str]) -> list[pa.Table]:
+        """Return the rows of side files of keys, in order, without missing and damaged ones: footers have the same."""
+        found: list[pa.Table] = []
+        for path in paths:
+            try:
+                rows = read_side_file(self.contents([path])[0])
+            except (StorageError, AccessDeniedError) as error:
+                LOG.info("a file of keys is not there, footers are read: %s", error)
+                continue
+            if rows is not None:
+                found.append(rows)
+        return found
 
     def _content(self, path: str) -> bytes:
         found = self._kept.get(path)

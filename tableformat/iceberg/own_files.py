@@ -20,10 +20,11 @@ from tblctl.tableformat.model.record import BlockRecord
 KEYS = "tblctl.keys"
 """The entry of a footer's key-value metadata with the file's keys: a row of `key_rows`, an Arrow stream in base64."""
 
-_NAME = re.compile(
-    r"(?:.*/)?tblctl-([0-9a-f]{32})-l(-?[0-9]{1,9})-s([0-9a-f]{12})-r([0-9a-f]{1,64})-[0-9a-f]{32}\.parquet",
-    re.DOTALL,
+NAME = (
+    r"(?s)^(?:.*/)?tblctl-(?P<table>[0-9a-f]{32})-l(?P<level>-?[0-9]{1,9})-s(?P<sort>[0-9a-f]{12})"
+    r"-r(?P<run>[0-9a-f]{1,64})-[0-9a-f]{32}\.parquet$"
 )
+"""The pattern of paths, for Python and for Arrow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +49,12 @@ class OwnName:
 
 def parse_name(path: str) -> OwnName | None:
     """Return what a file's name says; None if tblctl did not write it."""
-    found = _NAME.fullmatch(path)
+    found = re.match(NAME, path)
     if found is None:
         return None
-    return OwnName(table=found[1], level=int(found[2]), sort_id=int(found[3], 16), run_id=found[4])
+    return OwnName(
+        table=found["table"], level=int(found["level"]), sort_id=int(found["sort"], 16), run_id=found["run"]
+    )
 
 
 def key_rows(records: Sequence[BlockRecord]) -> pa.Table:

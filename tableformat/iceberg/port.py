@@ -1,12 +1,12 @@
-"""`tblctl.tableformat.port` over Iceberg tables, so far for reading: measuring and planning.
+"""`tblctl.tableformat.port` over Iceberg tables.
 
 The id of a version is its snapshot's id, as text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
@@ -17,18 +17,22 @@ from tblctl.tableformat.errors import (
     TblctlError,
 )
 from tblctl.tableformat.iceberg.catalog import TableLoader
+from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
+from tblctl.tableformat.iceberg.publish.summary import detail_of
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
-from tblctl.tableformat.model.snapshot import Summary
-from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
+from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
+from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
 from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from tblctl.tableformat.iceberg.block_io import IcebergBlockIO
 
 MAIN = "main"
 """The branch that readers and writers take unless told otherwise."""
@@ -47,7 +51,9 @@ class IcebergPort:
         branch: str = MAIN,
         cache: ManifestCache | None = None,
         refine: bool = False,
+        cluster_by: str | Sequence[str] | None = None,
     ) -> None:
+        self._cluster_by = cluster_by
         self._location = str(load.location)
         self._load = load
         self._branch = branch
@@ -84,6 +90,17 @@ class IcebergPort:
         """Return the port of a table that somebody opened. It is not changed: each call loads the newest metadata."""
         return cls(TableLoader.of(table), env, branch=branch)
 
+    def clustered_by(self, terms: str | Sequence[str]) -> IcebergPort:
+        """Return the port of the table with another cluster key. The first replacement sets it as a property."""
+        return IcebergPort(
+            self._load,
+            self.env,
+            branch=self._branch,
+            cache=self._cache,
+            refine=self._refine,
+            cluster_by=terms,
+        )
+
     @property
     def location(self) -> str:
         """The table, for people; without secrets."""
@@ -91,7 +108,9 @@ class IcebergPort:
 
     def newest(self) -> IcebergVersion:
         """Return the branch's newest version."""
-        table = self._load()
+        return self._newest_in(self._load())
+
+    def _newest_in(self, table: Table) -> IcebergVersion:
         metadata = table.metadata
         branches = branches_of(metadata)
         if self._branch != MAIN and self._branch not in branches:
@@ -153,22 +172,54 @@ class IcebergPort:
                 return
             yield _entry(base.metadata, base.at(snapshot))
 
-    def block_io(self, version: IcebergVersion) -> BlockIO:  # noqa: ARG002
-        """Not yet."""
-        raise self._read_only()
+    def block_io(self, version: IcebergVersion) -> IcebergBlockIO:
+        """Return the `BlockIO` of merge tasks for this version.
 
-    def replace(self, base: IcebergVersion, replacement: Replacement) -> NoReturn:  # noqa: ARG002
-        """Not yet."""
-        raise self._read_only()
+        Raises:
+            InvalidOptionError: tblctl does not rewrite such a table; says why, and what to do.
+            AccessDeniedError, StorageError: objects cannot be created or deleted where its files would be.
+        """
+        from tblctl.tableformat.iceberg.block_io import IcebergBlockIO
+        from tblctl.tableformat.iceberg.reading.inputs import Inputs
+        from tblctl.tableformat.iceberg.rewritable import require_access, require_rewritable
+        from tblctl.tableformat.iceberg.writing.outputs import Outputs
+
+        require_rewritable(version)
+        storages = DataStorage(version.io_properties)
+        outputs = Outputs(version, storages, self.env)
+        require_access(version, storages, self.env)
+        return IcebergBlockIO(
+            env=self.env, storages=storages, inputs=Inputs(version, storages), outputs=outputs
+        )
+
+    def replace(self, base: IcebergVersion, replacement: Replacement) -> IcebergVersion:
+        """Commit a REPLACE snapshot on top of the newest version."""
+        from tblctl.tableformat.iceberg.publish.commit import Branch, commit_replacement
+        from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
+        from tblctl.tableformat.iceberg.publish.draft import Drafts
+
+        lost = tuple(sort.id for sort in replacement.sorts if sort.id not in base.sorts)
+        if lost:
+            msg = f"{self._location}: files of Iceberg tables are in the order of the cluster key, or in none"
+            raise SortConflictError(msg, sorts=lost)
+        branch = Branch(
+            location=self._location,
+            name=self._branch,
+            load=self._load,
+            version=self._newest_in,
+            env=self.env,
+        )
+        rows = DeleteRows(self._location, DataStorage(base.io_properties))
+        return commit_replacement(branch, Drafts(base, replacement, self.env, rows), base.new_properties)
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:  # noqa: ARG002
-        """Not yet."""
-        raise self._read_only()
+        """Refuse: nothing is deleted from Iceberg tables yet."""
+        raise self._not_here("gc")
 
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
         """Read the metadata of the newest version. `deep` is refused."""
         if deep:
-            raise self._read_only()
+            raise self._not_here("check --deep")
         version = self.newest()
         problems: list[str] = []
         rows = blocks = 0
@@ -188,12 +239,19 @@ class IcebergPort:
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
         files = MetadataFiles(self._location, table.io, self._kept, self._cache)
-        return IcebergVersion(self._location, table.metadata, snapshot, files, refine=self._refine)
+        return IcebergVersion(
+            self._location,
+            table.metadata,
+            snapshot,
+            files,
+            cluster_by=self._cluster_by,
+            refine=self._refine,
+        )
 
-    def _read_only(self) -> InvalidOptionError:
+    def _not_here(self, what: str) -> InvalidOptionError:
         return InvalidOptionError(
-            f"{self._location}: this version of tblctl measures and plans Iceberg tables, but changes nothing in them; "
-            "`recluster --dry-run` shows what would be merged"
+            f"{self._location}: {what} is for tables of tblctl's own format in this version; use the maintenance "
+            "procedures of an engine for Iceberg (expire_snapshots, remove_orphan_files)"
         )
 
 
@@ -238,6 +296,9 @@ def _summary(snapshot: Snapshot | None) -> Summary:
         if snapshot.summary is not None:
             operation = snapshot.summary.operation.value
             found = dict(snapshot.summary.additional_properties)
+    detail = detail_of(found)
+    if detail:
+        operation = RECLUSTER
 
     def number(key: str) -> int:
         text = str(found.get(key, ""))
@@ -253,4 +314,5 @@ def _summary(snapshot: Snapshot | None) -> Summary:
         blocks_added=number("added-data-files"),
         blocks_removed=number("deleted-data-files"),
         bytes_added=number("added-files-size"),
+        detail=detail,
     )

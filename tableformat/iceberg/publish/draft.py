@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,8 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.deletes import DeleteFiles
+from tblctl.tableformat.iceberg.own_files import key_rows
+from tblctl.tableformat.iceberg.own_keys import MOST_SIDE_FILES, SIDE_FILES, SORT
 from tblctl.tableformat.iceberg.publish.conflicts import (
     AppliedDeletes,
     conflicting_inputs,
@@ -65,6 +68,7 @@ class Drafts:
         self._inputs = PlannedInputs(version=base, paths=tuple(sorted(replacement.removed)))
         self._new = NewManifests(env, self.snapshot_id)
         self._io: Any = None
+        self._keys: dict[tuple[str, ...], str] = {}  # side files by those before them
 
     @cached_property
     def _planned(self) -> AppliedDeletes:
@@ -89,7 +93,8 @@ class Drafts:
             *self._data_manifests(table, head, state),
             *self._delete_manifests(table, head, leaving),
         ]
-        return self._snapshot(table, head, manifests, self._removed(head, leaving))
+        side = self._side_files(table, head)
+        return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""
@@ -110,7 +115,11 @@ class Drafts:
     def discard_unused(self, done: IcebergVersion) -> None:
         """Delete the metadata files of earlier attempts that the commit does not use."""
         if self._io is not None and done.id == str(self.snapshot_id) and done.snapshot is not None:
-            used = [done.snapshot.manifest_list, *(manifest.manifest_path for manifest in done.manifests)]
+            used = [
+                done.snapshot.manifest_list,
+                *(manifest.manifest_path for manifest in done.manifests),
+                *self._keys.values(),
+            ]
             self._new.discard(self._io, used)
 
     def _require_descent(self, head: IcebergVersion) -> None:
@@ -218,6 +227,26 @@ class Drafts:
             found.append(self._copied(table, head, [item], leaving) if item and changed else manifest)
         return found
 
+    def _side_files(self, table: Table, head: IcebergVersion) -> dict[str, str]:
+        """Write the keys of the new files, and return the summary's entries that name them and the earlier ones."""
+        sort = self.base.sort
+        mine = [record for record in self._records if sort is not None and record.cluster_key_id == sort.id]
+        if sort is None or not mine:
+            return {}
+        earlier = head.side_files(sort)
+        if earlier not in self._keys:
+            rows = [key_rows(mine)]
+            if len(earlier) >= MOST_SIDE_FILES:
+                rows += [self._still_live(head, found) for found in head.side_rows(earlier)]
+            joined = pa.concat_tables(rows, promote_options="permissive")
+            self._keys[earlier] = self._new.write_keys(table, joined)
+        kept = () if len(earlier) >= MOST_SIDE_FILES else earlier
+        return {SIDE_FILES: json.dumps([self._keys[earlier], *kept]), SORT: f"{sort.id:012x}"}
+
+    def _still_live(self, head: IcebergVersion, rows: pa.Table) -> pa.Table:
+        live = head.live_paths(rows["path"].to_pylist()) - self._replacement.removed
+        return rows.filter(pc.is_in(rows["path"], pa.array(sorted(live), pa.string())))
+
     def _removed(self, head: IcebergVersion, leaving: frozenset[str]) -> Removed:
         entries = self._inputs.entries
         deletes = head.deletes.entries
@@ -233,7 +262,12 @@ class Drafts:
         )
 
     def _snapshot(
-        self, table: Table, head: IcebergVersion, manifests: Sequence[ManifestFile], removed: Removed
+        self,
+        table: Table,
+        head: IcebergVersion,
+        manifests: Sequence[ManifestFile],
+        side: Mapping[str, str],
+        removed: Removed,
     ) -> Snapshot:
         from pyiceberg.table.metadata import TableMetadataV2
         from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -253,7 +287,9 @@ class Drafts:
                     table, manifests, parent=parent_id, sequence_number=sequence
                 ),
                 "summary": Summary(
-                    Operation.REPLACE, **summary_of(removed, self._records, before, self._replacement.detail)
+                    Operation.REPLACE,
+                    **summary_of(removed, self._records, before, self._replacement.detail),
+                    **side,
                 ),
                 "schema-id": metadata.current_schema_id,
             }

@@ -11,6 +11,7 @@ import numpy as np
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.entries import FileEntries
+from tblctl.tableformat.iceberg.own_keys import write_side_file
 from tblctl.tableformat.iceberg.partition_bounds import joined_bounds, schema_for
 from tblctl.tableformat.iceberg.publish.manifest_copy import (
     DELETED,
@@ -23,6 +24,7 @@ from tblctl.tableformat.iceberg.publish.manifest_copy import (
 from tblctl.tableformat.iceberg.record import DataFileRecord
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
@@ -167,6 +169,13 @@ class NewManifests:
             writer.add_manifests(list(manifests))
         return path
 
+    def write_keys(self, table: Table, rows: pa.Table) -> str:
+        """Write a side file of keys, and return its path."""
+        path = self._path(table, "keys", "parquet")
+        with table.io.new_output(path).create() as stream:
+            stream.write(write_side_file(rows))
+        return path
+
     def discard(self, io: FileIO, used: Iterable[str] = ()) -> None:
         """Delete what was written, but what the commit uses, as far as possible; never raises."""
         kept = frozenset(used)
@@ -177,9 +186,9 @@ class NewManifests:
                 except Exception as error:  # noqa: BLE001 (each FileIO has its own errors)
                     LOG.warning("%s, which is not needed, could not be deleted, gc will: %s", path, error)
 
-    def _path(self, table: Table, kind: str) -> str:
+    def _path(self, table: Table, kind: str, ending: str = "avro") -> str:
         uuid = table.metadata.table_uuid.hex
-        name = f"tblctl-{uuid}-{self._env.new_id()}-{kind}.avro"
+        name = f"tblctl-{uuid}-{self._env.new_id()}-{kind}.{ending}"
         path = table.location_provider().new_metadata_location(name)
         self.paths.append(path)
         return path

@@ -75,6 +75,15 @@ def summary_of(
     return {**found, "engine-name": "tblctl", DETAIL: json.dumps(detail, separators=(",", ":"))}
 
 
+def detail_of(summary: Mapping[str, str]) -> dict[str, Any]:
+    """Return what tblctl said of its commit; empty if another writer committed."""
+    try:
+        found = json.loads(summary.get(DETAIL, "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _total(before: str | None, change: int) -> str | None:
     """Return a total after a change; None if the one before is not known, or cannot be right."""
     if before is None or not before.isdecimal() or int(before) + change < 0:
