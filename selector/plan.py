@@ -22,6 +22,7 @@ class Prediction:
 
     Averages are None where there are blocks, but none in the order of the key; those after only without groups that get
     into that order. What gets another sort counts as `info` counts it: as a block that is not in the order of the key.
+    The numbers of blocks count all, measured or not.
 
     Raises:
         ValueError: at construction: a predicted figure is below 0.
