@@ -22,7 +22,8 @@ class Prediction:
 
     Averages are None where there are blocks, but none in the order of the key; those after only without groups that get
     into that order. What gets another sort counts as `info` counts it: as a block that is not in the order of the key.
-    The numbers of blocks count all, measured or not.
+    The numbers of blocks count all, measured or not. Of these now, bounds of some are unknown, or inexact: wider than
+    their keys, perhaps.
 
     Raises:
         ValueError: at construction: a predicted figure is below 0.
@@ -34,6 +35,8 @@ class Prediction:
     average_overlaps_after: float | None
     block_count_before: int
     block_count_after: int
+    unknown_block_count: int = 0
+    inexact_block_count: int = 0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -176,4 +176,5 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         failed=view.named(failed) if failed else None,
         partition=listing.partition,
         partition_values=listing.partitions if any(listing.partitions) else None,
+        inexact=view.is_inexact,
     )

@@ -141,6 +141,8 @@ def _prediction(view: TableView, before: _Sums, after: _Sums, blocks_after: int)
         average_overlaps_after=known_mean(after.overlaps, after.count, blocks),
         block_count_before=blocks,
         block_count_after=blocks_after,
+        unknown_block_count=int(np.count_nonzero(view.unknown & ~view.unclustered)),
+        inexact_block_count=0 if view.inexact is None else int(np.count_nonzero(view.inexact)),
     )
 
 

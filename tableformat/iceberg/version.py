@@ -286,6 +286,7 @@ class IcebergVersion:
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)
         exact = bounds.exact & known
+        inexact = known & ~exact
         if low.num_columns > 1:  # the least values of two columns need not be in one row
             exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
         entries = files.entries
@@ -307,6 +308,7 @@ class IcebergVersion:
             matched=matched,
             partition=self.partitions.code,
             partitions=self.partitions.texts,
+            inexact=inexact,
         )
 
     def _matching_partitions(self, node: Node) -> np.ndarray:
