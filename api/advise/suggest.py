@@ -317,8 +317,8 @@ class _Look:
             yield f"{found.unknown_block_count:,} blocks have no bounds of it: no figure counts them"
         if found.inexact_block_count:
             yield (
-                f"the bounds of {found.inexact_block_count:,} blocks may be wider than their values: blocks may lie less "
-                "deep by it"
+                f"the bounds of {found.inexact_block_count:,} blocks may be wider than their values: blocks may lie "
+                "less deep by it"
             )
 
 

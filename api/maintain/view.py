@@ -138,8 +138,9 @@ class View:
     def is_inexact(self) -> np.ndarray:
         """Which measured blocks have bounds that may be wider than their keys."""
         listing = self.listing
-        inexact: np.ndarray = ~listing.exact if listing.inexact is None else listing.inexact
-        return inexact & self.is_measured
+        inexact = ~listing.exact if listing.inexact is None else listing.inexact
+        found: np.ndarray = inexact & self.is_measured
+        return found
 
     @cached_property
     def averages(self) -> Averages:

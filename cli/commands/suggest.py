@@ -28,8 +28,8 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
-    inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns], named_by (predicates on its
-    columns), average_blocks_read (null without predicates), why, caveats}],
+    inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns],
+    named_by (predicates on its columns), average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
 )
 @params.LOCATION
