@@ -60,7 +60,6 @@ class IcebergVersion:
         *,
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
-        each_once: bool = False,
         refine: bool = False,
     ) -> None:
         self._location = location
@@ -68,7 +67,6 @@ class IcebergVersion:
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
-        self._each_once = each_once
         self._filled: set[int] = set()
         self.metadata = metadata
         self.snapshot = snapshot
@@ -77,23 +75,11 @@ class IcebergVersion:
         """Return the version with another cluster key, to measure and plan by."""
         return self._like(self.snapshot, terms)
 
-    def to_plan(self) -> IcebergVersion:
-        """Return the version without files that it has twice (`add_files` can do that): both entries have one name.
-
-        Readers read such a file twice. It cannot be replaced: both entries would go.
-        """
-        paths = self.files.entries.path
-        if pc.count_distinct(paths).as_py() == len(paths):
-            return self
-        return self._like(self.snapshot, self._cluster_by, each_once=True)
-
     def at(self, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
         return self._like(snapshot, self._cluster_by)
 
-    def _like(
-        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, each_once: bool = False
-    ) -> IcebergVersion:
+    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
@@ -101,7 +87,6 @@ class IcebergVersion:
             self._metadata_files,
             cluster_by=cluster_by,
             schemas=self._schemas,
-            each_once=each_once,
             refine=self._refine,
         )
 
@@ -220,7 +205,6 @@ class IcebergVersion:
             data,
             read,
             text_length=length,
-            each_once=self._each_once,
             footers=self._metadata_files.footers if self._refine else None,
         )
 
@@ -309,6 +293,7 @@ class IcebergVersion:
             partition=self.partitions.code,
             partitions=self.partitions.texts,
             inexact=inexact,
+            listed_twice=files.listed_twice,
         )
 
     def _matching_partitions(self, node: Node) -> np.ndarray:
