@@ -79,7 +79,7 @@ class IcebergTable(ClusteredTable):
         if cluster_by is not None:
             version = version.clustered_by(cluster_by)
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return make_plan(version.to_plan(), request)
+        return make_plan(version, request)
 
     def recluster(
         self, plan: Plan | None = None, *, cluster_by: str | Sequence[str] | None = None, **arguments: Any

@@ -119,11 +119,14 @@ class ClusteringInfo(ClusteringFigures):
         cluster_by_keys: the terms that ranges are measured by, as text.
         levels: every level that has blocks, ascending, with its figures.
         worst: the deepest ranges of keys where blocks overlap; at most the number asked for.
+        inexact_block_count: measured blocks whose bounds may be wider than their keys: text that was truncated, floats
+            of which nobody counted the NaN. They may overlap less than the figures say.
     """
 
     cluster_by_keys: tuple[str, ...]
     levels: tuple[tuple[int, ClusteringFigures], ...]
     worst: tuple[DeepRange, ...] = ()
+    inexact_block_count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""
@@ -136,6 +139,7 @@ class ClusteringInfo(ClusteringFigures):
             **figures,
             "levels": levels,
             **totals,
+            "inexact_block_count": self.inexact_block_count,
             "worst": worst,
         }
 

@@ -22,6 +22,8 @@ class Prediction:
 
     Averages are None where there are blocks, but none in the order of the key; those after only without groups that get
     into that order. What gets another sort counts as `info` counts it: as a block that is not in the order of the key.
+    The numbers of blocks count all, measured or not. Of these now, bounds of some are unknown, or inexact: wider than
+    their keys, perhaps.
 
     Raises:
         ValueError: at construction: a predicted figure is below 0.
@@ -33,6 +35,8 @@ class Prediction:
     average_overlaps_after: float | None
     block_count_before: int
     block_count_after: int
+    unknown_block_count: int = 0
+    inexact_block_count: int = 0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -93,9 +97,9 @@ class Rejection:
     """Blocks that were not selected.
 
     Attributes:
-        rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, max_level,
-            too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups. One that is the
-            name of an option says that this option is a limit, which may be raised.
+        rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, listed_twice,
+            max_level, too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups. One
+            that is the name of an option says that this option is a limit, which may be raised.
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.
         why: for people.

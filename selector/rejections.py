@@ -54,10 +54,12 @@ def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
     failed = ~everywhere if view.failed is None else view.failed
+    twice = ~everywhere if view.listed_twice is None else view.listed_twice
     ignored = everywhere & (view.unclustered & (not include_unclustered))
     reasons = (
         ("where", ~allowed, "cannot hold rows that the condition asks for"),
         ("failed", failed, "could not be merged in an earlier round"),
+        ("listed_twice", twice, "listed twice by the table: they cannot be replaced one by one"),
         ("other_sort", view.in_other_sort, "in the order of another live sort: left in it"),
         (
             "unclustered",

@@ -47,6 +47,8 @@ class TableView(RankedBlocks):
         partition_values: the partition of each number, a JSON value; None if the numbers suffice.
         restricted: only these may be selected (`where`); None for all.
         failed: these failed to merge in an earlier round and may not be selected; None for none.
+        listed_twice: the table names these several times, so they may not be selected; None for none.
+        inexact: the bounds of these may be wider than their keys; None for none.
 
     Raises:
         ValueError: the arrays differ in length, a known block has its low above its high, a block has no rows, or
@@ -64,6 +66,8 @@ class TableView(RankedBlocks):
     partition_values: tuple[Any, ...] | None = None
     restricted: Mask | None = None
     failed: Mask | None = None
+    listed_twice: Mask | None = None
+    inexact: Mask | None = None
     sorts: Mapping[int, Sort] = field(default_factory=dict)
     sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     next_sort_id: int = 0
@@ -137,6 +141,8 @@ class TableView(RankedBlocks):
             chosen &= self.restricted
         if self.failed is not None:
             chosen &= ~self.failed
+        if self.listed_twice is not None:
+            chosen &= ~self.listed_twice
         return _read_only(chosen)
 
     @cached_property

@@ -67,6 +67,8 @@ class Listing:
         matched: the block may hold rows that satisfy the condition; None without a condition.
         partition: int64: the place of each block's partition in `partitions`.
         partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
+        listed_twice: the table names the block several times: it is measured, and cannot be replaced. None: none is.
+        inexact: bounds of a column that keys are made of may be wider than its values. None: where `exact` is false.
     """
 
     paths: pa.Array
@@ -85,6 +87,8 @@ class Listing:
     measured: np.ndarray | None = None
     partition: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     partitions: tuple[str, ...] = ("",)
+    listed_twice: np.ndarray | None = None
+    inexact: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.partitions) == 1 and not self.partition.size:

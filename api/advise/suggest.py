@@ -59,6 +59,7 @@ class Candidate:
         distinct_bounds: how many different values of the first term the blocks begin or end with.
         null_share: share of the rows that are null in the first term, from 0 to 1.
         unknown_block_count: blocks without bounds of a term. No figure counts them.
+        inexact_block_count: blocks whose bounds of a term may be wider than its values.
         blocks_read: for each condition, the blocks that it would read if the table were clustered by this key. An
             estimate; empty without conditions. For a condition on other columns it is an upper bound: fewer blocks are
             read if these columns follow the key within blocks, which statistics do not show.
@@ -73,6 +74,7 @@ class Candidate:
     distinct_bounds: int
     null_share: float
     unknown_block_count: int
+    inexact_block_count: int
     blocks_read: tuple[float, ...]
     named_by: int
     why: str
@@ -268,6 +270,7 @@ class _Look:
             distinct_bounds=distinct_bounds(column),
             null_share=round(int(np.maximum(column.null_count, 0).sum()) / max(rows, 1), 4),
             unknown_block_count=int(np.count_nonzero(view.blocks.unknown)),
+            inexact_block_count=int(np.count_nonzero(view.is_inexact)),
             blocks_read=self._reads(after, step) if after is not None else (),
             named_by=self._named_by(leaves),
             why="",
@@ -312,6 +315,11 @@ class _Look:
             yield f"{found.null_share:.0%} of its rows are null, and would lie together"
         if found.unknown_block_count:
             yield f"{found.unknown_block_count:,} blocks have no bounds of it: no figure counts them"
+        if found.inexact_block_count:
+            yield (
+                f"the bounds of {found.inexact_block_count:,} blocks may be wider than their values: blocks may lie "
+                "less deep by it"
+            )
 
 
 def _columns_of(condition: BooleanExpression, schema: Schema) -> set[int]:

@@ -176,4 +176,6 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         failed=view.named(failed) if failed else None,
         partition=listing.partition,
         partition_values=listing.partitions if any(listing.partitions) else None,
+        listed_twice=listing.listed_twice,
+        inexact=view.is_inexact,
     )

@@ -95,7 +95,8 @@ class View:
         terms = list(key_maker(self.sort).texts(self.schema))
         matched = self.listing.matched
         found = clustering_info(terms, self.blocks if matched is None else self.blocks.pick(matched))
-        return replace(found, worst=self._worst(worst)) if worst else found
+        inexact = np.count_nonzero(self.is_inexact if matched is None else self.is_inexact & matched)
+        return replace(found, inexact_block_count=int(inexact), worst=self._worst(worst) if worst else ())
 
     def _worst(self, limit: int) -> tuple[DeepRange, ...]:
         """Return the deepest ranges of the blocks that may match the condition."""
@@ -132,6 +133,14 @@ class View:
     def is_measured(self) -> np.ndarray:
         """Which blocks have known bounds and are in order: averages count these."""
         return ~(self.blocks.unclustered | self.blocks.unknown)
+
+    @cached_property
+    def is_inexact(self) -> np.ndarray:
+        """Which measured blocks have bounds that may be wider than their keys."""
+        listing = self.listing
+        inexact = ~listing.exact if listing.inexact is None else listing.inexact
+        found: np.ndarray = inexact & self.is_measured
+        return found
 
     @cached_property
     def averages(self) -> Averages:

@@ -181,6 +181,11 @@ def captions(picture: Picture, panel: Panel) -> list[str]:
         f"{'by partition, then ' if picture.axis.partitions else ''}{picture.terms}, in key order",
         *([f"only blocks that may hold rows with {picture.where}"] if picture.where is not None else []),
         *([f"not drawn: {', '.join(apart)}"] if apart else []),
+        *(
+            [f"drawn wider than it may be: {found.inexact_block_count:,}"]
+            if found.inexact_block_count
+            else []
+        ),
     ]
 
 

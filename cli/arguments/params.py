@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -163,6 +163,17 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
         function(opening=opening, **words)
 
     return call
+
+
+def refine_advice(location: str, opening: Mapping[str, Any]) -> str:
+    """Return what makes more bounds of a table known and exact, a clause; empty for nothing."""
+    from tblctl.iceberg import is_iceberg
+
+    return (
+        "--refine reads them from the files' footers"
+        if is_iceberg(location) and not opening["refine"]
+        else ""
+    )
 
 
 def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | str | None:

@@ -45,4 +45,4 @@ def depth(
     if as_json:
         render.print_json(found.to_dict())
     else:
-        put_info(found)
+        put_info(found, params.refine_advice(location, opening))

@@ -92,7 +92,8 @@ def info(
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
         by_key = columns is None and where is None
-        show_one(table, found, compared, history=history, by_key=by_key, as_json=as_json)
+        advice = params.refine_advice(locations[0], opening)
+        show_one(table, found, compared, history=history, by_key=by_key, advice=advice, as_json=as_json)
         if not as_json:
             pictures.say_drawn(picture)
         return
@@ -122,11 +123,13 @@ def show_one(
     *,
     history: bool,
     by_key: bool,
+    advice: str,
     as_json: bool,
 ) -> None:
     """Print the figures of one table, those of versions to compare, and the table's history.
 
-    `by_key`: the figures are of all its blocks by its own key, so they show whether a recluster could help.
+    `by_key`: the figures are of all its blocks by its own key, so they show whether a recluster could help. `advice`:
+    as for `put_info`.
     """
     idle = idle_plan(table, found) if by_key else None
     runs = timeline.last_runs(table)
@@ -141,7 +144,7 @@ def show_one(
             shown["history"] = [point.to_dict() for point in points]
         render.print_json(shown)
         return
-    put_info(found)
+    put_info(found, advice)
     if idle is not None:
         page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
     if compared:

@@ -39,7 +39,9 @@ class ReclusterCommand(Command):
     {RECLUSTER_JSON.strip()}
     with --dry-run the plan, an object: version, table_id, snapshot, policy, groups [{{number, blocks [path], sort_id,
             output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}}],
-            rejected [{{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}}], predicted, note,
+            rejected [{{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}}],
+            predicted {{average_depth_before, average_depth_after, average_overlaps_before, average_overlaps_after,
+            block_count_before, block_count_after, unknown_block_count, inexact_block_count}}, note,
             options {{policy, budget, memory_bytes}}, advice [{{policy, threshold, average_depth_after}}],
             sorts [{{id, kind, terms [{{column_id, transform, descending, nulls_first}}], parameters}}]
     where --if-exists finds no table an object: location, note""",
@@ -107,7 +109,9 @@ def recluster(
             limits.setdefault("include_unclustered", True)
         named: dict[str, Any] = {} if policy is None else {"policy": policy}
         named |= keyed
-        plans.print_plan(table.plan(where=where, options=limits, **named), final=final, as_json=as_json)
+        made = table.plan(where=where, options=limits, **named)
+        advice = params.refine_advice(location, opening)
+        plans.print_plan(made, final=final, advice=advice, as_json=as_json)
         return
     with progress("reclustering") as report:
         outcome = table.recluster(

@@ -28,8 +28,8 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
-    blocks_read [an estimate for each predicate; an upper bound for one on other columns], named_by (predicates on its
-    columns), average_blocks_read (null without predicates), why, caveats}],
+    inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns],
+    named_by (predicates on its columns), average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
 )
 @params.LOCATION
@@ -67,6 +67,9 @@ def suggest(
         render.print_json(found.to_dict())
         return
     put_suggestion(found)
+    advice = params.refine_advice(location, opening)
+    if advice and any(item.unknown_block_count or item.inexact_block_count for item in found.candidates):
+        page.put((f"(some bounds are unknown or inexact; {advice})", page.RULE))
     if rejected and found.rejected:
         page.put()
         page.put_table(("no key", "because"), found.rejected)

@@ -16,13 +16,17 @@ INFO_JSON = """
 object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
 unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
 depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
+inexact_block_count (their bounds may be wider than their keys),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key"""
 
 
-def put_info(found: tblctl.ClusteringInfo) -> None:
-    """Print the figures, the histogram, the levels if there are several, and the worst ranges."""
-    put_headline(found)
+def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:
+    """Print the figures, the histogram, the levels if there are several, and the worst ranges.
+
+    `advice` is what makes more bounds known and exact, a clause; empty for nothing.
+    """
+    put_headline(found, advice)
     put_histogram(found)
     if len(found.levels) > 1:
         put_levels(found)
@@ -30,7 +34,7 @@ def put_info(found: tblctl.ClusteringInfo) -> None:
         put_worst(found.worst)
 
 
-def put_headline(found: tblctl.ClusteringInfo) -> None:
+def put_headline(found: tblctl.ClusteringInfo, advice: str = "") -> None:
     """Print the figures of the whole table."""
     apart = [
         f"{count:,} {word}"
@@ -38,6 +42,7 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
             (found.constant_block_count, "constant"),
             (found.unclustered_block_count, "unclustered"),
             (found.unknown_block_count, "of unknown range"),
+            (found.inexact_block_count, "of inexact range"),
         )
         if count
     ]
@@ -58,15 +63,28 @@ def put_headline(found: tblctl.ClusteringInfo) -> None:
             ),
         }
     )
-    if found.unknown_block_count:
-        unknown = render.count(found.unknown_block_count, "block")
-        page.put((f"(statistics do not bound the key of {unknown}: no depth counts them)", page.RULE))
+    for note in doubts(found.unknown_block_count, found.inexact_block_count, advice):
+        page.put((note, page.RULE))
     if found.unclustered_block_count:
         unclustered = render.count(found.unclustered_block_count, "block")
         note = (
             f"({unclustered} not in the order of the key: no depth counts them until a recluster sorts them)"
         )
         page.put((note, page.RULE))
+
+
+def doubts(unknown: int, inexact: int, advice: str) -> list[str]:
+    """Return a note on blocks of unknown, and one on those of inexact bounds, the last with the advice."""
+    found = []
+    if unknown:
+        blocks = render.count(unknown, "block")
+        found.append(f"statistics do not bound the key of {blocks}: no depth counts them")
+    if inexact:
+        blocks = render.count(inexact, "block")
+        found.append(f"the bounds of {blocks} may be wider than the keys: the true depth may be less")
+    if found and advice:
+        found[-1] += f"; {advice}"
+    return [f"({text})" for text in found]
 
 
 def average_depth(found: tblctl.ClusteringInfo, digits: int, suffix: str = "") -> str:
@@ -156,6 +174,7 @@ def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
         ("constant", *(f"{info.constant_block_count:,}" for info in infos)),
         ("unclustered", *(f"{info.unclustered_block_count:,}" for info in infos)),
         ("of unknown range", *(f"{info.unknown_block_count:,}" for info in infos)),
+        ("of inexact range", *(f"{info.inexact_block_count:,}" for info in infos)),
         ("size", *(render.size(info.bytes) for info in infos)),
         ("overlaps", *(render.average(info.average_overlaps) for info in infos)),
         ("depth", *(render.average(info.average_depth) for info in infos)),
@@ -165,7 +184,7 @@ def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
         ),
     ]
     names = ("compared", *(f"snapshot {version.snapshot}" for version in versions))
-    optional = {"constant", "unclustered", "of unknown range"}
+    optional = {"constant", "unclustered", "of unknown range", "of inexact range"}
     shown = [row for row in rows if row[0] not in optional or any(value != "0" for value in row[1:])]
     page.put_table(names, shown, right=range(1, len(names)))
 

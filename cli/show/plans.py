@@ -6,21 +6,24 @@ import click
 
 import tblctl
 from tblctl.cli.show import render
+from tblctl.cli.show.figures import doubts
 
 
-def print_plan(plan: tblctl.Plan, *, final: bool, as_json: bool) -> None:
-    """Print what a round would do, why, and what it leaves out."""
+def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool) -> None:
+    """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`."""
     if as_json:
         render.print_json(plan.to_json())
         return
     if not plan.groups:
         click.echo(render.printable(plan.note))
+        print_doubts(plan, advice)
         return
     click.echo(f"policy {plan.policy} on snapshot {plan.snapshot}:\n")
     print_groups(plan)
     if plan.rejected:
         print_rejected(plan)
     print_prediction(plan)
+    print_doubts(plan, advice)
     rounds = "This is the first round; later ones are planned on its result. " if final else ""
     click.echo(f"\n{rounds}Nothing was changed.")
 
@@ -68,6 +71,13 @@ def print_rejected(plan: tblctl.Plan) -> None:
     ]
     click.echo()
     render.print_table(("left out", "level", "blocks", "size", "why"), rows, right=(1, 2, 3))
+
+
+def print_doubts(plan: tblctl.Plan, advice: str) -> None:
+    """Print how many blocks the figures leave out, or take for wider than they may be."""
+    found = plan.predicted
+    for note in doubts(found.unknown_block_count, found.inexact_block_count, advice):
+        click.echo(note)
 
 
 def print_prediction(plan: tblctl.Plan) -> None:

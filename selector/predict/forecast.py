@@ -9,12 +9,13 @@ from typing import TypeAlias
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths, rounded_mean
-from tblctl.selector.draft import Draft, sort_id_of
+from tblctl.selector.draft import Draft, most_rows, sort_id_of
 from tblctl.selector.plan import Prediction
 from tblctl.selector.predict.inputs import Axis, Inputs, axis_of
 from tblctl.selector.predict.intervals import output_intervals, rows_of_a_key
 from tblctl.selector.predict.outputs import Outputs
 from tblctl.selector.table_view import TableView
+from tblctl.tableformat.model.cut import block_counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
     before = _Sums.of(overlap, depth)
     if not drafts:
         return Forecast(
-            prediction=_prediction(before, before, len(view)),
+            prediction=_prediction(view, before, before, len(view)),
             group_same_key_rows=(),
             group_depth_before=(),
             group_depth_after=(),
@@ -76,10 +77,12 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
     after, output_depth = _measured(
         axis, np.flatnonzero(staying), inputs.spans, figures, outputs, meets=meets
     )
+    others = [draft for draft, known in zip(drafts, by_key.tolist(), strict=True) if not known]
+    expected = outputs.low.size + _count_of_other_sorts(axis, view, others)
     same_key_rows = np.where(by_key, inputs.same_key_rows, -1).tolist()
     depth_after = dict(zip(numbers, _means(output_depth, outputs.group, len(numbers)), strict=True))
     return Forecast(
-        prediction=_prediction(before, after, len(view)),
+        prediction=_prediction(view, before, after, len(view) - inputs.blocks.size + expected),
         group_same_key_rows=tuple(most if most > 0 else None for most in same_key_rows),
         group_depth_before=_means(figures[1, inputs.blocks], inputs.group, len(drafts)),
         group_depth_after=tuple(depth_after.get(number) for number in range(len(drafts))),
@@ -129,15 +132,30 @@ class _Sums:
         )
 
 
-def _prediction(before: _Sums, after: _Sums, blocks: int) -> Prediction:
+def _prediction(view: TableView, before: _Sums, after: _Sums, blocks_after: int) -> Prediction:
+    blocks = len(view)
     return Prediction(
         average_depth_before=known_mean(before.depths, before.count, blocks),
         average_depth_after=known_mean(after.depths, after.count, blocks),
         average_overlaps_before=known_mean(before.overlaps, before.count, blocks),
         average_overlaps_after=known_mean(after.overlaps, after.count, blocks),
-        block_count_before=before.count,
-        block_count_after=after.count,
+        block_count_before=blocks,
+        block_count_after=blocks_after,
+        unknown_block_count=int(np.count_nonzero(view.unknown & ~view.unclustered)),
+        inexact_block_count=0 if view.inexact is None else int(np.count_nonzero(view.inexact)),
     )
+
+
+def _count_of_other_sorts(axis: Axis, view: TableView, drafts: Sequence[Draft]) -> int:
+    """Return how many blocks groups become that get other sorts. By these, nothing is known of their keys."""
+    if not drafts:
+        return 0
+    inputs = Inputs.of(axis, view, drafts)
+    rows = np.bincount(inputs.group, inputs.rows).astype(np.int64)
+    decoded = np.bincount(inputs.group, inputs.decoded_bytes).astype(np.int64)
+    most = most_rows(rows, decoded, view.table_options)
+    counts, _ = block_counts(rows, most, np.full(rows.size, -1))
+    return int(counts.sum())
 
 
 def _means(values: Integers, group: Integers, count: int) -> tuple[float | None, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,6 @@ class DataFiles:
         location: the table, for errors.
         manifests: those of data files.
         read: reads files.
-        each_once: leave out files that are named twice.
         text_length: text and binary of fewer characters or bytes than this were not truncated.
         footers: reads bounds from files' footers, for those whose manifest has none, or inexact ones; None reads none.
     """
@@ -58,10 +58,8 @@ class DataFiles:
         read: ReadAll,
         *,
         text_length: int = TRUNCATION,
-        each_once: bool = False,
         footers: ReadFooters | None = None,
     ) -> None:
-        self._each_once = each_once
         self._footers = footers
         self._location = location
         self._text_length = text_length
@@ -81,8 +79,6 @@ class DataFiles:
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
             chosen = np.flatnonzero(live)
-            if self._each_once:
-                chosen = chosen[_is_single(entries.path.take(pa.array(chosen)))]
             self._core = entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
@@ -139,6 +135,15 @@ class DataFiles:
         self.fetch(())
         assert self._core is not None
         return self._core[0]
+
+    @cached_property
+    def listed_twice(self) -> np.ndarray | None:
+        """The files that have several entries (`add_files` can do that): readers read them as often. None if none has.
+
+        Both entries have one name, so neither can be replaced alone.
+        """
+        found = _is_repeated(self.entries.path)
+        return found if found.any() else None
 
     @property
     def layouts(self) -> tuple[Any, ...]:
@@ -281,11 +286,13 @@ def _completed(column: FileColumn, rows: np.ndarray, text_length: int) -> FileCo
     return FileColumn(statistics=replace(held, nan_count=nans), exact=exact)
 
 
-def _is_single(values: pa.Array) -> np.ndarray:
-    """Return which values occur once."""
+def _is_repeated(values: pa.Array) -> np.ndarray:
+    """Return which values occur more than once."""
+    if pc.count_distinct(values).as_py() == len(values):
+        return np.zeros(len(values), bool)
     coded = values.dictionary_encode()
     places = np.asarray(coded.indices)
-    found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] == 1
+    found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] > 1
     return found
 
 

@@ -91,13 +91,14 @@ def implied(node: Node, *, want: bool) -> Any:
         return implied(node.child, want=not want)
     if isinstance(node, Truth):
         return implied(node.child, want=node.value) if want and node.value is not None else AlwaysTrue()
-    return _implied_by_test(node, want=want is not node.negated)
+    found: BooleanExpression = _implied_by_test(node, want=want is not node.negated)
+    return found
 
 
 def _implied_by_test(test: Test, *, want: bool) -> Any:
     from pyiceberg import expressions
 
-    ice: Any = expressions  # (its types allow no positional arguments, its documentation does)
+    ice: Any = expressions  # its constructors have other types than their hints say
     name, true = test.leaf.name, ice.AlwaysTrue()
     if test.operator is Operator.NULL:
         return ice.IsNull(name) if want else ice.NotNull(name)

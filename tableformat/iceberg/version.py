@@ -59,6 +59,7 @@ class _Bounds:
     high: pa.Table
     known: np.ndarray
     exact: np.ndarray
+    inexact: np.ndarray
     own: np.ndarray
     level: np.ndarray
     same_key_rows: np.ndarray
@@ -76,7 +77,6 @@ class IcebergVersion:
         *,
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
-        each_once: bool = False,
         refine: bool = False,
     ) -> None:
         self._location = location
@@ -84,7 +84,6 @@ class IcebergVersion:
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
-        self._each_once = each_once
         self._filled: set[int] = set()
         self._own_keys: dict[int, tuple[OwnFiles, Keys]] = {}
         self.metadata = metadata
@@ -94,23 +93,11 @@ class IcebergVersion:
         """Return the version with another cluster key, to measure and plan by."""
         return self._like(self.snapshot, terms)
 
-    def to_plan(self) -> IcebergVersion:
-        """Return the version without files that it has twice (`add_files` can do that): both entries have one name.
-
-        Readers read such a file twice. It cannot be replaced: both entries would go.
-        """
-        paths = self.files.entries.path
-        if pc.count_distinct(paths).as_py() == len(paths):
-            return self
-        return self._like(self.snapshot, self._cluster_by, each_once=True)
-
     def at(self, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
         return self._like(snapshot, self._cluster_by)
 
-    def _like(
-        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, each_once: bool = False
-    ) -> IcebergVersion:
+    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
@@ -118,7 +105,6 @@ class IcebergVersion:
             self._metadata_files,
             cluster_by=cluster_by,
             schemas=self._schemas,
-            each_once=each_once,
             refine=self._refine,
         )
 
@@ -264,7 +250,6 @@ class IcebergVersion:
             data,
             read,
             text_length=length,
-            each_once=self._each_once,
             footers=self._metadata_files.footers if self._refine else None,
         )
 
@@ -337,7 +322,6 @@ class IcebergVersion:
 
     def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
-        del clustered  # nothing is known of any file's order
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
         files, schema = self.files, self.schema
@@ -355,6 +339,7 @@ class IcebergVersion:
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)
         exact = bounds.exact & known
+        inexact = known & ~exact
         if low.num_columns > 1:  # the least values of two columns need not be in one row
             exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
         entries = files.entries
@@ -364,11 +349,13 @@ class IcebergVersion:
             high=high,
             known=known,
             exact=exact,
+            inexact=inexact,
             own=np.zeros(count, bool),
             level=np.zeros(count, np.int64),
             same_key_rows=np.full(count, -1, np.int64),
         )
-        self._add_own_keys(found, sort)
+        if clustered:
+            self._add_own_keys(found, sort)
         return Listing(
             paths=entries.path,
             measured=np.ones(count, bool),
@@ -379,6 +366,7 @@ class IcebergVersion:
             matched=matched,
             partition=self.partitions.code,
             partitions=self.partitions.texts,
+            listed_twice=files.listed_twice,
             **vars(found),
         )
 
@@ -434,6 +422,7 @@ class IcebergVersion:
             for table, keys_table in ((found.low, keys.low), (found.high, keys.high))
         )
         found.known[rows] = found.own[rows] = True
+        found.inexact[rows] = False
         found.exact[rows] = keys.exact[chosen]
         found.same_key_rows[rows] = keys.same_key_rows[chosen]
         low, high = key_ranks(keys.low.take(chosen), keys.high.take(chosen), sort)

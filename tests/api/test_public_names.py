@@ -71,8 +71,8 @@ NAMES = {
     """,
     "ClusteringInfo": """
         average_depth average_overlaps block_depth_histogram bytes cluster_by_keys constant_block_count depth
-        depth_buckets is_mostly_unclustered levels rows total_block_count unclustered_block_count
-        unknown_block_count worst
+        depth_buckets inexact_block_count is_mostly_unclustered levels rows total_block_count
+        unclustered_block_count unknown_block_count worst
     """,
     "ClusteringFigures": """
         average_depth average_overlaps block_depth_histogram bytes constant_block_count depth depth_buckets
@@ -89,8 +89,8 @@ NAMES = {
         candidates cluster_by estimate_step predicates rejected snapshot total_block_count
     """,
     "Candidate": """
-        average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds named_by
-        null_share terms unknown_block_count why
+        average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
+        named_by null_share terms unknown_block_count why
     """,
     "Plan": """
         advice groups is_limited note options policy predicted rejected snapshot sorts table_id

@@ -88,7 +88,8 @@ def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: 
         "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
     assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs"} == set(found) - {
-        "unknown_block_count"
+        "unknown_block_count",
+        "inexact_block_count",
     }
     assert figures <= set(found["levels"]["0"])
     assert found["depth"] == {"p50": 3, "p95": 3, "p99": 3, "max": 3}

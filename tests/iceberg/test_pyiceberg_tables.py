@@ -37,6 +37,8 @@ from pyiceberg.types import (
 )
 
 from tblctl.tableformat.errors import InvalidKeyError
+from tblctl.tableformat.iceberg import files
+from tblctl.tableformat.iceberg.entries import read_entries
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 
 from .lake import Lake, append, fields, version_of
@@ -201,7 +203,9 @@ def test_files_without_field_ids_are_measured_by_the_bounds_that_were_added(lake
     assert lake.open("t").info(columns="id").average_depth == 2.0
 
 
-def test_a_file_that_the_table_has_twice_is_measured_and_never_planned(lake: Lake) -> None:
+def test_a_file_that_the_table_has_twice_is_measured_and_never_planned(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = lake.create("t", fields(id=LongType()), properties={"tblctl.cluster-by": "id"})
     append(table, id=[1, 9])
     append(table, id=[2, 8])
@@ -215,6 +219,12 @@ def test_a_file_that_the_table_has_twice_is_measured_and_never_planned(lake: Lak
     for plan in (opened.plan("full"), opened.plan("full", cluster_by="id desc")):
         assert sorted(len(group.blocks) for group in plan.groups) == [2]
         assert not any("twice" in path for group in plan.groups for path in group.blocks)
+        assert [(item.rule, item.blocks) for item in plan.rejected][:1] == [("listed_twice", 2)]
+        assert (plan.predicted.block_count_before, plan.predicted.average_depth_before) == (4, 4.0)
+    decoded = []
+    monkeypatch.setattr(files, "read_entries", lambda *words: decoded.append(1) or read_entries(*words))
+    opened.plan("full", cluster_by="id desc")
+    assert len(decoded) == 1, "manifests are decoded once for each plan"
 
 
 SPEC_ROWS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -32,6 +33,7 @@ from pyiceberg.types import (
 )
 
 import tblctl
+from tblctl.cli.main import application
 from tblctl.errors import InvalidOptionError
 
 LONG = "a text of more than sixteen characters, "
@@ -112,6 +114,39 @@ def test_plans_and_surveys_refine_too(options: dict[str, str]) -> None:
     [found] = tblctl.survey(["iceberg://lake/a.t"], columns="c", catalog_options=options, refine=True)
     assert found.info is not None
     assert found.info.average_depth == 1.0
+
+
+def test_figures_say_how_many_bounds_are_inexact_and_what_to_do(options: dict[str, str]) -> None:
+    table = create(options, StringType())
+    for begin in "abc":
+        append(table, f"{LONG}{begin}", f"{LONG}{begin}z")
+    append(table, "short", "text")
+    assert opened(options).info("c").inexact_block_count == 3
+    assert opened(options).info("c, id").inexact_block_count == 3, "two columns are no truncation"
+    assert opened(options).info("c", where="c = 'short'").inexact_block_count == 0
+    assert opened(options, refine=True).info("c").inexact_block_count == 0
+    plan = opened(options).plan("full", cluster_by="c")  # type: ignore[call-arg]
+    assert (plan.predicted.unknown_block_count, plan.predicted.inexact_block_count) == (0, 3)
+    assert tblctl.Plan.from_json(plan.to_json()) == plan
+    candidates = {item.terms: item for item in opened(options).suggest().candidates}
+    assert (candidates["c",].inexact_block_count, candidates["id",].inexact_block_count) == (3, 0)
+    assert any("bounds of 3 blocks may be wider" in text for text in candidates["c",].caveats)
+
+
+def test_the_command_advises_to_refine_only_where_that_helps(options: dict[str, str]) -> None:
+    table = create(options, StringType())
+    for begin in "abc":
+        append(table, f"{LONG}{begin}", f"{LONG}{begin}z")
+    words = ["iceberg://lake/a.t", *(f"--catalog-option={key}={value}" for key, value in options.items())]
+    by_key = ["--cluster-by", "c", "--dry-run"]
+    for command in (["info", "--columns", "c"], ["recluster", *by_key], ["suggest"]):
+        found = CliRunner().invoke(application, [command[0], *words, *command[1:]])
+        assert "--refine reads them" in found.output, found.output
+        refined = CliRunner().invoke(application, [command[0], *words, *command[1:], "--refine"])
+        assert "--refine reads" not in refined.output
+    found = CliRunner().invoke(application, ["info", *words, "--columns", "c"])
+    assert "3 (3 of inexact range)" in found.output
+    assert "the bounds of 3 blocks may be wider than the keys" in found.output
 
 
 def test_native_tables_have_nothing_to_refine(tmp_path: Path) -> None:

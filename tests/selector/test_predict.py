@@ -28,7 +28,7 @@ def carry_out(table, policy="levels", **chosen_options):
     predicted = plan.predicted
     before = (None, None) if is_unknown(table) else table.figures()
     assert (predicted.average_overlaps_before, predicted.average_depth_before) == before
-    assert predicted.block_count_before == sum(block.is_measured for block in table.blocks)
+    assert predicted.block_count_before == len(table.blocks)
     table.merge(plan)
     after = (None, None) if is_unknown(table) else table.figures()
     if not plan.groups:
@@ -47,7 +47,7 @@ def test_the_number_of_blocks_is_predicted_exactly_where_rows_are_of_one_width(
     for _ in range(4):
         predicted = table.plan(policy, **chosen_options).predicted
         carry_out(table, policy, **chosen_options)
-        assert predicted.block_count_after == sum(block.is_measured for block in table.blocks)
+        assert predicted.block_count_after == len(table.blocks)
 
 
 @settings(max_examples=cases(15), deadline=None)
@@ -123,8 +123,9 @@ def test_what_is_predicted_of_partitions_is_what_each_is_predicted_by_itself(sev
     apart = [table.plan(policy, threshold=1).predicted for table in alone]
     assert found.block_count_before == sum(one.block_count_before for one in apart)
     assert found.block_count_after == sum(one.block_count_after for one in apart)
-    total = sum((one.average_depth_before or 0) * one.block_count_before for one in apart)
-    assert (found.average_depth_before or 0) * found.block_count_before == pytest.approx(total, abs=0.05)
+    counts = [sum(block.is_measured for block in table.blocks) for table in alone]
+    total = sum((one.average_depth_before or 0) * count for one, count in zip(apart, counts, strict=True))
+    assert (found.average_depth_before or 0) * sum(counts) == pytest.approx(total, abs=0.05)
 
 
 def arrivals(kind, rng):

@@ -189,11 +189,11 @@ def test_what_gets_another_sort_is_expected_to_be_measured_by_no_figure():
     plan = give(table, ([0, 1], OTHER))
     (group,) = plan.groups
     assert (group.depth_before, group.depth_after, group.same_key_rows) == (3.0, None, None)
-    assert (plan.predicted.block_count_before, plan.predicted.block_count_after) == (3, 1)
+    assert (plan.predicted.block_count_before, plan.predicted.block_count_after) == (3, 3)
     assert plan.predicted.average_depth_after == 1 == table.depth
     assert Plan.from_json(plan.to_json()) == plan
     last = give(table, ([0], OTHER)).predicted
-    assert (last.average_depth_after, last.average_overlaps_after, last.block_count_after) == (None, None, 0)
+    assert (last.average_depth_after, last.average_overlaps_after, last.block_count_after) == (None, None, 4)
 
 
 @settings(max_examples=cases(200), deadline=None)
@@ -209,7 +209,7 @@ def test_figures_without_blocks_that_get_other_sorts_are_predicted_exactly(block
     figures = (plan.predicted.average_overlaps_after, plan.predicted.average_depth_after)
     measured = [block for block in table.blocks if block.is_measured]
     assert figures == (table.figures() if measured or not table.blocks else (None, None))
-    assert plan.predicted.block_count_after == len(measured)
+    assert plan.predicted.block_count_after == len(table.blocks)
     assert all(group.depth_after is None for group in plan.groups)
 
 
@@ -227,8 +227,11 @@ def test_groups_of_the_key_beside_such_of_another_sort_are_predicted_as_without_
     numbers = {block.path: number for number, block in enumerate(table.blocks)}
     plan = without.plan(policy, threshold=1)
     ours = [([numbers[path] for path in group.blocks], None) for group in plan.groups]
-    both = table.plan(Give(*ours, *([(others, OTHER)] if others else [])))
-    assert both.predicted.block_count_after == plan.predicted.block_count_after
+    theirs = [(others, OTHER)] if others else []
+    both = table.plan(Give(*ours, *theirs))
+    moved_only = table.plan(Give(*theirs)).predicted.block_count_after
+    become = moved_only - (len(table.blocks) - len(others))
+    assert both.predicted.block_count_after == plan.predicted.block_count_after + become
     alone = [(group.depth_before is None, group.same_key_rows) for group in plan.groups]
     assert [(g.depth_before is None, g.same_key_rows) for g in both.groups[: len(ours)]] == alone
     assert all(group.depth_after >= 1 for group in both.groups[: len(ours)])
