@@ -148,7 +148,7 @@ def keys_of(
     held = pa.concat_tables([*tables, typed.empty_table()])
     places = pc.index_in(paths.cast(pa.string()), held["path"].combine_chunks())
     missing = np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False)).tolist()
-    found = {} if None in kinds else footers(missing)
+    found = {} if None in kinds or not missing else footers(missing)
     added = {place: row for place, rows in found.items() if (row := _as_typed(rows, typed)) is not None}
     positions = np.asarray(pc.fill_null(places, -1), np.int64).copy()
     for offset, place in enumerate(added):

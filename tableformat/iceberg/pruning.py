@@ -25,6 +25,7 @@ from tblctl.tableformat.predicate.nodes import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema as IcebergSchema
 
@@ -75,7 +76,7 @@ def _holds(is_kept: Any, record: Any) -> bool:
         return True
 
 
-def implied(node: Node, *, want: bool) -> Any:
+def implied(node: Node, *, want: bool) -> BooleanExpression:
     """Return an expression that is true for all rows for which a condition has the value `want`.
 
     What PyIceberg cannot say becomes true.

@@ -26,7 +26,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import (
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
-from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests
+from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, writing
 from tblctl.tableformat.iceberg.publish.summary import Removed, summary_of
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.port import BlocksReplacedError, Replacement
@@ -88,13 +88,14 @@ class Drafts:
         self._require_inputs(head, state)
         leaving = self._leaving_deletes(head)
         sequence = self.base.snapshot.sequence_number if self.base.snapshot else 0
-        manifests = [
-            *self._new.added(table, self._records, sequence or 0),
-            *self._data_manifests(table, head, state),
-            *self._delete_manifests(table, head, leaving),
-        ]
-        side = self._side_files(table, head)
-        return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
+        with writing(self.base.location, table.io):
+            manifests = [
+                *self._new.added(table, self._records, sequence or 0),
+                *self._data_manifests(table, head, state),
+                *self._delete_manifests(table, head, leaving),
+            ]
+            side = self._side_files(table, head)
+            return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""

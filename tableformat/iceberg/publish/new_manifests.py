@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import AccessDeniedError, StorageError, TblctlError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.entries import FileEntries
+from tblctl.tableformat.iceberg.metadata_files import is_denied
 from tblctl.tableformat.iceberg.own_keys import write_side_file
 from tblctl.tableformat.iceberg.partition_bounds import joined_bounds, schema_for
 from tblctl.tableformat.iceberg.publish.manifest_copy import (
@@ -22,6 +25,7 @@ from tblctl.tableformat.iceberg.publish.manifest_copy import (
     copy_entries,
 )
 from tblctl.tableformat.iceberg.record import DataFileRecord
+from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,6 +196,23 @@ class NewManifests:
         path = table.location_provider().new_metadata_location(name)
         self.paths.append(path)
         return path
+
+
+@contextmanager
+def writing(location: str, io: FileIO) -> Iterator[None]:
+    """Turn errors of metadata that cannot be written into tblctl's. Each FileIO has its own.
+
+    Raises:
+        AccessDeniedError, StorageError: names the table.
+    """
+    try:
+        yield
+    except TblctlError:
+        raise
+    except Exception as error:
+        text = scrub(str(error) or type(error).__name__, secrets_in(io.properties))
+        kind = AccessDeniedError if is_denied(error) else StorageError
+        raise kind(f"{location}: metadata of the commit cannot be written: {text}") from error
 
 
 class ManifestEntries:
