@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -68,9 +69,7 @@ def record_of(version: Any, rows: pa.Table, *, like: str, level: int = 1) -> Dat
     local = path.removeprefix("file://")
     keys = encode_keys(DataFileRecord(size_bytes=0, **made))
     pq.write_table(rows.replace_schema_metadata({KEYS: keys}), local)
-    with open(local, "rb") as file:
-        size = len(file.read())
-    return DataFileRecord(size_bytes=size, **made)
+    return DataFileRecord(size_bytes=Path(local).stat().st_size, **made)
 
 
 def replacement_of(version: Any, files: Sequence[Any], *, without: Sequence[int] = ()) -> Replacement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
@@ -54,6 +54,11 @@ def ours(table: Table) -> set[str]:
     return {path.name for path in (folder_of(table) / "metadata").glob("tblctl-*")}
 
 
+def foreign(table: Table) -> list[Any]:
+    """Return the data files that tblctl did not write."""
+    return [file for file in data_files(table) if "tblctl-" not in file.file_path]
+
+
 class Meanwhile:
     """Makes a table's catalog do something at its first commits: fail, or first let others commit.
 
@@ -68,7 +73,7 @@ class Meanwhile:
         self._catalog = table.catalog
         self._acts = list(acts)
 
-    def __enter__(self) -> Meanwhile:
+    def __enter__(self) -> Self:
         def commit_table(table: Table, requirements: Any, updates: Any) -> Any:
             self.calls += 1
             act = self._acts.pop(0) if self._acts else lambda real: real()
@@ -245,7 +250,7 @@ def test_the_number_of_manifests_stays_bounded(lake: Lake) -> None:
         append(table, id=[number + 100])
         port = port_of(table)
         base = port.newest()
-        port.replace(base, replacement_of(base, data_files(table)[-2:]))
+        port.replace(base, replacement_of(base, foreign(table)))
         manifests = table.refresh().current_snapshot().manifests(table.io)  # type: ignore[union-attr]
         counts.append(len(manifests))
         for manifest in manifests:
@@ -328,7 +333,7 @@ def test_side_files_are_gathered(lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
         append(table, id=[2 * number + 1])
         port = port_of(table)
         base = port.newest()
-        port.replace(base, replacement_of(base, data_files(table)[-2:]))
+        port.replace(base, replacement_of(base, foreign(table)))
         summary = table.refresh().current_snapshot().summary  # type: ignore[union-attr]
         named.append(len(json.loads(summary["tblctl.keys-files"])))  # type: ignore[index, arg-type]
     assert named == [1, 2, 3, 1, 2, 3]
@@ -400,9 +405,11 @@ def test_a_new_position_delete_of_an_input_conflicts(table: Table, when: str, bo
 
     if when == "before":
         delete()
-    with Meanwhile(table, *([after(delete)] if when == "between" else [])):
-        with pytest.raises(BlocksReplacedError) as caught:
-            port.replace(base, change)
+    with (
+        Meanwhile(table, *([after(delete)] if when == "between" else [])),
+        pytest.raises(BlocksReplacedError) as caught,
+    ):
+        port.replace(base, change)
     assert caught.value.details["paths"] == (files[0].file_path,)
     assert sorted_ids(table) == [id_ for id_ in IDS if id_ != lost]
     assert not ours(table)
@@ -523,9 +530,11 @@ def test_others_always_faster(table: Table) -> None:
     port = port_of(table.refresh())
     base = port.newest()
     change = replacement_of(base, data_files(table))
-    with Meanwhile(table, *[raising(CommitFailedException("no"))] * 9) as catalog:
-        with pytest.raises(errors.ConflictError, match="3 attempts"):
-            port.replace(base, change)
+    with (
+        Meanwhile(table, *[raising(CommitFailedException("no"))] * 9) as catalog,
+        pytest.raises(errors.ConflictError, match="3 attempts"),
+    ):
+        port.replace(base, change)
     assert catalog.calls == 3
     assert not ours(table)
 
@@ -534,9 +543,11 @@ def test_a_catalog_that_refuses(table: Table) -> None:
     port = port_of(table)
     base = port.newest()
     change = replacement_of(base, data_files(table))
-    with Meanwhile(table, raising(ForbiddenError("not you"))) as catalog:
-        with pytest.raises(errors.AccessDeniedError, match="not you"):
-            port.replace(base, change)
+    with (
+        Meanwhile(table, raising(ForbiddenError("not you"))) as catalog,
+        pytest.raises(errors.AccessDeniedError, match="not you"),
+    ):
+        port.replace(base, change)
     assert catalog.calls == 1
     assert not ours(table)
     assert sorted_ids(table) == IDS
@@ -579,9 +590,11 @@ def test_an_outcome_that_stays_unknown_keeps_all_files(table: Table) -> None:
     port = port_of(table.refresh())
     base = port.newest()
     change = replacement_of(base, data_files(table))
-    with Meanwhile(table, *[raising(TimeoutError("slow"))] * 9) as catalog:
-        with pytest.raises(errors.CommitOutcomeUnknownError, match="slow"):
-            port.replace(base, change)
+    with (
+        Meanwhile(table, *[raising(TimeoutError("slow"))] * 9) as catalog,
+        pytest.raises(errors.CommitOutcomeUnknownError, match="slow"),
+    ):
+        port.replace(base, change)
     assert catalog.calls == 3
     assert ours(table)
 
