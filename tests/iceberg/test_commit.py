@@ -620,7 +620,8 @@ def test_metadata_that_cannot_be_written_is_a_failure(table: Table, monkeypatch:
     base = port.newest()
     change = replacement_of(base, data_files(table))
     monkeypatch.setattr("tblctl.tableformat.iceberg.publish.new_manifests.copy_entries", _raise_os_error)
-    with Meanwhile(table) as catalog, pytest.raises(errors.StorageError, match="no space"):
+    catalog = Meanwhile(table)
+    with catalog, pytest.raises(errors.StorageError, match="no space"):
         port.replace(base, change)
     assert catalog.calls == 0
     assert not ours(table)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +25,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import (
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
-from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, writing
+from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
 from tblctl.tableformat.iceberg.publish.summary import Removed, summary_of
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.port import BlocksReplacedError, Replacement
@@ -251,7 +250,7 @@ class Drafts:
     def _removed(self, head: IcebergVersion, leaving: frozenset[str]) -> Removed:
         entries = self._inputs.entries
         deletes = head.deletes.entries
-        gone = np.array([path in leaving for path in deletes.path.to_pylist()], bool)
+        gone = is_among(deletes.path, leaving)
         return Removed(
             files=len(entries),
             records=int(entries.rows.sum()),
@@ -299,8 +298,7 @@ class Drafts:
 
 def _has_live(item: ManifestEntries, paths: Collection[str]) -> bool:
     """Return whether a manifest has one of some files. Entries of files that left before do no harm."""
-    wanted = pa.array(list(paths), item.entries.path.type)
-    return bool(pc.any(pc.is_in(item.entries.path, wanted)).as_py())
+    return bool(is_among(item.entries.path, paths).any())
 
 
 def _number(text: str | None, default: int) -> int:

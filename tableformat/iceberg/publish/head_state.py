@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.deletes import EQUALITY, deletes_of, partition_keys
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.publish.conflicts import AppliedDeletes
-from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries
+from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, is_among
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -133,6 +132,4 @@ def has_live(manifest: ManifestFile) -> bool:
 
 
 def _rows_of(entries: FileEntries, paths: Sequence[str]) -> np.ndarray:
-    wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
-    found: np.ndarray = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
-    return found
+    return np.flatnonzero(is_among(entries.path, paths))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import AccessDeniedError, StorageError, TblctlError
@@ -28,7 +30,6 @@ from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
@@ -239,7 +240,7 @@ class _Part:
     def of(cls, source: ManifestEntries, removed: frozenset[str], snapshot_id: int) -> _Part:
         entries = source.entries
         rows = np.flatnonzero(entries.status != DELETED)
-        gone = np.array([path in removed for path in entries.path.take(rows).to_pylist()], bool)
+        gone = is_among(entries.path.take(pa.array(rows)), removed)
         heads = EntryHeads(
             status=np.where(gone, DELETED, EXISTING),
             snapshot_id=np.where(gone, snapshot_id, entries.snapshot_id[rows]),
@@ -247,6 +248,12 @@ class _Part:
             file_sequence_number=entries.file_sequence_number[rows],
         )
         return cls(source, rows, heads)
+
+
+def is_among(paths: pa.Array, wanted: Collection[str]) -> np.ndarray:
+    """Return which paths are among some."""
+    found = pc.is_in(paths, pa.array(list(wanted), paths.type))
+    return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
 def _data_file(record: DataFileRecord) -> DataFile:
