@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.clustered import ClusteredTable
 from tblctl.conditions import resolved
+from tblctl.results import GcOutcome
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.iceberg.location import is_iceberg, parse_catalog, parse_location
+from tblctl.tableformat.model.options import parse_duration
 
 __all__ = [
     "IcebergTable",
@@ -112,6 +115,52 @@ class IcebergTable(ClusteredTable):
             return outcome
         note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
         return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
+
+    def gc(  # type: ignore[override]
+        self,
+        older_than: float | str | datetime.timedelta = "24h",
+        *,
+        expire_older_than: float | str | datetime.timedelta | None = None,
+        keep: int | None = None,
+        dry_run: bool = False,
+    ) -> GcOutcome:
+        """Delete what tblctl itself left behind, and if asked to, expire snapshots and what they alone needed.
+
+        Nothing that any snapshot in the metadata names is deleted, on whatever branch, nor files of other writers or
+        tables. Branches, tags, `history.expire.*` and settings of branches are respected.
+
+        Args:
+            older_than: seconds, a timedelta, or text such as "24h", which is the least. Younger files stay.
+            expire_older_than: expire older snapshots. None: if `keep` is given, those older than
+                `history.expire.max-snapshot-age-ms`, or else 5 days; otherwise none expires.
+            keep: how many of the newest snapshots of each branch stay.
+            dry_run: delete nothing, and list what would be deleted.
+
+        Raises:
+            InvalidOptionError: nothing may be deleted here: `gc.enabled` is false, or the catalog hides history.
+            ConflictError: another writer committed meanwhile; nothing was deleted.
+        """
+        self._require_live()
+        port: IcebergPort = self._port  # type: ignore[assignment]
+        found = port.collect(
+            _seconds(older_than),
+            expires=keep is not None or expire_older_than is not None,
+            age_ms=None if expire_older_than is None else int(_seconds(expire_older_than) * 1000),
+            keep=keep,
+            dry_run=dry_run,
+        )
+        return GcOutcome(
+            dry_run=dry_run,
+            snapshots_expired=found.versions,
+            objects_deleted=found.objects,
+            bytes_deleted=found.size_bytes,
+        )
+
+
+def _seconds(given: float | str | datetime.timedelta) -> float:
+    if isinstance(given, datetime.timedelta):
+        return given.total_seconds()
+    return parse_duration(given) if isinstance(given, str) else float(given)
 
 
 def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:

@@ -77,7 +77,9 @@ def tag(
 
 @command(
     "gc",
-    example="tblctl gc /data/lineitem --keep 10 --older-than 24h --dry-run",
+    example="""
+    tblctl gc /data/lineitem --keep 10 --older-than 24h --dry-run
+    tblctl gc iceberg://prod/sales.orders --expire-older-than 7d --keep 5 --dry-run""",
     json_shape="object: dry_run, snapshots_expired [sequence], objects_deleted [name], bytes_deleted",
 )
 @params.LOCATION
@@ -85,9 +87,13 @@ def tag(
     "--keep",
     metavar="N",
     type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Newest snapshots to keep.",
+    help="Newest snapshots to keep (default: 10; Iceberg: of each branch, and without it and --expire-older-than none "
+    "expires).",
+)
+@click.option(
+    "--expire-older-than",
+    metavar="AGE",
+    help="Iceberg: expire snapshots older than this, such as 7d, as far as history.expire.* and branches allow.",
 )
 @click.option(
     "--older-than",
@@ -101,7 +107,8 @@ def tag(
 def gc(
     *,
     location: str,
-    keep: int,
+    keep: int | None,
+    expire_older_than: str | None,
     older_than: str,
     dry_run: bool,
     opening: dict[str, Any],
@@ -109,10 +116,16 @@ def gc(
 ) -> None:
     """Expire old snapshots and delete objects that no snapshot needs.
 
-    Objects that a kept snapshot or a tag names are never deleted.
+    Objects that a kept snapshot or a tag names are never deleted. Of Iceberg tables only what tblctl itself left behind
+    is deleted, and with --keep or --expire-older-than what expired snapshots alone needed.
     """
     table = tblctl.open(location, **opening)
-    outcome = table.gc(keep=keep, older_than=older_than, dry_run=dry_run)
+    if isinstance(table, tblctl.IcebergTable):
+        outcome = table.gc(older_than, expire_older_than=expire_older_than, keep=keep, dry_run=dry_run)
+    else:
+        if expire_older_than is not None:
+            params.refuse("--expire-older-than is for Iceberg tables; for others: --keep and --older-than")
+        outcome = table.gc(keep=keep or 10, older_than=older_than, dry_run=dry_run)
     if as_json:
         render.print_json(outcome.to_dict())
         return

@@ -52,6 +52,12 @@ class DataStorage:
             storage = self._roots[root] = Storage(root, options)
         return storage, name
 
+    def folder(self, uri: str) -> Storage:
+        """Return the storage of what lies below a folder."""
+        root, name = split_uri(uri)
+        storage, _ = self.place_of(uri)
+        return storage.elsewhere(f"/{name}" if root == "file:///" else f"{root}/{name}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (dict(self.properties),))
 

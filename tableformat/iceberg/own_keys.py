@@ -101,6 +101,12 @@ def side_files_of(metadata: TableMetadata, snapshot: Snapshot | None, sort: Sort
     return ()
 
 
+def side_files_named(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the side files that a snapshot's own summary names."""
+    found = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return _paths(found.get(SIDE_FILES, "[]"))
+
+
 def _paths(text: str) -> tuple[str, ...]:
     try:
         found = json.loads(text)

@@ -212,9 +212,37 @@ class IcebergPort:
         rows = DeleteRows(self._location, DataStorage(base.io_properties))
         return commit_replacement(branch, Drafts(base, replacement, self.env, rows), base.new_properties)
 
-    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:  # noqa: ARG002
-        """Refuse: nothing is deleted from Iceberg tables yet."""
-        raise self._not_here("gc")
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Expire versions, and delete what they alone needed, and what tblctl left behind."""
+        age_ms = int(older_than_seconds * 1000)
+        return self.collect(older_than_seconds, expires=True, age_ms=age_ms, keep=keep, dry_run=dry_run)
+
+    def collect(
+        self,
+        grace_seconds: float,
+        *,
+        expires: bool,
+        age_ms: int | None,
+        keep: int | None,
+        dry_run: bool,
+    ) -> Garbage:
+        """Delete what tblctl left behind; if it `expires`, expire versions first, and delete what they alone needed.
+
+        Args:
+            grace_seconds: what tblctl left behind stays if it is younger; at least a day.
+            expires: whether versions expire.
+            age_ms: younger versions stay; None for the table's properties, or 5 days.
+            keep: so many of the newest versions of each branch stay; None for the table's properties, or 1.
+            dry_run: change nothing.
+        """
+        from tblctl.tableformat.iceberg.upkeep.collect import Request, collect
+        from tblctl.tableformat.iceberg.upkeep.expiry import Retention
+
+        table = self._load()
+        version = self._newest_in(table)
+        retention = Retention.of(table.metadata.properties, age_ms, keep) if expires else None
+        request = Request(grace_seconds=grace_seconds, retention=retention, dry_run=dry_run)
+        return collect(version, table, request, self.env)
 
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
         """Read the metadata of the newest version. `deep` is refused."""

@@ -138,6 +138,12 @@ class IcebergVersion:
         return (given or f"{self.metadata.location.rstrip('/')}/data").rstrip("/")
 
     @property
+    def metadata_folder(self) -> str:
+        """Where manifests of the table go."""
+        given = self.metadata.properties.get("write.metadata.path")
+        return (given or f"{self.metadata.location.rstrip('/')}/metadata").rstrip("/")
+
+    @property
     def location(self) -> str:
         """The table, for people; without secrets."""
         return self._location

@@ -111,6 +111,7 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
             drafts.discard_unused(done)
             return done
         snapshot = drafts.draft(table, head)
+        drafts.require_fresh()
         answer = _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
         if isinstance(answer, IcebergVersion):
             LOG.info("committed snapshot %s after %d attempts", answer.id, attempt)

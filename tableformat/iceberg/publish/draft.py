@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.iceberg.avro.container import read_container
+from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import DeleteFiles
 from tblctl.tableformat.iceberg.own_files import key_rows
 from tblctl.tableformat.iceberg.own_keys import MOST_SIDE_FILES, SIDE_FILES, SORT
@@ -23,6 +24,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import (
     without_use,
 )
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
+from tblctl.tableformat.iceberg.publish.freshness import require_fresh
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
@@ -95,6 +97,14 @@ class Drafts:
             ]
             side = self._side_files(table, head)
             return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
+
+    def require_fresh(self) -> None:
+        """Refuse new files that gc may have deleted.
+
+        Raises:
+            ConflictError: the merge took too long, or its oldest file is gone.
+        """
+        require_fresh(self.base.location, self._records, DataStorage(self.base.io_properties), self._env)
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""

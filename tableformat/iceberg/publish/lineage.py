@@ -16,7 +16,7 @@ class Lineage:
 
     Attributes:
         ids: those that the metadata has, and the id of the first that it lacks.
-        is_whole: it lacks none.
+        is_whole: it lacks none, up to the table's first snapshot.
     """
 
     ids: frozenset[int]
@@ -31,8 +31,18 @@ class Lineage:
             ids.add(snapshot.snapshot_id)
             parent = snapshot.parent_snapshot_id
             if parent is None:
-                break
+                # Some writers cut the lineage where they expire snapshots, so the first one need not be the table's.
+                return cls(ids=frozenset(ids), is_whole=(snapshot.sequence_number or 0) <= 1)
             snapshot = by_id.get(parent) if parent not in ids else None
             if snapshot is None:
                 return cls(ids=frozenset({*ids, parent}), is_whole=False)
         return cls(ids=frozenset(ids), is_whole=True)
+
+
+def hides_history(metadata: TableMetadata) -> bool:
+    """Return whether the catalog shows the newest snapshot alone, as Nessie does: others may need what it does not."""
+    if any(name.startswith("nessie.") for name in metadata.properties):
+        return True
+    snapshots = metadata.snapshots
+    alone = len(snapshots) == 1 and snapshots[0].parent_snapshot_id is None
+    return alone and (snapshots[0].sequence_number or 0) > 1 and not metadata.metadata_log

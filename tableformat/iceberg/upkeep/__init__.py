@@ -1,0 +1,1 @@
+"""Remove what tblctl left behind, and expire snapshots."""

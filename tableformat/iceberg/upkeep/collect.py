@@ -1,0 +1,172 @@
+"""Collect garbage of an Iceberg table: expire snapshots if asked to, and delete what tblctl itself left behind.
+
+tblctl's own files have the table's UUID in their names, and no other file is touched as left behind: a folder may hold
+other tables' files, and other writers' files that wait for their commit. A file stays if any snapshot in the metadata
+names it, on whatever branch, or if it is younger than the grace period. A recluster that takes longer than half of that
+does not commit (see `publish/freshness.py`), so its files are never deleted between its last look and its commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError
+from tblctl.tableformat.iceberg.catalog import catalog_errors
+from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
+from tblctl.tableformat.iceberg.publish.lineage import hides_history
+from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots
+from tblctl.tableformat.iceberg.upkeep.reachable import Place, Reachable
+from tblctl.tableformat.iceberg.version import IcebergVersion
+from tblctl.tableformat.port import Garbage
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+LOG = logging.getLogger("tblctl")
+
+LEAST_GRACE_SECONDS = 86_400.0
+"""gc deletes nothing younger."""
+
+_ENABLED = "gc.enabled"
+_BATCH = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to collect.
+
+    Attributes:
+        grace_seconds: what tblctl left behind stays if it is younger; at least a day.
+        retention: what stays of branches; None to expire nothing.
+        dry_run: change nothing.
+    """
+
+    grace_seconds: float
+    retention: Retention | None
+    dry_run: bool
+
+
+def require_collectable(version: IcebergVersion, grace_seconds: float) -> None:
+    """Refuse tables in which nothing may be deleted.
+
+    Raises:
+        InvalidOptionError: says why.
+    """
+    metadata = version.metadata
+    if metadata.properties.get(_ENABLED, "true").lower() == "false":
+        why = f"its property {_ENABLED} is false: other tables or catalogs may share its files"
+    elif hides_history(metadata):
+        why = "its catalog shows the newest snapshot alone, so what older ones need cannot be known"
+    elif grace_seconds < LEAST_GRACE_SECONDS:
+        why = "the files of reclusters that still run must stay: --older-than is at least 24h"
+    else:
+        return
+    raise InvalidOptionError(f"{version.location}: nothing is deleted, since {why}")
+
+
+def collect(version: IcebergVersion, table: Table, request: Request, env: Environment) -> Garbage:
+    """Expire snapshots and delete files.
+
+    Args:
+        version: the newest one of the table.
+        table: the table as it was loaded for it.
+        request: what to collect.
+        env: clocks.
+
+    Raises:
+        InvalidOptionError: nothing may be deleted in this table.
+        ConflictError: another writer moved a branch or a tag meanwhile; nothing was deleted.
+        TblctlError: metadata cannot be read; nothing was deleted.
+    """
+    require_collectable(version, request.grace_seconds)
+    storages = DataStorage(version.io_properties)
+    now = env.now()
+    own = _own_objects(version, storages)  # listed before the named ones are read
+    snapshots, expired = version.metadata.snapshots, list[int]()
+    if request.retention is not None:
+        expired = expired_snapshots(version.metadata, request.retention, int(now * 1000))
+    named, unneeded = Reachable(version), Reachable(version)
+    named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in expired])
+    unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in expired])
+    chosen = {
+        place: item
+        for place, item in own.items()
+        if item.modified < now - request.grace_seconds and place not in named.objects
+    }
+    chosen |= {
+        place: own.get(place, _Object(path=path, size=0, modified=0.0))
+        for place, path in unneeded.objects.items()
+        if place not in named.objects
+    }
+    paths = sorted(item.path for item in chosen.values())
+    if not request.dry_run:
+        if expired:
+            _expire(version, table, expired)
+        _delete(storages, paths)
+    return Garbage(
+        versions=tuple(map(str, expired)),
+        objects=tuple(paths),
+        size_bytes=sum(item.size for item in chosen.values()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Object:
+    path: str
+    size: int
+    modified: float
+
+
+def _own_objects(version: IcebergVersion, storages: DataStorage) -> dict[Place, _Object]:
+    """Return the objects with the table's UUID in their names."""
+    mark = f"tblctl-{version.metadata.table_uuid.hex}-"
+    found: dict[Place, _Object] = {}
+    for folder in sorted({version.data_folder, version.metadata_folder}):
+        storage = storages.folder(folder)
+        for item in storage.list():
+            if mark in item.name.rpartition("/")[2]:
+                path = f"{folder}/{item.name}"
+                found[split_uri(path)] = _Object(
+                    path=path, size=item.size_bytes, modified=item.modified_seconds
+                )
+    return found
+
+
+def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
+    """Remove snapshots from the metadata, if all branches and tags are where they were."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
+
+    requirements: list[Any] = [AssertTableUUID(uuid=version.metadata.table_uuid)]
+    requirements += [
+        AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+        for name, ref in version.metadata.refs.items()
+    ]
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})
+    with catalog_errors(version.location, table.catalog.properties):
+        try:
+            table.catalog.commit_table(table, tuple(requirements), (update,))
+        except CommitFailedException as error:
+            msg = f"{version.location}: another writer committed meanwhile; no snapshot expired and nothing was deleted"
+            raise ConflictError(msg) from error
+
+
+def _delete(storages: DataStorage, paths: Iterable[str]) -> None:
+    """Delete objects. Those that cannot be deleted are logged, and found again by the next run if they are tblctl's."""
+    names: dict[str, list[str]] = {}
+    found: dict[str, Storage] = {}
+    for path in paths:
+        storage, name = storages.place_of(path)
+        found[storage.url] = storage
+        names.setdefault(storage.url, []).append(name)
+    for url, storage in found.items():
+        for start in range(0, len(names[url]), _BATCH):
+            try:
+                storage.delete(names[url][start : start + _BATCH])
+            except TblctlError as error:
+                LOG.warning("objects that no snapshot needs could not be deleted: %s", error)

@@ -1,0 +1,68 @@
+"""Every object that some snapshot in a table's metadata names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tblctl.tableformat.iceberg.data_storage import split_uri
+from tblctl.tableformat.iceberg.entries import DELETED
+from tblctl.tableformat.iceberg.own_keys import side_files_named
+from tblctl.tableformat.iceberg.version import IcebergVersion
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.snapshots import Snapshot
+
+Place = tuple[str, str]
+"""The root of an object's storage, and its name there: one object may be named by several URIs (s3, s3a)."""
+
+_MANIFESTS_AT_ONCE = 100
+
+
+class Reachable:
+    """The objects that some snapshots name. Each manifest is read once.
+
+    Args:
+        version: of the table; opens the others.
+    """
+
+    def __init__(self, version: IcebergVersion) -> None:
+        self._version = version
+        self._manifests: dict[str, ManifestFile] = {}
+        self.objects: dict[Place, str] = {}
+        """Manifest lists, manifests, files of data, deletes, keys and statistics: a path of each, by its place."""
+
+    def add(self, snapshots: Sequence[Snapshot]) -> None:
+        """Add what snapshots name.
+
+        Raises:
+            CorruptTableError, StorageError: metadata cannot be read.
+        """
+        fresh: list[ManifestFile] = []
+        for snapshot in snapshots:
+            self._name([snapshot.manifest_list, *side_files_named(snapshot)])
+            for manifest in self._version.at(snapshot).manifests:
+                if manifest.manifest_path not in self._manifests:
+                    self._manifests[manifest.manifest_path] = manifest
+                    fresh.append(manifest)
+        ids = {snapshot.snapshot_id for snapshot in snapshots}
+        metadata = self._version.metadata
+        for found in (*metadata.statistics, *metadata.partition_statistics):
+            if found.snapshot_id in ids:
+                self._name([found.statistics_path])
+        self._name([manifest.manifest_path for manifest in fresh])
+        for start in range(0, len(fresh), _MANIFESTS_AT_ONCE):
+            self._name(self._files(fresh[start : start + _MANIFESTS_AT_ONCE]))
+
+    def _name(self, paths: Iterable[str]) -> None:
+        self.objects.update((split_uri(path), path) for path in paths)
+
+    def _files(self, manifests: Sequence[ManifestFile]) -> Collection[str]:
+        entries = self._version.entries_in(manifests)
+        live = np.flatnonzero(entries.status != DELETED)
+        found: list[str] = entries.path.take(pa.array(live)).to_pylist()
+        return found
