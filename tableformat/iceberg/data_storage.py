@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any
 from urllib.parse import unquote
 
+from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.storage import Storage
 
@@ -24,19 +25,37 @@ _CREDENTIALS = {
     "token": ("s3.session-token", "client.session-token"),
     "profile": ("s3.profile-name", "client.profile-name"),
 }
+_SESSION = "s3.session-token"
+_SESSION_EXPIRES = "s3.session-token-expires-at-ms"
+_AHEAD_SECONDS = 300.0
+_RENEW_SECONDS = 600.0  # where the catalog does not say when they expire: the least that AWS grants is 900
 _TRUE = frozenset({"true", "t", "1", "on", "y", "yes"})
 
 
-@dataclass(frozen=True)
 class DataStorage:
     """Finds the storage of a data file by its URI. Pickles, secrets included: never show or log that.
 
+    Credentials that a catalog vends expire. Where `renew` is given, on the driver, they are asked for again before
+    that, and a pickle has those of its time.
+
     Args:
         properties: of the table's FileIO, as PyIceberg names them.
+        renew: returns the properties anew; None if they do not expire.
+        env: clocks.
     """
 
-    properties: Mapping[str, str] = field(repr=False)
-    _roots: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        renew: Callable[[], Mapping[str, str]] | None = None,
+        env: Environment = SYSTEM,
+    ) -> None:
+        self._properties = dict(properties)
+        self._renew = renew if _SESSION in properties else None
+        self._env = env
+        self._asked = env.elapsed()
+        self._roots: dict[str, Storage] = {}
+        self._lock = Lock()
 
     def place_of(self, uri: str) -> tuple[Storage, str]:
         """Return the storage of a file, and the file's name in it.
@@ -46,11 +65,26 @@ class DataStorage:
             UnsupportedBackendError: from the storage's calls: there is no driver for the scheme.
         """
         root, name = split_uri(uri)
-        storage = self._roots.get(root)
-        if storage is None:
-            options = s3_options(self.properties) if root.startswith("s3://") else {}
-            storage = self._roots[root] = Storage(root, options)
+        with self._lock:
+            self._renew_if_due()
+            storage = self._roots.get(root)
+            if storage is None:
+                options = s3_options(self._properties) if root.startswith("s3://") else {}
+                storage = self._roots[root] = Storage(root, options)
         return storage, name
+
+    def _renew_if_due(self) -> None:
+        if self._renew is None:
+            return
+        until = self._properties.get(_SESSION_EXPIRES, "")
+        if until.isdecimal():
+            due = self._env.now() > int(until) / 1000 - _AHEAD_SECONDS
+        else:
+            due = self._env.elapsed() - self._asked > _RENEW_SECONDS
+        if due:
+            self._properties = dict(self._renew())
+            self._asked = self._env.elapsed()
+            self._roots.clear()
 
     def folder(self, uri: str) -> Storage:
         """Return the storage of what lies below a folder."""
@@ -59,7 +93,12 @@ class DataStorage:
         return storage.elsewhere(f"/{name}" if root == "file:///" else f"{root}/{name}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (dict(self.properties),))
+        with self._lock:
+            self._renew_if_due()
+            return (type(self), (self._properties,))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
 
 def split_uri(uri: str) -> tuple[str, str]:

@@ -185,12 +185,15 @@ class IcebergPort:
         from tblctl.tableformat.iceberg.writing.outputs import Outputs
 
         require_rewritable(version)
-        storages = DataStorage(version.io_properties)
+        storages = DataStorage(version.io_properties, self._io_properties, self.env)
         outputs = Outputs(version, storages, self.env)
         require_access(version, storages, self.env)
         return IcebergBlockIO(
             env=self.env, storages=storages, inputs=Inputs(version, storages), outputs=outputs
         )
+
+    def _io_properties(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self._load().io.properties.items()}
 
     def replace(self, base: IcebergVersion, replacement: Replacement) -> IcebergVersion:
         """Commit a REPLACE snapshot on top of the newest version."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.iceberg.own_files import KEYS, OwnName, encode_keys
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.port import Replacement
+from tests.iceberg.position_deletes import folder_of
 
 
 def rows_of(table: Table, files: Sequence[Any]) -> pa.Table:
@@ -89,3 +90,61 @@ def port_of(table: Table, *, cluster_by: str | None = "id", **more: Any) -> Any:
     """Return the port of a table, by a cluster key."""
     port = tblctl.from_iceberg(table, **more)._port
     return port if cluster_by is None else port.clustered_by(cluster_by)  # type: ignore[attr-defined]
+
+
+def ids_of(files: list[Any]) -> list[list[int]]:
+    """Return the stored values of the column `id` of data files."""
+    return [pq.read_table(file.file_path.removeprefix("file://"))["id"].to_pylist() for file in files]
+
+
+def ours(table: Table) -> set[str]:
+    """Return the names of metadata files that tblctl wrote."""
+    return {path.name for path in (folder_of(table) / "metadata").glob("tblctl-*")}
+
+
+class Meanwhile:
+    """Makes a table's catalog do something at its first commits: fail, or first let others commit.
+
+    Args:
+        table: of the catalog.
+        acts: called with the real commit, one after the other; later commits go through.
+    """
+
+    def __init__(self, table: Table, *acts: Callable[[Callable[[], Any]], Any]) -> None:
+        self.calls = 0
+        self._real = type(table.catalog).commit_table
+        self._catalog = table.catalog
+        self._acts = list(acts)
+
+    def __enter__(self) -> Self:
+        def commit_table(table: Table, requirements: Any, updates: Any) -> Any:
+            self.calls += 1
+            act = self._acts.pop(0) if self._acts else lambda real: real()
+            hidden, self._acts = self._acts, []
+            try:
+                return act(lambda: self._real(self._catalog, table, requirements, updates))
+            finally:
+                self._acts = hidden
+
+        self._catalog.commit_table = commit_table  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._catalog.commit_table
+
+
+def raising(error: Exception, *, landed: bool = False) -> Callable[[Callable[[], Any]], Any]:
+    def act(real: Callable[[], Any]) -> Any:
+        if landed:
+            real()
+        raise error
+
+    return act
+
+
+def after(change: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+    def act(real: Callable[[], Any]) -> Any:
+        change()
+        return real()
+
+    return act

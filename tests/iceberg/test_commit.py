@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -21,7 +18,16 @@ from tblctl import errors
 from tblctl.tableformat.port import BlocksReplacedError
 from tests.iceberg.lake import Lake, append, fields
 from tests.iceberg.position_deletes import delete_rows, folder_of
-from tests.iceberg.replacing import data_files, port_of, replacement_of, sorted_ids
+from tests.iceberg.replacing import (
+    Meanwhile,
+    after,
+    data_files,
+    ids_of,
+    ours,
+    port_of,
+    replacement_of,
+    sorted_ids,
+)
 
 IDS = list(range(12))
 
@@ -49,62 +55,9 @@ def entries(table: Table) -> dict[str, Any]:
     }
 
 
-def ours(table: Table) -> set[str]:
-    """Return the names of metadata files that tblctl wrote."""
-    return {path.name for path in (folder_of(table) / "metadata").glob("tblctl-*")}
-
-
 def foreign(table: Table) -> list[Any]:
     """Return the data files that tblctl did not write."""
     return [file for file in data_files(table) if "tblctl-" not in file.file_path]
-
-
-class Meanwhile:
-    """Makes a table's catalog do something at its first commits: fail, or first let others commit.
-
-    Args:
-        table: of the catalog.
-        acts: called with the real commit, one after the other; later commits go through.
-    """
-
-    def __init__(self, table: Table, *acts: Callable[[Callable[[], Any]], Any]) -> None:
-        self.calls = 0
-        self._real = type(table.catalog).commit_table
-        self._catalog = table.catalog
-        self._acts = list(acts)
-
-    def __enter__(self) -> Self:
-        def commit_table(table: Table, requirements: Any, updates: Any) -> Any:
-            self.calls += 1
-            act = self._acts.pop(0) if self._acts else lambda real: real()
-            hidden, self._acts = self._acts, []
-            try:
-                return act(lambda: self._real(self._catalog, table, requirements, updates))
-            finally:
-                self._acts = hidden
-
-        self._catalog.commit_table = commit_table  # type: ignore[method-assign]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        del self._catalog.commit_table
-
-
-def raising(error: Exception, *, landed: bool = False) -> Callable[[Callable[[], Any]], Any]:
-    def act(real: Callable[[], Any]) -> Any:
-        if landed:
-            real()
-        raise error
-
-    return act
-
-
-def after(change: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
-    def act(real: Callable[[], Any]) -> Any:
-        change()
-        return real()
-
-    return act
 
 
 # -- what a commit leaves ---------------------------------------------------------------------------------------
@@ -312,16 +265,10 @@ def test_keys_of_new_files_come_back(table: Table) -> None:
         assert listing.level.tolist() == [1, 1]
         assert listing.sort_id.tolist() == [version.sort.id] * 2
         found = dict(zip(listing.low["0"].to_pylist(), listing.high["0"].to_pylist(), strict=True))
-        ids = [sorted(file_ids) for file_ids in _ids_of(files)]
+        ids = [sorted(file_ids) for file_ids in ids_of(files)]
         joined = sorted(ids[0] + ids[1])
         assert found == {joined[0]: joined[-1], ids[2][0]: ids[2][-1]}
         assert listing.same_key_rows.tolist() == [1, 1]
-
-
-def _ids_of(files: list[Any]) -> list[list[int]]:
-    import pyarrow.parquet as pq
-
-    return [pq.read_table(file.file_path.removeprefix("file://"))["id"].to_pylist() for file in files]
 
 
 def test_side_files_are_gathered(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +345,7 @@ def test_a_new_position_delete_of_an_input_conflicts(table: Table, when: str, bo
     base = port.newest()
     files = data_files(table)
     change = replacement_of(base, files[:2])
-    lost = _ids_of(files)[0][1]
+    lost = ids_of(files)[0][1]
 
     def delete() -> None:
         delete_rows(table.refresh(), {files[0].file_path: [1]}, bounds=bounds)
@@ -423,7 +370,7 @@ def test_a_new_position_delete_of_other_files_is_no_conflict(table: Table, bound
     files = data_files(table)
     chosen = files[1:3]  # the delete's bounds cover these, its rows do not name them
     change = replacement_of(base, chosen)
-    ids = _ids_of(files)
+    ids = ids_of(files)
     delete_rows(table.refresh(), {files[0].file_path: [0], files[3].file_path: [1]}, bounds=bounds)
     port.replace(base, change)
     assert sorted_ids(table) == sorted({*IDS, 90, 91} - {ids[0][0], ids[3][1]})
@@ -434,7 +381,7 @@ def test_a_delete_that_was_applied_and_is_gone_conflicts(table: Table) -> None:
     delete_rows(table.refresh(), {files[0].file_path: [1]})
     port = port_of(table)
     base = port.newest()
-    change = replacement_of(base, files, without=[_ids_of(files)[0][1]])
+    change = replacement_of(base, files, without=[ids_of(files)[0][1]])
     snapshots = table.refresh().metadata.snapshots
     table.manage_snapshots().set_current_snapshot(snapshots[-2].snapshot_id).commit()  # type: ignore[attr-defined]
     with pytest.raises(errors.ConflictError):
@@ -448,7 +395,7 @@ def test_a_rolled_back_branch_conflicts(table: Table) -> None:
     base = port.newest()
     files = data_files(table)
     change = replacement_of(
-        base, [file for file, ids in zip(files, _ids_of(files), strict=True) if ids != [55]]
+        base, [file for file, ids in zip(files, ids_of(files), strict=True) if ids != [55]]
     )
     snapshots = table.refresh().metadata.snapshots
     table.manage_snapshots().set_current_snapshot(snapshots[-2].snapshot_id).commit()  # type: ignore[attr-defined]
@@ -477,7 +424,7 @@ def test_a_table_that_took_the_place_of_another(lake: Lake, table: Table) -> Non
 
 def test_a_delete_file_leaves_with_the_last_data_file_that_it_is_about(table: Table) -> None:
     files = data_files(table)
-    ids = _ids_of(files)
+    ids = ids_of(files)
     delete_rows(table.refresh(), {files[0].file_path: [0], files[1].file_path: [1]})
     delete_rows(table.refresh(), {files[2].file_path: [2]})
     left = sorted({*IDS} - {ids[0][0], ids[1][1], ids[2][2]})
@@ -497,139 +444,13 @@ def test_a_delete_file_leaves_with_the_last_data_file_that_it_is_about(table: Ta
 def test_a_file_whose_rows_are_all_deleted_leaves_without_a_new_one(table: Table) -> None:
     files = data_files(table)
     delete_rows(table.refresh(), {files[0].file_path: [0, 1, 2, 3]})
-    lost = _ids_of(files)[0]
+    lost = ids_of(files)[0]
     port = port_of(table)
     base = port.newest()
     port.replace(base, replacement_of(base, files[:1], without=lost))
     assert sorted_ids(table) == sorted({*IDS} - {*lost})
     assert len(data_files(table)) == 2
     assert len(port.newest().deletes) == 0
-
-
-# -- failures -----------------------------------------------------------------------------------------------------
-
-
-def test_a_lost_race_is_tried_again_with_the_same_manifests(table: Table) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    lost = raising(CommitFailedException("no"))
-    with Meanwhile(table, lost, lost) as catalog:
-        port.replace(base, change)
-    assert catalog.calls == 3
-    assert sorted_ids(table) == IDS
-    id_ = table.refresh().current_snapshot().snapshot_id  # type: ignore[union-attr]
-    kinds = sorted(name.rpartition("-")[2] for name in ours(table))
-    # the manifest of the new file, three of the replaced, a list, a file of keys: nothing of earlier attempts
-    assert kinds == sorted(["keys.parquet", *["m.avro"] * 4, f"{id_}.avro"])
-
-
-def test_others_always_faster(table: Table) -> None:
-    with table.transaction() as change_:
-        change_.set_properties({"commit.retry.num-retries": "2"})
-    port = port_of(table.refresh())
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    with (
-        Meanwhile(table, *[raising(CommitFailedException("no"))] * 9) as catalog,
-        pytest.raises(errors.ConflictError, match="3 attempts"),
-    ):
-        port.replace(base, change)
-    assert catalog.calls == 3
-    assert not ours(table)
-
-
-def test_a_catalog_that_refuses(table: Table) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    with (
-        Meanwhile(table, raising(ForbiddenError("not you"))) as catalog,
-        pytest.raises(errors.AccessDeniedError, match="not you"),
-    ):
-        port.replace(base, change)
-    assert catalog.calls == 1
-    assert not ours(table)
-    assert sorted_ids(table) == IDS
-
-
-@pytest.mark.parametrize(
-    "error", [CommitStateUnknownException("?"), TimeoutError("slow"), RuntimeError("odd")]
-)
-def test_a_commit_that_landed_without_an_answer_is_found(table: Table, error: Exception) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-
-    def landed_then_appended(real: Callable[[], Any]) -> Any:
-        real()
-        append(table.refresh(), id=[80], s=["z"])
-        raise error
-
-    with Meanwhile(table, landed_then_appended) as catalog:
-        version = port.replace(base, change)
-    assert catalog.calls == 2
-    assert sorted_ids(table) == [*IDS, 80]
-    assert version.snapshot.summary.operation.value == "replace"
-    assert all(Path(file.file_path.removeprefix("file://")).exists() for file in data_files(table))
-
-
-def test_a_commit_that_did_not_land_is_tried_again(table: Table) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    with Meanwhile(table, raising(CommitStateUnknownException("?"))) as catalog:
-        port.replace(base, change)
-    assert catalog.calls == 2
-    assert sorted_ids(table) == IDS
-
-
-def test_an_outcome_that_stays_unknown_keeps_all_files(table: Table) -> None:
-    with table.transaction() as change_:
-        change_.set_properties({"commit.retry.num-retries": "2"})
-    port = port_of(table.refresh())
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    with (
-        Meanwhile(table, *[raising(TimeoutError("slow"))] * 9) as catalog,
-        pytest.raises(errors.CommitOutcomeUnknownError, match="slow"),
-    ):
-        port.replace(base, change)
-    assert catalog.calls == 3
-    assert ours(table)
-
-
-def test_a_conflict_found_after_an_open_outcome_was_settled(table: Table) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-
-    def lost(real: Callable[[], Any]) -> Any:
-        del real
-        table.refresh().delete(EqualTo("id", 3))
-        raise TimeoutError("slow")
-
-    with Meanwhile(table, lost), pytest.raises(BlocksReplacedError):
-        port.replace(base, change)
-    assert not ours(table)
-    assert sorted_ids(table) == [id_ for id_ in IDS if id_ != 3]
-
-
-def test_metadata_that_cannot_be_written_is_a_failure(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = port_of(table)
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
-    monkeypatch.setattr("tblctl.tableformat.iceberg.publish.new_manifests.copy_entries", _raise_os_error)
-    catalog = Meanwhile(table)
-    with catalog, pytest.raises(errors.StorageError, match="no space"):
-        port.replace(base, change)
-    assert catalog.calls == 0
-    assert not ours(table)
-    assert sorted_ids(table) == IDS
-
-
-def _raise_os_error(*_: Any, **__: Any) -> bytes:
-    raise OSError("no space left")
 
 
 def test_records_of_old_snapshots_are_found_in_history(table: Table) -> None:
