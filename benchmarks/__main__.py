@@ -26,6 +26,7 @@ SUBJECTS = (
     "scale",
     "spark_source",
     "manifests",
+    "commits",
 )
 
 
