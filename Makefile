@@ -1,5 +1,6 @@
 # Every target makes the environment that it needs from tests/constraints.txt: python3 >= 3.11 with venv and pip is enough.
 #   make demo      a table before and after a recluster, on real TPC-H rows (SF=1 for 6 million)
+#   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
 #   make lint      ruff, and mypy --strict over the package as it is installed
@@ -27,11 +28,14 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
+.PHONY: demo demo-iceberg test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" SF=$(SF) bash scripts/demo.sh
+
+demo-iceberg: $(VENV)/.installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" SF=$(SF) bash scripts/demo_iceberg.sh
 
 # The folders of the checkout are not called tblctl, so `import tblctl` can only find what is installed in the
 # environment: the editable one, or the wheel.
