@@ -15,6 +15,7 @@ from tblctl.tableformat.iceberg.avro.container import AvroError
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests
+from tblctl.tableformat.iceberg.key_bounds import key_bounds
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.partitions import Partitions, identity_values, partitions_of
@@ -265,7 +266,7 @@ class IcebergVersion:
 
             matched = np.asarray(match(node, files, schema).outcome != NONE)
             matched &= self._matching_partitions(node)[self.partitions.code]
-        bounds = key_maker(sort).bounds(files, schema)
+        bounds = key_bounds(sort, files, schema, self.partitions, self.metadata.specs())
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)

@@ -36,6 +36,9 @@ import tblctl
 from tblctl.cli.main import application
 from tblctl.errors import InvalidOptionError
 
+from .lake import Lake, fields
+from .oracle import assert_true
+
 LONG = "a text of more than sixteen characters, "
 NONE = {"write.metadata.metrics.default": "none"}
 
@@ -197,6 +200,44 @@ def test_a_partitions_value_takes_the_place_of_inexact_bounds(
     table = opened(options)
     assert table.info("c").constant_block_count == 4
     assert table.info("c", where=where).total_block_count == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "term", "values"),
+    [
+        (TimestampType(), DayTransform(), "day(c)", [0, 5, 86_400_000_000, 3 * 86_400_000_000, None]),
+        (TimestampType(), YearTransform(), "year(c) desc", [0, 5, 370 * 86_400_000_000, None]),
+        (DateType(), MonthTransform(), "month(c)", [0, 20, 40, 70, None]),
+        (LongType(), BucketTransform(4), "bucket(4, c)", [*range(20), None]),
+        (StringType(), BucketTransform(3), "bucket(3, c) nulls first", [*map(str, range(20)), None]),
+        (LongType(), TruncateTransform(10), "truncate(10, c)", [-15, -3, 7, 9, 12, None]),
+        (StringType(), TruncateTransform(2), "truncate(2, c)", ["aaa", "aab", "abc", None]),
+        (DecimalType(9, 2), TruncateTransform(50), "truncate(50, c)", ["-1.25", "0.49", "0.50", None]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_key_that_partitions_are_made_of_is_the_partitions_value(
+    lake: Lake, kind: Any, transform: Any, term: str, values: list[Any]
+) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
+    table = lake.create("t", fields(c=kind, id=LongType()), partition_spec=spec, properties=NONE)
+    column = table.schema().as_arrow().field("c").type
+    for _ in range(2):
+        typed = pa.array(values, pa.int32()) if kind == DateType() else pa.array(values)
+        table.append(pa.table([typed.cast(column), range(len(values))], schema=table.schema().as_arrow()))
+    assert_true(table, term, f"{term}, id")
+    found = lake.open("t").info(term)
+    assert (found.unknown_block_count, found.inexact_block_count, found.average_depth) == (0, 0, 2.0)
+    assert found.constant_block_count == found.total_block_count
+
+
+def test_a_bucket_is_one_of_its_numbers_or_that_of_the_only_value(lake: Lake) -> None:
+    table = lake.create("t", fields(c=LongType(), id=LongType()))
+    for values in ([1, 2, 3], [5, 5, 5], [None, 5, 7], [None] * 3):
+        table.append(pa.table([pa.array(values, pa.int64()), range(3)], schema=table.schema().as_arrow()))
+    assert_true(table, "bucket(8, c)", "bucket(8, c) desc nulls first", "id, bucket(8, c)")
+    found = lake.open("t").info("bucket(8, c)")
+    assert (found.unknown_block_count, found.inexact_block_count) == (0, 2)
 
 
 def _plain(value: Any) -> Any:
