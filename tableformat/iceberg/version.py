@@ -32,6 +32,7 @@ from tblctl.tableformat.port import Listing
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema as IcebergSchema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -130,12 +131,20 @@ class IcebergVersion:
     @cached_property
     def schema(self) -> Schema:
         """The columns of a branch's newest snapshot: the table's current ones. Those of an older one: as they were."""
+        return self._schema(self._schema_id)
+
+    @property
+    def _iceberg_schema(self) -> IcebergSchema:
+        return self.metadata.schema_by_id(self._schema_id) or self.metadata.schema()
+
+    @property
+    def _schema_id(self) -> int:
         id_ = self.metadata.current_schema_id
         snapshot = self.snapshot
         heads = {self.metadata.current_snapshot_id, *branches_of(self.metadata).values()}
         if snapshot is not None and snapshot.schema_id is not None and snapshot.snapshot_id not in heads:
             id_ = snapshot.schema_id
-        return self._schema(id_)
+        return id_
 
     def _schema(self, id_: int) -> Schema:
         if id_ not in self._schemas:
@@ -251,13 +260,17 @@ class IcebergVersion:
             msg = f"{self._location}: partitions of its manifests cannot be read: {error.args[0]}"
             raise CorruptTableError(msg, name=self._location) from error
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+    def listing(
+        self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True, whole: bool = True
+    ) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         del clustered  # nothing is known of any file's order
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
+        node = None if condition is None else node_of(condition, self.schema)
+        if node is not None and not whole and (part := self._matching_part(node)) is not None:
+            return part.listing(sort, condition)
         files, schema = self.files, self.schema
-        node = None if condition is None else node_of(condition, schema)
         tested = [] if node is None else [test.leaf for test in tests_of(node)]
         self._fetch([*key_leaves(sort, schema), *tested])
         matched = None
@@ -300,7 +313,19 @@ class IcebergVersion:
     def _matching_partitions(self, node: Node) -> np.ndarray:
         from tblctl.tableformat.iceberg.pruning import matching_partitions
 
-        return matching_partitions(node, self.partitions, self.metadata.specs(), self.metadata.schema())
+        return matching_partitions(node, self.partitions, self.metadata.specs(), self._iceberg_schema)
+
+    def _matching_part(self, node: Node) -> IcebergVersion | None:
+        """Return the version without manifests that no matching file is in; None if there is no such manifest."""
+        from tblctl.tableformat.iceberg.pruning import matching_manifests
+
+        data = [manifest for manifest in self.manifests if manifest.content == 0]
+        kept = matching_manifests(node, data, self.metadata.specs(), self._iceberg_schema)
+        if len(kept) == len(data):
+            return None
+        found = self.at(self.snapshot)
+        found.manifests = tuple(kept)
+        return found
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block."""

@@ -252,8 +252,10 @@ def assert_matched(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
         for condition, holds in conditions(leaf, list(values.values())):
             needed = {path for path, found in values.items() if pc.any(holds(found)).as_py()}
             matched = version.listing(sort, condition).matched
-            missing = needed - {path for path, found in zip(order, matched.tolist(), strict=True) if found}
-            assert not missing, (condition, missing)
+            kept = {path for path, found in zip(order, matched.tolist(), strict=True) if found}
+            assert not needed - kept, (condition, needed - kept)
+            part = version.listing(sort, condition, whole=False)
+            assert set(part.paths.filter(pa.array(part.matched)).to_pylist()) == kept, condition
 
 
 def conditions(leaf: Leaf, arrays: Sequence[pa.Array]) -> Iterator[tuple[Any, Any]]:
