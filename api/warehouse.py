@@ -32,15 +32,16 @@ class SurveyedTable:
 
     Attributes:
         location: as given or found.
-        rows, blocks, bytes: size of the whole table; 0 after an error.
+        rows, blocks, bytes: size of the whole table; 0 after an error. None if its writer did not say, and it was not
+            measured as a whole (Iceberg).
         info: its figures; None without a cluster key, or after an error.
         error: why the table could not be measured; None if it was.
     """
 
     location: str
-    rows: int = 0
-    blocks: int = 0
-    bytes: int = 0
+    rows: int | None = 0
+    blocks: int | None = 0
+    bytes: int | None = 0
     info: ClusteringInfo | None = None
     error: str | None = None
 
