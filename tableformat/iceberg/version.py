@@ -16,6 +16,7 @@ from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests
 from tblctl.tableformat.iceberg.key_bounds import key_bounds
+from tblctl.tableformat.iceberg.location import SCHEME
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.partitions import Partitions, identity_values, partitions_of
@@ -154,10 +155,10 @@ class IcebergVersion:
     @property
     def cluster_hint(self) -> str:
         """How a table gets a cluster key, for errors."""
-        name = self._location.rpartition("/")[2]
+        name = self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
         return (
-            "name one for a plan (`recluster --dry-run --cluster-by a,b`), or give the table a sort order, in Spark: "
-            f"`ALTER TABLE {name} WRITE ORDERED BY a, b`"
+            f"give the table a sort order, in Spark: `ALTER TABLE {name} WRITE ORDERED BY a, b`; a plan takes a key "
+            "too: `tblctl recluster --dry-run --cluster-by a,b`"
         )
 
     @cached_property
@@ -179,7 +180,7 @@ class IcebergVersion:
         except InvalidKeyError as error:
             msg = (
                 f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
-                "name another key (`--cluster-by a,b`), or correct the property"
+                "correct the property, or name a key: `--columns a,b` to measure, `recluster --cluster-by a,b` to plan"
             )
             raise InvalidKeyError(msg) from error
         return usable_sort(terms, self.schema)
