@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,8 +216,25 @@ class IcebergVersion:
             data,
             read,
             text_length=length,
-            footers=self._metadata_files.footers if self._refine else None,
+            footers=(
+                partial(self._metadata_files.footers, null_if_absent=self._null_if_absent)
+                if self._refine
+                else None
+            ),
         )
+
+    @property
+    def _null_if_absent(self) -> frozenset[int]:
+        """The columns, by id, that are null in files without them: without a default (format 3), in no partition."""
+        if self.metadata.format_version > 2:  # noqa: PLR2004
+            return frozenset()
+        given = {
+            field.source_id
+            for spec in self.metadata.specs().values()
+            for field in spec.fields
+            if str(field.transform) == "identity"
+        }
+        return frozenset(leaf.id for leaf in self.schema.leaves) - given
 
     @cached_property
     def deletes(self) -> DeleteFiles:

@@ -96,6 +96,26 @@ def test_bounds_that_manifests_lack_are_read_from_footers(options: dict[str, str
     assert refined.info("c", where="c is null").total_block_count == 2
 
 
+@pytest.mark.parametrize("kind", [LongType(), DoubleType(), StringType()])
+def test_a_column_that_a_file_lacks_is_null_in_it(lake: Lake, kind: Any) -> None:
+    table = lake.create("t", fields(id=LongType()))
+    table.append(pa.table({"id": [1, 2]}))
+    with table.update_schema() as update:
+        update.add_column("late", kind)
+    assert lake.open("t").info("late").unknown_block_count == 1
+    refined = lake.open("t", refine=True)
+    assert (refined.info("late").unknown_block_count, refined.info("late").constant_block_count) == (0, 1)
+    assert refined.info("id", where="late is not null").total_block_count == 0
+
+
+def test_columns_of_partitions_and_of_format_3_may_have_values_that_files_lack(lake: Lake) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = lake.create("t", fields(c=LongType(), id=LongType()), partition_spec=spec)
+    assert version_of(table)._null_if_absent == {2}
+    newer = lake.create("n", fields(c=LongType()), properties={"format-version": "3"})
+    assert version_of(newer)._null_if_absent == frozenset()
+
+
 def test_nan_that_nobody_counted_stays_possible(options: dict[str, str]) -> None:
     table = create(options, DoubleType(), properties=NONE)
     append(table, 1.0, float("nan"))
