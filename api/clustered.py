@@ -161,7 +161,7 @@ class ClusteredTable:
 
         version = self._readable()
         conditions = [] if predicates is None else read_predicates(predicates, version.schema)
-        return suggest(version, conditions, self.cluster_by)
+        return suggest(version, conditions, self._port.entry(version, newest=version).cluster_by or ())
 
     def picture(
         self,

@@ -17,6 +17,7 @@ from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.iceberg.location import is_iceberg, parse_catalog, parse_location
 from tblctl.tableformat.model.options import parse_duration
+from tblctl.tableformat.storage.location import shown_url
 
 __all__ = [
     "IcebergTable",
@@ -26,6 +27,7 @@ __all__ = [
     "open_iceberg",
     "refuse_for_native",
     "refuse_iceberg",
+    "shown_location",
 ]
 
 if TYPE_CHECKING:
@@ -223,15 +225,29 @@ def find_iceberg_tables(
     """
     from tblctl.tableformat.errors import TableNotFoundError
     from tblctl.tableformat.iceberg.catalog import find_tables, open_catalog
+    from tblctl.tableformat.iceberg.location import parse_names
 
     place = parse_catalog(location)
-    inside = place.table if namespace is None else (*place.table, *namespace.split("."))
+    below = () if namespace is None else parse_names(namespace)
+    if below is None:
+        msg = f"{namespace!r:.200} is no namespace, expected names joined by dots; one with a dot is quoted"
+        raise InvalidOptionError(msg)
+    inside = (*place.table, *below)
     catalog = open_catalog(place.catalog, catalog_options or {})
     found = [str(table) for table in find_tables(catalog, place.catalog, inside)]
     if not found:
         msg = f"there is no table in {place}" + (f", namespace {namespace}" if namespace else "")
         raise TableNotFoundError(msg)
     return found
+
+
+def shown_location(location: str) -> str:
+    """Return a location without secrets. Names of tables have none, and may have any characters."""
+    try:
+        place = parse_location(location)
+    except InvalidOptionError:
+        return shown_url(location)
+    return str(replace(place, catalog=shown_url(place.catalog)))
 
 
 def refuse_for_native(catalog_options: Mapping[str, str] | None, place: str | None) -> None:

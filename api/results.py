@@ -110,21 +110,21 @@ class SnapshotInfo:
         sequence: its number, in the native format; in others its id.
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
-        rows, blocks, bytes: size of the whole table at that version.
+        rows, blocks, bytes: size of the whole table at that version; None if its writer did not say (Iceberg).
         rows_added, rows_removed, blocks_added, blocks_removed, bytes_added: what the commit changed.
         readable: false once gc has expired the snapshot. `as_of` such a snapshot fails.
         tags: the tags that name it now.
         cluster_by: the cluster key's terms; None for an expired snapshot, of which only the summary is kept.
-        options: the table's options; None for an expired snapshot.
+        options: the table's options; None for an expired snapshot, and in other formats than tblctl's own.
         detail: what the operation recorded beside the figures.
     """
 
     sequence: int | str
     timestamp: str
     operation: str
-    rows: int
-    blocks: int
-    bytes: int
+    rows: int | None
+    blocks: int | None
+    bytes: int | None
     rows_added: int
     rows_removed: int
     blocks_added: int

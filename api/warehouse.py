@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native
+from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native, shown_location
 from tblctl.results import SnapshotInfo
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import TableNotFoundError, TblctlError
@@ -32,15 +32,16 @@ class SurveyedTable:
 
     Attributes:
         location: as given or found.
-        rows, blocks, bytes: size of the whole table; 0 after an error.
+        rows, blocks, bytes: size of the whole table; 0 after an error. None if its writer did not say, and it was not
+            measured as a whole (Iceberg).
         info: its figures; None without a cluster key, or after an error.
         error: why the table could not be measured; None if it was.
     """
 
     location: str
-    rows: int = 0
-    blocks: int = 0
-    bytes: int = 0
+    rows: int | None = 0
+    blocks: int | None = 0
+    bytes: int | None = 0
     info: ClusteringInfo | None = None
     error: str | None = None
 
@@ -143,14 +144,18 @@ def survey(
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
             )
         except TblctlError as error:
-            return SurveyedTable(location=shown_url(location), error=str(error))
+            return SurveyedTable(location=_shown(location), error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return SurveyedTable(location=shown_url(location), error=problem)
-        return _measured(shown_url(location), version, info, whole=where is None)
+            return SurveyedTable(location=_shown(location), error=problem)
+        return _measured(_shown(location), version, info, whole=where is None)
 
     found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))
+
+
+def _shown(location: str) -> str:
+    return shown_location(location) if is_iceberg(location) else shown_url(location)
 
 
 def _measured(

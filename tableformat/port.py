@@ -149,8 +149,13 @@ class Version(Protocol):
     def options(self) -> TableOptions:
         """How blocks are written."""
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
-        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
+    def listing(
+        self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True, whole: bool = True
+    ) -> Listing:
+        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`.
+
+        If not `whole`, blocks that do not match the condition may be missing, so that less is read.
+        """
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block, in the order of `listing`."""

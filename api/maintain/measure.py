@@ -59,7 +59,7 @@ def table_info(
         msg = f"worst is {worst}, expected at least 0"
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
-    return View.of(version, sort, condition, clustered=columns is None).info(worst)
+    return View.of(version, sort, condition, clustered=columns is None, whole=False).info(worst)
 
 
 def measure_versions(
@@ -74,7 +74,9 @@ def measure_versions(
     return tuple(
         MeasuredVersion(
             snapshot=version.public_id,
-            info=View.of(version, sort, condition(version.schema), clustered=columns is None).info(),
+            info=View.of(
+                version, sort, condition(version.schema), clustered=columns is None, whole=False
+            ).info(),
         )
         for version in versions
     )

@@ -60,9 +60,13 @@ class View:
         condition: BooleanExpression | None = None,
         *,
         clustered: bool = True,
+        whole: bool = True,
     ) -> View:
-        """Return all blocks of a version. Those that may satisfy `condition` are `listing.matched`."""
-        listing = version.listing(sort, condition, clustered=clustered)
+        """Return all blocks of a version. Those that may satisfy `condition` are `listing.matched`.
+
+        If not `whole`, others may be missing: enough for `info`, and less to read.
+        """
+        listing = version.listing(sort, condition, clustered=clustered, whole=whole)
         return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
 
     @cached_property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tblctl.maintain.view import Averages, View
-from tblctl.tableformat.errors import ObjectNotFoundError
+from tblctl.tableformat.errors import InvalidKeyError, ObjectNotFoundError
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.port import Version, VersionEntry
 
@@ -33,7 +33,7 @@ class DepthPoint:
         snapshot: its number, in the native format; in others its id.
         timestamp: when it was committed, ISO 8601 in UTC.
         operation: what committed it.
-        rows, blocks: of the whole table then.
+        rows, blocks: of the whole table then; None if its writer did not say (Iceberg).
         average_depth, average_overlaps: None if unknown. That is so without a cluster key, without a block in its
             order, or if the snapshot has expired and no recluster recorded them.
         source: `summary` if a recluster recorded the figures (without what others committed during its round),
@@ -43,8 +43,8 @@ class DepthPoint:
     snapshot: int | str
     timestamp: str
     operation: str
-    rows: int
-    blocks: int
+    rows: int | None
+    blocks: int | None
     average_depth: float | None
     average_overlaps: float | None
     source: str | None
@@ -73,22 +73,27 @@ def depth_history(
         for place, item in enumerate(entries)
         if item.public_id in recorded
     }
-    measured_blocks = 0
+    measured_blocks = last_blocks = 0
     for place, item in enumerate(entries):
         origin = _origin(entries, place)
         if origin.id in known or not item.is_readable:
             continue
-        if place and measured_blocks + item.summary.blocks > most_measured_blocks:
+        stated = item.summary.blocks
+        if place and measured_blocks + (last_blocks if stated is None else stated) > most_measured_blocks:
             continue
         try:
             version = version_of(item.id)
             if version.sort is not None:
-                known[origin.id] = View.of(version, version.sort).averages, METADATA
-                measured_blocks += item.summary.blocks
+                view = View.of(version, version.sort)
+                known[origin.id] = view.averages, METADATA
+                last_blocks = len(view.listing.level)
+                measured_blocks += last_blocks
         except ObjectNotFoundError:
             if not place:
                 raise
             # An older version whose metadata is gone has no figures. The newest one must be readable.
+        except InvalidKeyError:  # one that its writer misspelled; `info` says so
+            continue
     return tuple(_point(item, known.get(_origin(entries, place).id)) for place, item in enumerate(entries))
 
 

@@ -39,7 +39,8 @@ WORST = click.option(
     with --compare also compared [{{snapshot, and the figures of that version}}];
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
-    of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes,
+    of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes (null
+    if the writer of an Iceberg table did not say),
     info (the object above without last_runs; null without a cluster key)""",
 )
 @click.argument("locations", metavar="[LOC]...", nargs=-1)
@@ -170,9 +171,9 @@ def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> N
         (
             item.location,
             *(("-", "-") if item.info is None else depth_cells(item.info)),
-            f"{item.blocks:,}",
-            f"{item.rows:,}",
-            render.size(item.bytes),
+            render.number(item.blocks),
+            render.number(item.rows),
+            render.size_or_unknown(item.bytes),
             "(none)" if item.info is None else ", ".join(item.info.cluster_by_keys),
         )
         for item in survey

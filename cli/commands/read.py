@@ -160,7 +160,8 @@ def print_explanation(explanation: tblctl.ScanExplanation, *, as_json: bool) -> 
     json_shape="""
     list, newest first, of objects: sequence, timestamp, operation, rows, blocks, bytes, rows_added, rows_removed,
     blocks_added, blocks_removed, bytes_added, readable, tags, cluster_by, options, detail;
-    cluster_by and options are null for an expired snapshot""",
+    cluster_by and options are null for an expired snapshot, options for Iceberg too; there rows, blocks and bytes are
+    null if the writer did not say""",
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N snapshots.")
@@ -183,9 +184,9 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
             s.operation,
             f"{s.rows_added:+,}" if s.rows_added else "",
             f"{-s.rows_removed:+,}" if s.rows_removed else "",
-            f"{s.rows:,}",
-            f"{s.blocks:,}",
-            render.size(s.bytes),
+            render.number(s.rows),
+            render.number(s.blocks),
+            render.size_or_unknown(s.bytes),
             ", ".join(s.tags) if s.readable else "(expired)",
         ]
         for s in snapshots

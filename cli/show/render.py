@@ -164,6 +164,16 @@ def left_out_line(names: Sequence[str]) -> str:
     return f"({count(len(names), 'column')} not shown: {', '.join(map(printable, names))})"
 
 
+def number(value: int | None) -> str:
+    """Return a whole number as text; `?` if it is unknown."""
+    return "?" if value is None else f"{value:,}"
+
+
+def size_or_unknown(size_bytes: int | None) -> str:
+    """Return a size as text; `?` if it is unknown."""
+    return "?" if size_bytes is None else size(size_bytes)
+
+
 def average(value: float | None, digits: int = 4) -> str:
     """Return an average as text; `?` if it is unknown."""
     return "?" if value is None else f"{value:,.{digits}f}"

@@ -54,7 +54,7 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
             point.snapshot,
             minute(point.timestamp),
             point.operation,
-            f"{point.blocks:,}",
+            render.number(point.blocks),
             "-" if point.source is None else render.average(point.average_depth),
             "-" if point.source is None else render.average(point.average_overlaps),
             point.source or "unknown",

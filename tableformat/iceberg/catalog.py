@@ -105,7 +105,8 @@ def _rest_catalog(name: str, options: Mapping[str, str]) -> Catalog | None:
 _CREATES_TABLES = "init_catalog_tables"
 """PyIceberg creates the tables that it does not find in a database; who mistypes an address does not want any."""
 
-_SQLITE = "sqlite:///"
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?(?:\?.*)?")
+"""The address of an SQLite database, with its file; an empty one, or none, is in memory."""
 
 
 def _require_database(name: str, options: Mapping[str, str]) -> None:
@@ -117,11 +118,8 @@ def _require_database(name: str, options: Mapping[str, str]) -> None:
     from pyiceberg.utils.config import Config
 
     uri = {**(Config().get_catalog_config(name) or {}), **options}.get("uri")
-    path = (
-        uri.removeprefix(_SQLITE).partition("?")[0]
-        if isinstance(uri, str) and uri.startswith(_SQLITE)
-        else ""
-    )
+    found = _SQLITE.fullmatch(uri) if isinstance(uri, str) else None
+    path = found[1] if found else None
     if path and not path.startswith((":memory:", "file:")) and not Path(path).exists():
         raise ValueError(f"there is no database {path}")
 
@@ -178,6 +176,11 @@ class TableLoader:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._static is not None:
             return (_static_loader, (self._static.metadata_location, dict(self._static.io.properties)))
+        uri = self._options.get("uri")
+        found = _SQLITE.fullmatch(uri) if isinstance(uri, str) else None
+        if found and (not found[1] or ":memory:" in found[1]):
+            msg = f"{self.location} cannot be pickled: its catalog is in the memory of this process; use one in a file"
+            raise InvalidOptionError(msg)
         return (type(self), (self.location, self._options))
 
 

@@ -101,7 +101,7 @@ class DataFiles:
             rows = np.flatnonzero(held & ~column.exact)
             nulls = np.where(np.asarray(values.is_valid()), 0, self.row_count)
             found = _Bounds(low=values, high=values, null_count=nulls, exact=np.ones(len(values), bool))
-            self._columns[leaf.id] = _replaced(column, rows, found)
+            self._columns[leaf.id] = _replaced(column, rows, found, self.row_count)
 
     def _refine(self, leaves: Sequence[Leaf], read: ReadFooters) -> None:
         """Read the footers of Parquet files in which bounds of a column are unknown or inexact."""
@@ -127,7 +127,7 @@ class DataFiles:
                 null_count=np.array([item.null_count for item in taken], np.int64),
                 exact=np.array([item.exact for item in taken], bool),
             )
-            self._columns[leaf.id] = _replaced(column, rows[mine], bounds, all_files=False)
+            self._columns[leaf.id] = _replaced(column, rows[mine], bounds, self.row_count, all_files=False)
 
     @property
     def entries(self) -> FileEntries:
@@ -220,7 +220,9 @@ class _Bounds:
     exact: np.ndarray
 
 
-def _replaced(column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files: bool = True) -> FileColumn:
+def _replaced(
+    column: FileColumn, rows: np.ndarray, found: _Bounds, row_count: np.ndarray, *, all_files: bool = True
+) -> FileColumn:
     """Return the column with other bounds in some files. `found` has those of all files, or of these files alone.
 
     Values of all files are not NaN; bounds may leave NaN out. A file of floats is exact only if its NaN are counted.
@@ -240,7 +242,7 @@ def _replaced(column: FileColumn, rows: np.ndarray, found: _Bounds, *, all_files
     exact[rows] = found.exact[places[rows]]
     nans = held.nan_count
     if nans is not None:
-        nans = nans.copy()
+        nans = np.where(nulls == row_count, 0, nans)
         if all_files:
             nans[rows] = 0
         exact &= nans >= 0

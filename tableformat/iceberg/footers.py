@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.iceberg.own_keys import keys_in_footer
 from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.parquet.columns import FileColumns
 from tblctl.tableformat.parquet.footer import footer_of, has_exact_bounds
@@ -53,16 +54,22 @@ class ParquetFile:
 
 
 def read_footers(
-    io: FileIO, files: Sequence[ParquetFile], leaves: Sequence[Leaf]
+    io: FileIO, files: Sequence[ParquetFile], leaves: Sequence[Leaf], *, null_if_absent: Collection[int] = ()
 ) -> list[dict[int, FooterBounds]]:
     """Return for each file the bounds of columns by id, as far as its footer has them; many files at a time.
 
     A file that is missing, damaged or without column ids has none. That is logged, not raised: bounds may be unknown.
+
+    Args:
+        io: of the table.
+        files: what to read.
+        leaves: the columns.
+        null_if_absent: ids of columns that are all null in files without them.
     """
 
     def read(file: ParquetFile) -> dict[int, FooterBounds]:
         try:
-            return _bounds(io, file, leaves)
+            return _bounds(io, file, leaves, null_if_absent)
         except (*ARROW_ERRORS, OSError, CorruptTableError, KeyError) as error:
             LOG.warning("the footer of %s gives no bounds: %s", file.path, error)
             return {}
@@ -98,7 +105,9 @@ def _footer(io: FileIO, file: ParquetFile) -> tuple[Struct, pq.FileMetaData]:
         return footer, pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
 
 
-def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, FooterBounds]:
+def _bounds(
+    io: FileIO, file: ParquetFile, leaves: Sequence[Leaf], null_if_absent: Collection[int]
+) -> dict[int, FooterBounds]:
     footer, metadata = _footer(io, file)
     columns = FileColumns(metadata, metadata.schema.to_arrow_schema())
     if not columns.leaves:
@@ -108,8 +117,10 @@ def _bounds(io: FileIO, file: ParquetFile, leaves: Sequence[Leaf]) -> dict[int, 
     statistics = RowGroupStatistics(file.path, columns, groups)
     found = {}
     for leaf in leaves:
-        if leaf.id not in columns.leaves:
-            continue  # added later: its rows are null, or have a default that the manifest knows
+        if leaf.id not in columns.leaves:  # added later
+            if leaf.id in null_if_absent and columns.has_all_ids:
+                found[leaf.id] = _nulls(statistic_type(leaf.type), file.rows)
+            continue
         exact = all(has_exact_bounds(footer, group, columns.leaves[leaf.id][0]) for group in groups)
         bounds = _joined(_column(statistics, leaf), statistics.row_count, exact=exact)
         if bounds is not None:
@@ -136,15 +147,16 @@ def _joined(found: ColumnStatistics | None, rows: np.ndarray, *, exact: bool) ->
     nulls = int(found.null_count.sum())
     some = found.null_count < rows
     if not some.any():
-        kind = found.min.type
-        return FooterBounds(
-            low=pa.scalar(None, kind), high=pa.scalar(None, kind), null_count=nulls, exact=True
-        )
+        return _nulls(found.min.type, nulls)
     chosen = pa.array(np.flatnonzero(some))
     low, high = found.min.take(chosen), found.max.take(chosen)
     if low.null_count or high.null_count or _has_nan(low) or _has_nan(high):
         return None
     return FooterBounds(low=_extreme(low, 0), high=_extreme(high, 1), null_count=nulls, exact=exact)
+
+
+def _nulls(kind: pa.DataType, count: int) -> FooterBounds:
+    return FooterBounds(low=pa.scalar(None, kind), high=pa.scalar(None, kind), null_count=count, exact=True)
 
 
 def _has_nan(values: pa.Array) -> bool:

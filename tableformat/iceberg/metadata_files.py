@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -110,11 +110,13 @@ class MetadataFiles:
             )
             raise CorruptTableError(msg, name=path) from error
 
-    def footers(self, files: Sequence[ParquetFile], leaves: Sequence[Leaf]) -> list[dict[int, FooterBounds]]:
-        """Return for each data file the bounds of columns by id, as far as its footer has them."""
+    def footers(
+        self, files: Sequence[ParquetFile], leaves: Sequence[Leaf], *, null_if_absent: Collection[int] = ()
+    ) -> list[dict[int, FooterBounds]]:
+        """Return for each data file the bounds of columns by id, as far as its footer has them; see `read_footers`."""
         from tblctl.tableformat.iceberg.footers import read_footers
 
-        return read_footers(self._io, files, leaves)
+        return read_footers(self._io, files, leaves, null_if_absent=null_if_absent)
 
     def own_keys(self, files: Sequence[ParquetFile]) -> list[pa.Table | None]:
         """Return the row of keys in the footer of each of tblctl's files; None where there is none."""

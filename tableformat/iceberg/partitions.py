@@ -110,13 +110,32 @@ def identity_values(
     Returns:
         values of the column's statistic type, one for each file, and where there is one; None if there is none at all.
     """
+    return values_of(leaf.id, "identity", statistic_type(leaf.type), partitions, specs)
+
+
+_TIMES = ("year", "month", "day", "hour")
+
+
+def values_of(
+    column_id: int,
+    transform: str,
+    kind: pa.DataType,
+    partitions: Partitions,
+    specs: Mapping[int, PartitionSpec],
+) -> tuple[pa.Array, np.ndarray] | None:
+    """Return the value that all rows of each file have of a transform of a column, where files are partitioned by it.
+
+    Times before 1970 are left out: old writers rounded them up.
+
+    Returns:
+        values of the type `kind`, one for each file, and where there is one; None if there is none at all.
+    """
     places = {
         spec_id: place
         for spec_id, spec in specs.items()
         for place, field in enumerate(spec.fields)
-        if field.source_id == leaf.id and str(field.transform) == "identity"
+        if field.source_id == column_id and str(field.transform) == transform
     }
-    kind = statistic_type(leaf.type)
     held = np.array([spec_id in places for spec_id in partitions.spec_ids], bool)
     if not held.any():
         return None
@@ -130,6 +149,8 @@ def identity_values(
         return None
     if pa.types.is_floating(kind):
         held &= ~np.asarray(pc.fill_null(pc.is_nan(typed), fill_value=False), bool)
+    if transform in _TIMES:
+        held &= np.array([value is None or value >= 0 for value in found], bool)
     return typed.take(pa.array(partitions.code)), held[partitions.code]
 
 

@@ -6,7 +6,7 @@ The id of a version is its snapshot's id, as text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
@@ -304,9 +304,15 @@ def _entry(metadata: TableMetadata, version: IcebergVersion) -> VersionEntry:
         timestamp_ms=metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms,
         summary=_summary(snapshot),
         is_readable=True,
-        tags=tuple(sorted(name for name, id in version.tags.items() if id == version.id)),
+        tags=tuple(
+            sorted(
+                name
+                for name, ref in metadata.refs.items()
+                if ref.snapshot_ref_type == "tag" and str(ref.snapshot_id) == version.id
+            )
+        ),
         cluster_by=_cluster_by(version),
-        options=version.options,
+        options=None,  # its properties are not tblctl's options
     )
 
 
@@ -319,31 +325,29 @@ def _cluster_by(version: IcebergVersion) -> tuple[str, ...] | None:
 
 
 def _summary(snapshot: Snapshot | None) -> Summary:
-    """Return what a commit did, from the standard keys of its summary; what it does not say is 0."""
-    found: dict[str, Any] = {}
-    operation = "create"
-    if snapshot is not None:
-        operation = "unknown"
-        if snapshot.summary is not None:
-            operation = snapshot.summary.operation.value
-            found = dict(snapshot.summary.additional_properties)
+    """Return what a commit did, from the standard keys of its summary. A total that it does not say is None."""
+    if snapshot is None:
+        return Summary(operation="create", rows=0, blocks=0, data_bytes=0)
+    found = {} if snapshot.summary is None else snapshot.summary.additional_properties
     detail = detail_of(found)
-    if detail:
-        operation = RECLUSTER
+    operation = "unknown" if snapshot.summary is None else snapshot.summary.operation.value
 
-    def number(key: str) -> int:
+    def total(key: str) -> int | None:
         text = str(found.get(key, ""))
-        return int(text) if text.isdecimal() else 0
+        return int(text) if text.isdecimal() else None
+
+    def change(key: str) -> int:
+        return total(key) or 0
 
     return Summary(
-        operation=operation,
-        rows=number("total-records"),
-        blocks=number("total-data-files"),
-        data_bytes=number("total-files-size"),
-        rows_added=number("added-records"),
-        rows_removed=number("deleted-records"),
-        blocks_added=number("added-data-files"),
-        blocks_removed=number("deleted-data-files"),
-        bytes_added=number("added-files-size"),
+        operation=RECLUSTER if detail else operation,
+        rows=total("total-records"),
+        blocks=total("total-data-files"),
+        data_bytes=total("total-files-size"),
+        rows_added=change("added-records"),
+        rows_removed=change("deleted-records"),
+        blocks_added=change("added-data-files"),
+        blocks_removed=change("deleted-data-files"),
+        bytes_added=change("added-files-size"),
         detail=detail,
     )

@@ -1,8 +1,12 @@
-"""Which partitions may hold rows that satisfy a condition, by PyIceberg's projections of conditions onto transforms."""
+"""Which partitions and manifests may hold rows that satisfy a condition.
+
+PyIceberg projects conditions onto partition transforms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -22,10 +26,12 @@ from tblctl.tableformat.predicate.nodes import (
     Operator,
     Test,
     Truth,
+    tests_of,
 )
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import ManifestFile, PartitionFieldSummary
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema as IcebergSchema
 
@@ -47,8 +53,10 @@ def matching_partitions(
     from pyiceberg.schema import Schema
     from pyiceberg.typedef import Record
 
-    expression = implied(node, want=True)
     kept = np.ones(len(partitions.texts), bool)
+    if not _names_fit(node, schema):
+        return kept
+    expression = implied(node, want=True)
     for spec_id in set(partitions.spec_ids):
         spec = specs.get(spec_id)
         if spec is None or not spec.fields:
@@ -56,17 +64,80 @@ def matching_partitions(
         try:
             projected = inclusive_projection(schema, spec)(expression)
             is_kept = expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, True)  # noqa: FBT003
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            NotImplementedError,
-        ):  # a column was dropped, a transform is unknown
+        except _UNKNOWN:
             continue
         for place, (own, values) in enumerate(zip(partitions.spec_ids, partitions.values, strict=True)):
             if own == spec_id:
                 kept[place] = _holds(is_kept, Record(*values))
     return kept
+
+
+def matching_manifests(
+    node: Node, manifests: Sequence[ManifestFile], specs: Mapping[int, PartitionSpec], schema: IcebergSchema
+) -> list[ManifestFile]:
+    """Return the manifests with files that may hold rows for which a condition is true, by their partition summaries.
+
+    All of a spec stay where that cannot be known: a column was dropped, a transform is unknown. So do manifests whose
+    summaries are missing or have no bounds, and all of a partition field of floats: bounds leave NaN out.
+
+    Args:
+        node: the condition, resolved for `schema`.
+        manifests: of data files.
+        specs: the table's specs by id.
+        schema: the table's columns.
+    """
+    if not _names_fit(node, schema):
+        return list(manifests)
+    expression = implied(node, want=True)
+    tests = {spec_id: _manifest_test(expression, spec, schema) for spec_id, spec in specs.items()}
+    return [
+        manifest
+        for manifest in manifests
+        if (test := tests.get(manifest.partition_spec_id)) is None or _may_match(manifest, test)
+    ]
+
+
+def _manifest_test(
+    expression: BooleanExpression, spec: PartitionSpec, schema: IcebergSchema
+) -> Callable[[ManifestFile], bool] | None:
+    from pyiceberg.expressions.visitors import inclusive_projection, manifest_evaluator
+    from pyiceberg.types import DoubleType, FloatType
+
+    try:
+        kinds = [field.field_type for field in spec.partition_type(schema).fields]
+        if not kinds or any(isinstance(kind, FloatType | DoubleType) for kind in kinds):
+            return None
+        return manifest_evaluator(spec, schema, inclusive_projection(schema, spec)(expression))
+    except _UNKNOWN:
+        return None
+
+
+def _may_match(manifest: ManifestFile, test: Callable[[ManifestFile], bool]) -> bool:
+    if not all(_is_summed_up(field) for field in manifest.partitions or ()):
+        return True
+    try:
+        return test(manifest)
+    except (struct.error, IndexError, *_UNKNOWN):  # bounds of another type than the field's
+        return True
+
+
+def _is_summed_up(field: PartitionFieldSummary) -> bool:
+    """Return whether a summary has both bounds, or none since all values are null."""
+    if field.lower_bound is None and field.upper_bound is None:
+        return field.contains_null
+    return field.lower_bound is not None and field.upper_bound is not None
+
+
+def _names_fit(node: Node, schema: IcebergSchema) -> bool:
+    """Return whether the schema means the same columns by the condition's names."""
+    try:
+        return all(schema.find_field(test.leaf.name).field_id == test.leaf.id for test in tests_of(node))
+    except ValueError:
+        return False
+
+
+_UNKNOWN = (ValueError, TypeError, KeyError, NotImplementedError)
+"""What PyIceberg raises of a column that was dropped, or of a transform that it does not know."""
 
 
 def _holds(is_kept: Any, record: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from tblctl.tableformat.iceberg.avro.container import AvroError
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests, parquet_files
+from tblctl.tableformat.iceberg.key_bounds import key_bounds
+from tblctl.tableformat.iceberg.location import SCHEME
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.own_files import parse_name
@@ -34,6 +36,7 @@ from tblctl.tableformat.port import Listing
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema as IcebergSchema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -177,12 +180,20 @@ class IcebergVersion:
     @cached_property
     def schema(self) -> Schema:
         """The columns of a branch's newest snapshot: the table's current ones. Those of an older one: as they were."""
+        return self._schema(self._schema_id)
+
+    @property
+    def _iceberg_schema(self) -> IcebergSchema:
+        return self.metadata.schema_by_id(self._schema_id) or self.metadata.schema()
+
+    @property
+    def _schema_id(self) -> int:
         id_ = self.metadata.current_schema_id
         snapshot = self.snapshot
         heads = {self.metadata.current_snapshot_id, *branches_of(self.metadata).values()}
         if snapshot is not None and snapshot.schema_id is not None and snapshot.snapshot_id not in heads:
             id_ = snapshot.schema_id
-        return self._schema(id_)
+        return id_
 
     def _schema(self, id_: int) -> Schema:
         if id_ not in self._schemas:
@@ -192,10 +203,10 @@ class IcebergVersion:
     @property
     def cluster_hint(self) -> str:
         """How a table gets a cluster key, for errors."""
-        name = self._location.rpartition("/")[2]
+        name = self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
         return (
-            "name one (`tblctl recluster --cluster-by a,b`), or give the table a sort order, in Spark: "
-            f"`ALTER TABLE {name} WRITE ORDERED BY a, b`"
+            f"give the table a sort order, in Spark: `ALTER TABLE {name} WRITE ORDERED BY a, b`; or name a key to "
+            "recluster by: `tblctl recluster --cluster-by a,b`"
         )
 
     @cached_property
@@ -217,7 +228,7 @@ class IcebergVersion:
         except InvalidKeyError as error:
             msg = (
                 f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
-                "name another key (`--cluster-by a,b`), or correct the property"
+                "correct the property, or name a key: `--columns a,b` to measure, `recluster --cluster-by a,b` to plan"
             )
             raise InvalidKeyError(msg) from error
         return usable_sort(terms, self.schema)
@@ -256,8 +267,25 @@ class IcebergVersion:
             data,
             read,
             text_length=length,
-            footers=self._metadata_files.footers if self._refine else None,
+            footers=(
+                partial(self._metadata_files.footers, null_if_absent=self._null_if_absent)
+                if self._refine
+                else None
+            ),
         )
+
+    @property
+    def _null_if_absent(self) -> frozenset[int]:
+        """The columns, by id, that are null in files without them: without a default (format 3), in no partition."""
+        if self.metadata.format_version > 2:  # noqa: PLR2004
+            return frozenset()
+        given = {
+            field.source_id
+            for spec in self.metadata.specs().values()
+            for field in spec.fields
+            if str(field.transform) == "identity"
+        }
+        return frozenset(leaf.id for leaf in self.schema.leaves) - given
 
     @cached_property
     def deletes(self) -> DeleteFiles:
@@ -326,12 +354,16 @@ class IcebergVersion:
             msg = f"{self._location}: partitions of its manifests cannot be read: {error.args[0]}"
             raise CorruptTableError(msg, name=self._location) from error
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+    def listing(
+        self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True, whole: bool = True
+    ) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
+        node = None if condition is None else node_of(condition, self.schema)
+        if node is not None and not whole and (part := self._matching_part(node)) is not None:
+            return part.listing(sort, condition, clustered=clustered)
         files, schema = self.files, self.schema
-        node = None if condition is None else node_of(condition, schema)
         tested = [] if node is None else [test.leaf for test in tests_of(node)]
         self._fetch([*key_leaves(sort, schema), *tested])
         matched = None
@@ -340,7 +372,7 @@ class IcebergVersion:
 
             matched = np.asarray(match(node, files, schema).outcome != NONE)
             matched &= self._matching_partitions(node)[self.partitions.code]
-        bounds = key_maker(sort).bounds(files, schema)
+        bounds = key_bounds(sort, files, schema, self.partitions, self.metadata.specs())
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
         known = bounds.known & ~keys_after(low, high, sort)
@@ -440,7 +472,19 @@ class IcebergVersion:
     def _matching_partitions(self, node: Node) -> np.ndarray:
         from tblctl.tableformat.iceberg.pruning import matching_partitions
 
-        return matching_partitions(node, self.partitions, self.metadata.specs(), self.metadata.schema())
+        return matching_partitions(node, self.partitions, self.metadata.specs(), self._iceberg_schema)
+
+    def _matching_part(self, node: Node) -> IcebergVersion | None:
+        """Return the version without manifests that no matching file is in; None if there is no such manifest."""
+        from tblctl.tableformat.iceberg.pruning import matching_manifests
+
+        data = [manifest for manifest in self.manifests if manifest.content == 0]
+        kept = matching_manifests(node, data, self.metadata.specs(), self._iceberg_schema)
+        if len(kept) == len(data):
+            return None
+        found = self.at(self.snapshot)
+        found.manifests = tuple(kept)
+        return found
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block."""

@@ -61,14 +61,14 @@ class SegmentRef:
 class Summary:
     """What a commit did, kept for `history` even after the snapshot expires.
 
-    The first three fields count the whole table after the commit, the others what the commit changed. `detail` has
-    JSON specific to the operation.
+    The first three numbers count the whole table after the commit; None if the commit of another writer did not say.
+    The others count what the commit changed. `detail` has JSON specific to the operation.
     """
 
     operation: str
-    rows: int
-    blocks: int
-    data_bytes: int
+    rows: int | None
+    blocks: int | None
+    data_bytes: int | None
     rows_added: int = 0
     rows_removed: int = 0
     blocks_added: int = 0

@@ -112,7 +112,14 @@ class NativeVersion:
 
         return block_metadata(self._storage, self.snapshot)
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+    def listing(
+        self,
+        sort: Sort,
+        condition: BooleanExpression | None,
+        *,
+        clustered: bool = True,
+        whole: bool = True,  # noqa: ARG002 (segments have blocks of any key)
+    ) -> Listing:
         """Return the blocks with their bounds by `sort`. Reads each segment once."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
         from tblctl.tableformat.native.read.scan import condition_columns

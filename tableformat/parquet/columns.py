@@ -46,6 +46,11 @@ class FileColumns:
         return found
 
     @property
+    def has_all_ids(self) -> bool:
+        """Whether each leaf has an id, so that the file certainly lacks other columns."""
+        return all(item is not None for item, _ in _file_leaves(self.schema))
+
+    @property
     def groups(self) -> Iterator[pq.RowGroupMetaData]:
         """The row groups, in order."""
         return (self.metadata.row_group(group) for group in range(self.metadata.num_row_groups))

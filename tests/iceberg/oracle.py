@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg import expressions as ice
 from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
 
 from tblctl.maintain.measure import table_info
@@ -180,12 +181,18 @@ def true_ends(files: Sequence[TrueFile], sort: Sort, schema: Schema) -> tuple[pa
 def is_known(file: TrueFile, sort: Sort, version: Any) -> bool:
     """Return whether the manifest has what it takes to bound the file's keys: bounds, or a partition's value."""
     fields = version.metadata.specs()[file.entry.spec_id].fields
-    constant = {field.source_id for field in fields if str(field.transform) == "identity"}
     return all(
-        (term.column_id in constant and term.function != "bucket")
+        any(_tells(field, file.entry.partition[place], term) for place, field in enumerate(fields))
         or _term_is_known(file.entry, term, version.schema)
         for term in sort.terms
     )
+
+
+def _tells(field: PartitionField, value: Any, term: Term) -> bool:
+    """Return whether the value of a partition field is that of a term, or of its column."""
+    if field.source_id != term.column_id or str(field.transform) not in ("identity", term.transform):
+        return False
+    return term.function not in ("year", "month", "day", "hour") or value is None or value >= 0
 
 
 def _term_is_known(entry: DataFile, term: Term, schema: Schema) -> bool:
@@ -193,7 +200,7 @@ def _term_is_known(entry: DataFile, term: Term, schema: Schema) -> bool:
     leaf = schema.leaf_by_id(id_)
     assert leaf is not None
     if term.function == "bucket":
-        return False
+        return True  # it is one of n
     nulls = (entry.null_value_counts or {}).get(id_)
     nans = (entry.nan_value_counts or {}).get(id_)
     if nulls == entry.record_count:
@@ -245,8 +252,10 @@ def assert_matched(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
         for condition, holds in conditions(leaf, list(values.values())):
             needed = {path for path, found in values.items() if pc.any(holds(found)).as_py()}
             matched = version.listing(sort, condition).matched
-            missing = needed - {path for path, found in zip(order, matched.tolist(), strict=True) if found}
-            assert not missing, (condition, missing)
+            kept = {path for path, found in zip(order, matched.tolist(), strict=True) if found}
+            assert not needed - kept, (condition, needed - kept)
+            part = version.listing(sort, condition, whole=False)
+            assert set(part.paths.filter(pa.array(part.matched)).to_pylist()) == kept, condition
 
 
 def conditions(leaf: Leaf, arrays: Sequence[pa.Array]) -> Iterator[tuple[Any, Any]]:

@@ -164,7 +164,7 @@ def test_history_and_suggest_and_check_and_pictures_work(words: tuple[str, ...],
     assert [entry["operation"] for entry in history] == ["append"] * 3
     assert [entry["rows"] for entry in history] == [30, 20, 10]
     assert all(isinstance(entry["sequence"], str) for entry in history)
-    assert history[0]["tags"] == ["main"]
+    assert (history[0]["tags"], history[0]["options"]) == ([], None)
     assert as_json("suggest", HITS, *words)["candidates"]
     counts = {"snapshots": 3, "segments": 3, "blocks": 3, "rows": 30}
     assert as_json("check", ORDERS, *words) == {"ok": True, "deep": False, "problems": [], **counts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import shutil
 import socket
 import sqlite3
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
@@ -21,6 +23,7 @@ from tblctl.cli.command import exit_code
 from tblctl.cli.main import application
 from tblctl.tableformat.errors import (
     CorruptTableError,
+    InvalidKeyError,
     InvalidOptionError,
     ObjectNotFoundError,
     SnapshotNotFoundError,
@@ -29,6 +32,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
     UnsupportedFormatError,
 )
+from tblctl.tableformat.iceberg.location import IcebergLocation, parse_location, parse_names
 
 from .lake import NAME, Lake, append, fields, rewrite_metadata
 
@@ -259,11 +263,63 @@ def test_locations_that_name_no_table_are_refused(lake: Lake, location: str) -> 
 
 
 def test_names_with_dots_are_quoted(lake: Lake) -> None:
-    from tblctl.tableformat.iceberg.location import IcebergLocation, parse_location
-
-    for names in (("db", "a.b"), ("a.b", "c.d", "t"), ("db", "t")):
+    for names in (("db", "a.b"), ("a.b", "c.d", "t"), ("db", "t"), ("x.y", 'a"b'), ('"', '".""')):
         location = IcebergLocation(catalog="lake", table=names)
         assert parse_location(str(location)) == location
+
+
+@pytest.mark.parametrize("name", ['a"b', "a?b", "a#b", "a.b?c=d&e", "a b", "u:p@h/x"])
+def test_tables_of_odd_names_are_found_and_measured(lake: Lake, name: str) -> None:
+    names = ("db", name)
+    table = lake.catalog.create_table(names, fields(id=LongType()), location=str(lake.folder / "plain"))
+    append(table, id=[1])
+    [found] = tblctl.find_tables(f"iceberg://{NAME}", catalog_options=lake.options)
+    assert parse_location(found).table == names
+    assert tblctl.open(found, catalog_options=lake.options).info("id").rows == 1
+    [surveyed] = tblctl.survey([found], columns="id", catalog_options=lake.options)
+    assert (surveyed.location, surveyed.error) == (found, None)
+
+
+def test_a_namespace_with_a_dot_is_quoted(lake: Lake) -> None:
+    lake.catalog.create_namespace(("x.y",))
+    lake.catalog.create_table(("x.y", "t"), fields(id=LongType()), location=str(lake.folder / "plain"))
+    words = {"catalog_options": lake.options}
+    found = tblctl.find_tables(f"iceberg://{NAME}", namespace='"x.y"', **words)
+    assert found == ["iceberg://lake/x.y.t"], "PyIceberg's SQL catalogs join the names of a namespace"
+    assert parse_names('"x.y".a') == ("x.y", "a")
+    error = failure(
+        InvalidOptionError, lambda: tblctl.find_tables("iceberg://lake", namespace='"x.y', **words)
+    )
+    assert "is no namespace" in str(error)
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "sqlite+pysqlite"])
+def test_no_driver_of_sqlite_makes_a_database(lake: Lake, driver: str) -> None:
+    other = lake.folder / "new.db"
+    options = lake.options | {"uri": f"{driver}:///{other}"}
+    failure(InvalidOptionError, lambda: tblctl.open("iceberg://lake/db.t", catalog_options=options))
+    assert not other.exists()
+
+
+def test_a_table_of_a_catalog_in_memory_cannot_be_sent_to_another_process(tmp_path: Path) -> None:
+    catalog = InMemoryCatalog("m", warehouse=str(tmp_path))
+    catalog.create_namespace("db")
+    table = tblctl.from_iceberg(catalog.create_table("db.t", fields(id=LongType())))
+    with pytest.raises(InvalidOptionError, match="in the memory of this process"):
+        pickle.dumps(table)
+
+
+@pytest.mark.parametrize("use", ["suggest", "picture"])
+def test_a_wrong_key_property_stops_only_what_needs_the_key(lake: Lake, table: Table, use: str) -> None:
+    with table.transaction() as change:
+        change.set_properties({"tblctl.cluster-by": "nothing"})
+    if use == "suggest":
+        assert lake.open("t").suggest().candidates
+        assert lake.open("t").suggest().cluster_by == ()
+    else:
+        lake.open("t").picture(lake.folder / "t.html", columns="id")
+    error = failure(InvalidKeyError, lambda: lake.open("t").info())
+    assert "--columns a,b` to measure" in str(error)
 
 
 def test_tables_are_found_in_namespaces_at_every_depth(lake: Lake, table: Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import pickle
 import tracemalloc
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.types import LongType
 
 import tblctl
+from tblctl.cli.main import application
+from tblctl.pictures.depths import depth_history
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError, SnapshotNotFoundError
 
 from .lake import Lake, append, fields, rewrite_metadata, version_of, with_snapshots
@@ -41,9 +45,38 @@ def test_history_lists_the_ancestors_with_their_figures(lake: Lake, table: Table
     assert [(item.operation, item.rows, item.blocks, item.rows_added) for item in found] == [
         ("append", 2 * count, count, 2) for count in (4, 3, 2, 1)
     ]
-    assert [item.tags for item in found] == [("main",), (), ("b1", "t1"), ()]
+    assert [item.tags for item in found] == [(), (), ("t1",), ()], "branches are no tags"
+    assert [item.options for item in found] == [None] * 4, "properties are not options of tblctl's"
     assert [item.cluster_by for item in found] == [("id",)] * 4
     assert [item.sequence for item in lake.open("t").history(2)] == [item.sequence for item in found[:2]]
+
+
+def without_totals(metadata: dict[str, Any]) -> None:
+    for snapshot in metadata["snapshots"]:
+        for key in ("total-records", "total-data-files", "total-files-size"):
+            del snapshot["summary"][key]
+
+
+def test_totals_that_summaries_lack_are_unknown(lake: Lake, table: Table) -> None:
+    rewrite_metadata(lake, "t", without_totals)
+    newest = lake.open("t").history()[0].to_dict()
+    assert [newest[name] for name in ("rows", "blocks", "bytes", "rows_added")] == [None, None, None, 2]
+    assert [point.blocks for point in lake.open("t").depth_history()] == [None] * 4
+    words = [f"--catalog-option={key}={value}" for key, value in lake.options.items()]
+    text = CliRunner().invoke(application, ["history", "iceberg://lake/db.t", *words]).output
+    assert text.splitlines()[2].split()[-3:] == ["?", "?", "?"]
+    assert "?" in CliRunner().invoke(application, ["info", "--history", "iceberg://lake/db.t", *words]).output
+    survey = functools.partial(tblctl.survey, ["iceberg://lake/db.t"], catalog_options=lake.options)
+    assert (survey()[0].rows, survey(where="id = 1")[0].rows) == (8, None)
+    info = CliRunner().invoke(application, ["info", "--all", "iceberg://lake", "--where", "id = 1", *words])
+    assert "?" in info.output
+
+
+def test_the_limit_of_measured_blocks_holds_without_totals_too(lake: Lake, table: Table) -> None:
+    rewrite_metadata(lake, "t", without_totals)
+    port = lake.open("t")._port
+    found = depth_history(list(port.history()), port.version, most_measured_blocks=8)
+    assert [point.average_depth is not None for point in found] == [True, True, False, False]
 
 
 def test_as_of_a_snapshot_a_tag_a_branch_and_a_time(lake: Lake, table: Table) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
+from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -35,6 +37,13 @@ from pyiceberg.types import (
 import tblctl
 from tblctl.cli.main import application
 from tblctl.errors import InvalidOptionError
+from tblctl.tableformat.iceberg.pruning import matching_manifests
+from tblctl.tableformat.iceberg.schema import schema_of
+from tblctl.tableformat.predicate.nodes import node_of
+from tblctl.tableformat.predicate.sql.conditions import parse_where
+
+from .lake import Lake, fields, version_of
+from .oracle import assert_true
 
 LONG = "a text of more than sixteen characters, "
 NONE = {"write.metadata.metrics.default": "none"}
@@ -85,6 +94,27 @@ def test_bounds_that_manifests_lack_are_read_from_footers(options: dict[str, str
     assert (refined.info("c").unknown_block_count, refined.info("c").average_depth) == (0, 2.0)
     assert refined.info("c", where="c < 4").total_block_count == 1
     assert refined.info("c", where="c is null").total_block_count == 2
+
+
+@pytest.mark.parametrize("kind", [LongType(), DoubleType(), StringType()])
+def test_a_column_that_a_file_lacks_is_null_in_it(lake: Lake, kind: Any) -> None:
+    table = lake.create("t", fields(id=LongType()))
+    table.append(pa.table({"id": [1, 2]}))
+    with table.update_schema() as update:
+        update.add_column("late", kind)
+    assert lake.open("t").info("late").unknown_block_count == 1
+    refined = lake.open("t", refine=True)
+    assert (refined.info("late").unknown_block_count, refined.info("late").constant_block_count) == (0, 1)
+    assert refined.info("id", where="late is not null").total_block_count == 0
+
+
+def test_columns_of_partitions_and_of_format_3_may_have_values_that_files_lack(lake: Lake) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = lake.create("t", fields(c=LongType(), id=LongType()), partition_spec=spec)
+    assert version_of(table)._null_if_absent == {2}
+    version = version_of(table)
+    version.metadata = SimpleNamespace(format_version=3)
+    assert version._null_if_absent == frozenset()
 
 
 def test_nan_that_nobody_counted_stays_possible(options: dict[str, str]) -> None:
@@ -199,6 +229,44 @@ def test_a_partitions_value_takes_the_place_of_inexact_bounds(
     assert table.info("c", where=where).total_block_count == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "transform", "term", "values"),
+    [
+        (TimestampType(), DayTransform(), "day(c)", [0, 5, 86_400_000_000, 3 * 86_400_000_000, None]),
+        (TimestampType(), YearTransform(), "year(c) desc", [0, 5, 370 * 86_400_000_000, None]),
+        (DateType(), MonthTransform(), "month(c)", [0, 20, 40, 70, None]),
+        (LongType(), BucketTransform(4), "bucket(4, c)", [*range(20), None]),
+        (StringType(), BucketTransform(3), "bucket(3, c) nulls first", [*map(str, range(20)), None]),
+        (LongType(), TruncateTransform(10), "truncate(10, c)", [-15, -3, 7, 9, 12, None]),
+        (StringType(), TruncateTransform(2), "truncate(2, c)", ["aaa", "aab", "abc", None]),
+        (DecimalType(9, 2), TruncateTransform(50), "truncate(50, c)", ["-1.25", "0.49", "0.50", None]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_key_that_partitions_are_made_of_is_the_partitions_value(
+    lake: Lake, kind: Any, transform: Any, term: str, values: list[Any]
+) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
+    table = lake.create("t", fields(c=kind, id=LongType()), partition_spec=spec, properties=NONE)
+    column = table.schema().as_arrow().field("c").type
+    for _ in range(2):
+        typed = pa.array(values, pa.int32()) if kind == DateType() else pa.array(values)
+        table.append(pa.table([typed.cast(column), range(len(values))], schema=table.schema().as_arrow()))
+    assert_true(table, term, f"{term}, id")
+    found = lake.open("t").info(term)
+    assert (found.unknown_block_count, found.inexact_block_count, found.average_depth) == (0, 0, 2.0)
+    assert found.constant_block_count == found.total_block_count
+
+
+def test_a_bucket_is_one_of_its_numbers_or_that_of_the_only_value(lake: Lake) -> None:
+    table = lake.create("t", fields(c=LongType(), id=LongType()))
+    for values in ([1, 2, 3], [5, 5, 5], [None, 5, 7], [None] * 3):
+        table.append(pa.table([pa.array(values, pa.int64()), range(3)], schema=table.schema().as_arrow()))
+    assert_true(table, "bucket(8, c)", "bucket(8, c) desc nulls first", "id, bucket(8, c)")
+    found = lake.open("t").info("bucket(8, c)")
+    assert (found.unknown_block_count, found.inexact_block_count) == (0, 2)
+
+
 def _plain(value: Any) -> Any:
     return value.as_py() if isinstance(value, pa.Scalar) else value
 
@@ -236,6 +304,93 @@ def test_where_leaves_out_partitions_without_bounds_of_columns(
     found = opened(options).info("id", where=where)
     expected = len(list(table.scan(row_filter=_pyiceberg(where)).plan_files())) if kept is None else kept
     assert found.total_block_count == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "values", "where"),
+    [
+        (LongType(), IdentityTransform(), [1, 2, 3, 4], "c = 3"),
+        (LongType(), BucketTransform(64), [1, 2, 3, 4], "c = 3"),
+        (LongType(), TruncateTransform(10), [5, 15, 25, 35], "c between 21 and 29"),
+        (StringType(), IdentityTransform(), ["a", "b", None, "d"], "c is null"),
+        (TimestampType(), DayTransform(), [n * 86_400_000_000 for n in range(4)], "c >= '1970-01-04'"),
+    ],
+)
+def test_info_reads_only_manifests_whose_partitions_may_match(
+    lake: Lake, kind: Any, transform: Any, values: list[Any], where: str
+) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
+    table = lake.create("t", fields(c=kind, id=LongType()), partition_spec=spec)
+    for value in values:
+        column = pa.array([value]).cast(table.schema().as_arrow().field("c").type)
+        table.append(pa.table([column, pa.array([1])], schema=table.schema().as_arrow()))
+    assert_true(table, "id")
+    expected = lake.open("t").info("id", where=where)
+    assert expected.total_block_count == 1
+    plan = lake.open("t").plan("full", where=where, cluster_by="id")
+    assert plan.predicted.block_count_before == 4, "a plan's figures are of the whole table"
+    version = version_of(table)
+    node = node_of(parse_where(where, version.schema), version.schema)
+    needed = {file.manifest_path for file in version._matching_part(node).manifests}
+    assert len(needed) == 1
+    for manifest in version.manifests:
+        if manifest.manifest_path not in needed:
+            Path(manifest.manifest_path.removeprefix("file://")).unlink()
+    assert lake.open("t").info("id", where=where) == expected
+    assert len(lake.open("t").compare(version.id, version.id, columns="id", where=where)) == 2
+
+
+def test_manifests_of_floats_and_without_summaries_are_read(lake: Lake) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = lake.create("t", fields(c=DoubleType(), id=LongType()), partition_spec=spec)
+    for value in (1.0, 2.0, 3.0):  # PyIceberg cannot write a partition of NaN
+        table.append(pa.table([pa.array([value]), pa.array([1])], schema=table.schema().as_arrow()))
+    assert_true(table, "id")
+    version = version_of(table)
+    assert version._matching_part(node_of(parse_where("c > 5", version.schema), version.schema)) is None
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "nulls", "kept"),
+    [
+        (1, 2, False, False),
+        (1, 9, False, True),
+        (None, None, True, False),
+        (None, None, False, True),
+        (1, None, True, True),
+        (None, 2, True, True),
+    ],
+)
+def test_a_summary_counts_only_if_it_is_complete(
+    lower: int | None, upper: int | None, nulls: bool, kept: bool
+) -> None:
+    iceberg = fields(c=LongType())
+    schema = schema_of(iceberg)
+    encoded = [None if end is None else end.to_bytes(8, "little") for end in (lower, upper)]
+    summary = PartitionFieldSummary(nulls, False, *encoded)
+    manifest = SimpleNamespace(partition_spec_id=0, partitions=[summary])
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    node = node_of(parse_where("c = 5", schema), schema)
+    found = matching_manifests(node, [manifest], {0: spec}, iceberg)
+    assert bool(found) is kept
+    assert matching_manifests(node, [manifest], {}, iceberg), "an unknown spec"
+
+
+def test_conditions_on_an_old_snapshot_are_about_its_columns(lake: Lake) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = lake.create("t", fields(c=LongType(), id=LongType()), partition_spec=spec)
+    for value in (1, 2):
+        table.append(pa.table({"c": [value], "id": [value]}))
+    old = table.current_snapshot().snapshot_id
+    with table.update_schema() as update:
+        update.rename_column("c", "was")
+    with table.update_schema() as update:
+        update.add_column("c", LongType())
+    with table.update_spec() as update:
+        update.add_identity("c")
+    table.append(pa.table({"was": [7], "id": [3], "c": [1]}))
+    assert lake.open("t", as_of=old).info("id", where="c = 2").total_block_count == 1
+    assert lake.open("t").info("id", where="c = 1").total_block_count == 3, "old files lack c"
 
 
 def _pyiceberg(where: str) -> str:

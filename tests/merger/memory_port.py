@@ -87,7 +87,7 @@ class MemoryVersion:
     def next_sort_id(self) -> int:
         return max(self.known_sorts) + 1
 
-    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
+    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True, whole: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
         kinds = key_table(self.schema.written.empty_table(), sort, self.schema).schema
 

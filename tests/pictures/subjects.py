@@ -41,7 +41,7 @@ class ListedVersion:
     schema: Schema = SCHEMA
     sort: Sort = SORT
 
-    def listing(self, sort, condition, *, clustered=True) -> Listing:
+    def listing(self, sort, condition, *, clustered=True, whole=True) -> Listing:
         every = np.ones(self.low.size, dtype=bool)
         rows = np.full(self.low.size, 1_000_000)
         names = tuple(dict.fromkeys(self.partition)) or ("",)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tblctl.tableformat.iceberg.avro.boundaries import Boundaries
 from tblctl.tableformat.iceberg.avro.chunk import Chunk, Cursor, Integers, Slices
 from tblctl.tableformat.iceberg.avro.container import AvroError, Container
+from tblctl.tableformat.iceberg.avro.runs import MOST_RECORDS, Runs
 from tblctl.tableformat.iceberg.avro.types import (
     NUMBERS,
     TEXTS,
@@ -360,11 +361,30 @@ def _by_key(found: Chosen) -> Iterator[tuple[Any, ...]]:
         yield key, row, *others
 
 
+def _choose_numbers(
+    found: Chosen, keys: frozenset[int], rows: Integers, cursor: Cursor, count: Integers
+) -> None:
+    """Add the places of chosen values of all pairs at once, and pass over the pairs: for few records with many."""
+    chunk = cursor.chunk
+    owner = np.repeat(np.arange(len(rows)), count)
+    item = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    at = np.where(item, chunk.number_at(chunk.rank(cursor.at)[owner] + 2 * item), cursor.at[owner])
+    key, value_at = chunk.numbers(at)
+    for name in keys:
+        places = np.flatnonzero(key == name)
+        if len(places):
+            found.setdefault(name, []).append((rows[owner[places]], value_at[places]))
+    cursor.skip_numbers(2 * count)
+
+
 def _number_pairs(keys: frozenset[int]) -> Reader:
     def read(cursor: Cursor) -> dict[int, Sparse]:
         chosen: Chosen = {}
         chunk = cursor.chunk
         for rows, inner, count in _blocks_of(cursor, 2):
+            if len(rows) <= MOST_RECORDS:
+                _choose_numbers(chosen, keys, rows, inner, count)
+                continue
             order, holders = _falling(count)
             place = inner.at if order is None else inner.at[order]
             first = chunk.rank(place)
@@ -382,6 +402,29 @@ def _number_pairs(keys: frozenset[int]) -> Reader:
     return read
 
 
+def _pass_text_pairs(
+    found: Chosen, keys: frozenset[int], rows: Integers, cursor: Cursor, holders: Integers
+) -> None:
+    """Pass over pairs, and add the chosen. `holders` says for each pair how many records have it, the first ones."""
+    runs, done = Runs(), 0
+    while done < len(holders):
+        held = int(holders[done])
+        same = int(np.searchsorted(-holders, -held, side="right")) - done
+        at = cursor.at[:held].copy()
+        run = runs.next(cursor, held, same) if held <= MOST_RECORDS and same > 1 else None
+        if run is None:
+            key, start, length = cursor.text_pair(held)
+            if keys:
+                _choose(found, keys, rows[:held], key, start, length)
+        else:
+            for one, begin, size in run:
+                if one in keys:
+                    found.setdefault(one, []).append((rows[:held], at + begin, np.full(held, size)))
+        done += 1 if run is None else len(run.keys)
+        if cursor.bad[:held].all():
+            return
+
+
 def _text_pairs(keys: frozenset[int]) -> Reader:
     def read(cursor: Cursor) -> dict[int, Sparse]:
         chosen: Chosen = {}
@@ -389,12 +432,7 @@ def _text_pairs(keys: frozenset[int]) -> Reader:
             order, holders = _falling(count)
             holding = rows if order is None else rows[order]
             ordered = inner if order is None else inner.take(order)
-            for held in holders.tolist():
-                key, start, length = ordered.text_pair(held)
-                if ordered.bad[:held].all():
-                    break
-                if keys:
-                    _choose(chosen, keys, holding[:held], key, start, length)
+            _pass_text_pairs(chosen, keys, holding, ordered, holders)
             if order is not None:
                 inner.put(order, ordered)
         return {
