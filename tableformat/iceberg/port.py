@@ -250,7 +250,11 @@ class IcebergPort:
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
         """Read the metadata of the newest version. `deep` is refused."""
         if deep:
-            raise self._not_here("check --deep")
+            msg = (
+                f"{self._location}: check --deep is for tables of tblctl's own format; check without --deep reads an "
+                "Iceberg table's metadata"
+            )
+            raise InvalidOptionError(msg)
         version = self.newest()
         problems: list[str] = []
         rows = blocks = 0
@@ -277,12 +281,6 @@ class IcebergPort:
             files,
             cluster_by=self._cluster_by,
             refine=self._refine,
-        )
-
-    def _not_here(self, what: str) -> InvalidOptionError:
-        return InvalidOptionError(
-            f"{self._location}: {what} is for tables of tblctl's own format in this version; use the maintenance "
-            "procedures of an engine for Iceberg (expire_snapshots, remove_orphan_files)"
         )
 
 

@@ -200,8 +200,8 @@ def test_catalogs_come_from_pyicebergs_own_configuration(uri: str, catalog: Cata
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (("gc", ORDERS, "--dry-run"), "remove_orphan_files"),
-        (("check", ORDERS, "--deep"), "remove_orphan_files"),
+        (("gc", ORDERS, "--older-than", "1h"), "at least 24h"),
+        (("check", ORDERS, "--deep"), "without --deep"),
         (("recluster", "/nowhere", "--cluster-by", "id", "--dry-run"), "no table"),
     ],
 )
