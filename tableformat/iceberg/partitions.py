@@ -154,6 +154,15 @@ def values_of(
     return typed.take(pa.array(partitions.code)), held[partitions.code]
 
 
+def partition_scalar(value: Any, leaf: Leaf) -> pa.Scalar | None:
+    """Return a partition's value as one of the column that files are partitioned by; None if it was of another type."""
+    kind = statistic_type(leaf.type)
+    try:
+        return _arrow([value], kind)[0]
+    except (pa.ArrowException, TypeError, OverflowError):
+        return None
+
+
 def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values of a partition field as Arrow has them. Dates and times are whole numbers."""
     if pa.types.is_temporal(kind):
@@ -202,14 +211,16 @@ def _values(
             values[field.field_id] += _python(held, count)
     named = []
     for field in spec.fields:
-        source = _source(field, schema)
+        source = source_of(field, schema)
         values[field.field_id] = [_typed(value, field, source) for value in values[field.field_id]]
-        named.append([_human(value, field, source) for value in values[field.field_id]])
+        named.append(
+            [f"{field.name}={human_value(value, field, source)}" for value in values[field.field_id]]
+        )
     names = ["/".join(parts) for parts in zip(*named, strict=True)]
     return list(zip(*(values[field.field_id] for field in spec.fields), strict=True)), names
 
 
-def _source(field: PartitionField, schema: IcebergSchema) -> IcebergType | None:
+def source_of(field: PartitionField, schema: IcebergSchema) -> IcebergType | None:
     """Return the type of the column that a field is made of; None if it was dropped."""
     try:
         return schema.find_type(field.source_id)
@@ -231,15 +242,14 @@ def _python(held: Any, count: int) -> list[Any]:
     return values
 
 
-def _human(value: Any, field: PartitionField, source: IcebergType | None) -> str:
-    """Return a value of a partition field, as people read it."""
+def human_value(value: Any, field: PartitionField, source: IcebergType | None) -> str:
+    """Return the text of a value of a partition field, as people read it."""
     from pyiceberg.types import UnknownType
 
     try:
-        text = field.transform.to_human_string(source or UnknownType(), value)
+        return str(field.transform.to_human_string(source or UnknownType(), value))
     except (ValueError, TypeError, OverflowError):  # a time that Python has not
-        text = str(value)
-    return f"{field.name}={text}"
+        return str(value)
 
 
 def _typed(value: Any, field: PartitionField, source: IcebergType | None) -> Any:

@@ -212,7 +212,7 @@ class IcebergPort:
             version=self._newest_in,
             env=self.env,
         )
-        rows = DeleteRows(self._location, DataStorage(base.io_properties))
+        rows = DeleteRows(DataStorage(base.io_properties))
         return commit_replacement(branch, Drafts(base, replacement, self.env, rows), base.new_properties)
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

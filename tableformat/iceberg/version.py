@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import CorruptTableError, InvalidKeyError
+from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError
 from tblctl.tableformat.iceberg.avro.container import AvroError
-from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles
+from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles, PartitionKey, partition_keys
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests, parquet_files
 from tblctl.tableformat.iceberg.key_bounds import key_bounds
@@ -22,7 +22,13 @@ from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.own_files import parse_name
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of, side_files_of
-from tblctl.tableformat.iceberg.partitions import Partitions, identity_values, partitions_of
+from tblctl.tableformat.iceberg.partitions import (
+    Partitions,
+    identity_values,
+    partition_scalar,
+    partitions_of,
+)
+from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import key_ranks, keys_after
@@ -199,6 +205,15 @@ class IcebergVersion:
         if id_ not in self._schemas:
             self._schemas[id_] = schema_of(self.metadata.schema_by_id(id_) or self.metadata.schema())
         return self._schemas[id_]
+
+    @property
+    def uuid_ids(self) -> frozenset[int]:
+        """The ids of the fields that are UUIDs, nested ones too."""
+        from pyiceberg.schema import index_by_id
+        from pyiceberg.types import UUIDType
+
+        fields = index_by_id(self.metadata.schema())
+        return frozenset(id_ for id_, field in fields.items() if isinstance(field.field_type, UUIDType))
 
     @property
     def cluster_hint(self) -> str:
@@ -497,13 +512,14 @@ class IcebergVersion:
         wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
         rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist()
         clusters = self._clusters(rows)
-        found = {}
+        found: dict[str, Block] = {}
         for row in rows:
             size = int(entries.size_bytes[row])
             path = entries.path[row].as_py()
             name = parse_name(path)
-            found[path] = Block(
+            found[path] = DataFile(
                 path=path,
+                sequence_number=int(entries.sequence_number[row]),
                 row_count=int(entries.rows[row]),
                 size_bytes=size,
                 uncompressed_bytes=size * EXPANSION,
@@ -514,6 +530,44 @@ class IcebergVersion:
                 partition=self.partitions.texts[int(self.partitions.code[row])],
             )
         return found
+
+    def data_file(self, block: Block) -> DataFile:
+        """Return a data file with what its manifest says of its columns."""
+        if not isinstance(block, DataFile):
+            raise InternalError(f"{block.path} is no data file of {self._location}")
+        row = self._row_of(block.path)
+        leaves = [leaf for leaf in self.schema.leaves if len(leaf.path) == 1]
+        self.files.fetch(leaves)
+        counts = [(leaf.id, self.files.column(leaf)) for leaf in leaves]
+        nulls = tuple((id_, int(found.null_count[row])) for id_, found in counts if found is not None)
+        return replace(block, null_counts=nulls, constants=self._constants(row))
+
+    def partition_key(self, path: str) -> PartitionKey:
+        """Return what distinguishes the partition of a data file from all others."""
+        return self._partition_keys[self._row_of(path)]
+
+    @cached_property
+    def _partition_keys(self) -> list[PartitionKey]:
+        return partition_keys(self.partitions)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {path: row for row, path in enumerate(self.files.entries.path.to_pylist())}
+
+    def _row_of(self, path: str) -> int:
+        return self._rows[path]
+
+    def _constants(self, row: int) -> tuple[tuple[int, object], ...]:
+        """Return the values of columns that a file is partitioned by as they are, by id."""
+        code = int(self.partitions.code[row])
+        spec = self.metadata.specs().get(self.partitions.spec_ids[code]) if self.partitions.spec_ids else None
+        found = []
+        for place, field in enumerate(spec.fields if spec is not None else ()):
+            leaf = self.schema.leaf_by_id(field.source_id)
+            if leaf is not None and str(field.transform) == "identity":
+                value = partition_scalar(self.partitions.values[code][place], leaf)
+                found.append((leaf.id, value))
+        return tuple(found)
 
     def _clusters(self, rows: Sequence[int]) -> dict[int, ClusterStatistics]:
         """Return the places in key order of those of some files whose keys are known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,10 @@ from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, Prepar
 from tblctl.tableformat.parquet.dictionaries import decoded_bytes
 
 
+def _nothing() -> None:
+    """Do nothing: nothing was written."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewBlock:
     """A file under construction.
@@ -27,11 +32,15 @@ class NewBlock:
         path: its name.
         encoder: takes its rows.
         store: completes the file, and returns what is recorded of it.
+        abandon: removes what was written of it; after `store` it does nothing.
+        is_full: whether the next row needs another file; None if `block_bytes` of rows in memory decides.
     """
 
     path: str
     encoder: BlockEncoder
     store: Callable[[], BlockRecord]
+    abandon: Callable[[], None] = _nothing
+    is_full: Callable[[], bool] | None = None
 
 
 class ParquetBlockBuilder:
@@ -93,11 +102,15 @@ class ParquetBlockBuilder:
 
     def discard(self) -> None:
         """Delete the stored files, as far as possible."""
+        if self._open:
+            self._open.abandon()
         self._discard(self._paths)
 
     @property
     def _room(self) -> int:
         """How many bytes of rows the open file can still take."""
+        if self._open and self._open.is_full:
+            return 0 if self._open.is_full() else sys.maxsize
         return self._layout.options.block_bytes - (self._open.encoder.decoded_bytes if self._open else 0)
 
     def _window(self, rows: pa.Table, groups: Sequence[int]) -> PreparedRows:

@@ -48,8 +48,8 @@ class ParquetBlockReader:
 
     @property
     def path(self) -> str:
-        """The file's name."""
-        return self._file.address.path
+        """The file's name in the table."""
+        return self._file.address.name
 
     @cached_property
     def _every(self) -> Projection:
@@ -59,20 +59,29 @@ class ParquetBlockReader:
     @cached_property
     def group_rows(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        footer = self._file.metadata
-        return tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+        return self._rows_of_groups()
 
     @cached_property
     def group_bytes(self) -> tuple[int, ...]:
         """Approximate memory of each row group's rows: the block's size, divided in proportion to its pages."""
+        return self._bytes_of_groups()
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each row group in the file."""
+        return self._stored_bytes_of_groups()
+
+    def _rows_of_groups(self) -> tuple[int, ...]:
+        footer = self._file.metadata
+        return tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+
+    def _bytes_of_groups(self) -> tuple[int, ...]:
         footer = self._file.metadata
         sizes = [footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)]
         share = self._decoded_bytes / max(sum(sizes), 1)
         return tuple(int(size * share) for size in sizes)
 
-    @cached_property
-    def stored_bytes(self) -> tuple[int, ...]:
-        """Bytes of each row group in the file."""
+    def _stored_bytes_of_groups(self) -> tuple[int, ...]:
         footer = self._file.metadata
         chunks = range(footer.num_columns)
         return tuple(

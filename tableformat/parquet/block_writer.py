@@ -6,7 +6,7 @@ import base64
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +33,7 @@ from tblctl.tableformat.parquet.footer import (
     RawGroup,
     SortColumn,
     end_with_copies,
+    with_uuids,
     without_bounds,
 )
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -46,6 +47,7 @@ from tblctl.tableformat.parquet.statistics import (
     nan_places,
     parquet_columns,
 )
+from tblctl.tableformat.parquet.style import NATIVE, FileStyle
 from tblctl.tableformat.storage import Storage
 
 _DICTIONARY_SHARE = 1 / 16
@@ -61,6 +63,7 @@ class Layout:
     schema: Schema
     sort: Sort | None
     options: TableOptions
+    style: FileStyle = NATIVE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +136,11 @@ class BlockEncoder:
         """Append at least one row. Rows are in the order of the sort, and follow the earlier ones."""
         written = self._layout.schema.written
         first = window.groups[0]
-        writer = self._opened(lambda: choose_encodings(window.rows.slice(0, first), written), window.rows)
+        differences = self._layout.style.differences
+        writer = self._opened(
+            lambda: choose_encodings(window.rows.slice(0, first), written, differences=differences),
+            window.rows,
+        )
         for group in window.tables:
             writer.write_table(as_written(group, writer.schema), row_group_size=group.num_rows)
         self._groups += [None] * len(window.tables)
@@ -182,24 +189,28 @@ class BlockEncoder:
 
         A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds.
         """
-        if self.is_empty:
-            msg = f"block {path} has no rows"
-            raise InternalError(msg)
+        record = self.record(path, level=level, run_id=run_id)
         assert isinstance(self._sink, HeldPages)
         end = self.end()
         made = seal(self._sink.pages(), end)
         storage.write(path, made.data)
-        footer = made.metadata
+        return replace(
+            self.completed(record, made.metadata, made.data.size),
+            footer_bytes=made.seal.footer_bytes,
+            footer_checksum=made.seal.footer_checksum,
+        )
+
+    def record(self, path: str, *, level: int, run_id: str | None) -> BlockRecord:
+        """Return what is known of the block before its end: all but sizes in the file and statistics of columns."""
+        if self.is_empty:
+            msg = f"block {path} has no rows"
+            raise InternalError(msg)
         keys = key_range(pa.concat_tables(self._ends), self._sort) if self._sort else None
         return BlockRecord(
             path=path,
             row_count=self.row_count,
-            size_bytes=made.data.size,
-            footer_bytes=made.seal.footer_bytes,
-            footer_checksum=made.seal.footer_checksum,
-            uncompressed_bytes=sum(
-                footer.row_group(group).total_byte_size for group in range(footer.num_row_groups)
-            ),
+            size_bytes=0,
+            uncompressed_bytes=0,
             decoded_bytes=self.decoded_bytes,
             schema_id=self._layout.schema_id,
             level=self._level(keys, level),
@@ -209,8 +220,22 @@ class BlockEncoder:
             key_max=keys.max if keys else (),
             key_exact=keys.exact if keys else True,
             same_key_rows=self._same_keys.most_rows if self._same_keys else None,
+        )
+
+    def completed(self, record: BlockRecord, footer: pq.FileMetaData, size_bytes: int) -> BlockRecord:
+        """Return the block's record with what its file says."""
+        groups = range(footer.num_row_groups)
+        return replace(
+            record,
+            size_bytes=size_bytes,
+            uncompressed_bytes=sum(footer.row_group(group).total_byte_size for group in groups),
             columns=column_records(self._measured, self._layout.schema, footer),
         )
+
+    @property
+    def measured(self) -> Mapping[int, Measured]:
+        """The figures of the columns so far, by id."""
+        return self._measured
 
     @property
     def is_empty(self) -> bool:
@@ -224,8 +249,11 @@ class BlockEncoder:
             metadata: more entries of the footer's key-value metadata.
         """
         assert self._writer is not None
-        schema = _arrow_schema(self._layout.schema.written)
-        self._writer.add_key_value_metadata({"ARROW:schema": schema, **(metadata or {})})
+        style = self._layout.style
+        entries = dict(metadata or {})
+        if style.arrow_schema:
+            entries = {"ARROW:schema": _arrow_schema(self._layout.schema.written), **entries}
+        self._writer.add_key_value_metadata(entries)
         self._sink.before_end()
         self._writer.close()
         start, end = self._sink.end()
@@ -233,7 +261,7 @@ class BlockEncoder:
             end = end_with_copies(end, start, self._groups, _sorting(self._layout.schema, self._sort))
         if any(self._with_nan):
             end = without_bounds(end, self._with_nan)
-        return end
+        return with_uuids(end, style.uuids) if style.uuids else end
 
     def _level(self, keys: KeyRange | None, level: int) -> int:
         if keys is None:
@@ -272,6 +300,7 @@ class BlockEncoder:
                 ]
                 or None,
                 write_batch_size=chosen.batch_values,
+                **layout.style.writer_options(),
                 **PHYSICAL,
             )
         return self._writer

@@ -69,10 +69,11 @@ class Encodings:
     batch_values: int = _MOST_BATCH
 
 
-def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
+def choose_encodings(rows: pa.Table, schema: pa.Schema, *, differences: bool = True) -> Encodings:
     """Return how to encode the Parquet columns of a block of `schema` whose first row group is `rows`.
 
-    Nested columns and Arrow dictionaries always get a dictionary. Text may be coded.
+    Nested columns and Arrow dictionaries always get a dictionary. Text may be coded. Without `differences`, columns
+    have dictionaries or are plain.
     """
     dictionaries: list[str] = []
     named: dict[str, str] = {}
@@ -83,10 +84,12 @@ def choose_encodings(rows: pa.Table, schema: pa.Schema) -> Encodings:
         share = 0.0 if sample is None else _distinct_share(sample)
         may_differ = sample is not None and share > MAY_BE_DIFFERENCES
         is_number = may_differ and _is_whole(item.type) and not _is_random(sample)
-        if is_number and share <= DISTINCT_SHARE:
+        if differences and is_number and share <= DISTINCT_SHARE:
             doubtful[item.name] = column
         elif share <= DISTINCT_SHARE:
             dictionaries.extend(_paths(item.name, item.type))
+        elif not differences:
+            continue
         elif is_any_string(item.type) or is_any_binary(item.type):
             named[item.name] = TEXT
         elif is_number:

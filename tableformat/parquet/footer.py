@@ -37,7 +37,9 @@ Fetch = Callable[[int, int], bytes | pa.Buffer]
 """Returns bytes of a file, by offset and number."""
 
 # Field ids. FileMetaData:
-_NUM_ROWS, _ROW_GROUPS = 3, 4
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
+# SchemaElement, and the member of LogicalType that is a UUID:
+_FIELD_ID, _LOGICAL_TYPE, _UUID = 9, 10, 14
 # RowGroup:
 _COLUMNS, _GROUP_ROWS, _SORTING_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 3, 4, 5, 7
 # ColumnChunk:
@@ -232,14 +234,15 @@ def end_with_copies(
     """Return the end of a file, with a footer that also has the row groups copied in between.
 
     Args:
-        end: the file's end from its writer: a footer of the writer's row groups alone.
+        end: the file's end from its writer: bloom filters if there are any, and a footer of its own row groups alone.
         start: where the end begins in the file.
         groups: all row groups in order: None for the writer's next one, else a copied one and its new start.
         sorting: the columns that rows are sorted by.
     """
-    footer = read_footer(bytes(end[: end.size - TAIL_BYTES]))
+    begin = footer_start(end)
+    footer = read_footer(bytes(end[begin : end.size - TAIL_BYTES]))
     own = iter(footer[_ROW_GROUPS][1][1])
-    extras = _Extras(start)
+    extras = _Extras(start + begin)
     entries: list[Struct] = []
     for number, item in enumerate(groups):
         entry = dict(next(own)) if item is None else _moved(*item, extras)
@@ -251,7 +254,7 @@ def end_with_copies(
         entries.append(_in_order(entry))
     rows = sum(entry[_GROUP_ROWS][1] for entry in entries)
     footer = {**footer, _NUM_ROWS: (I64, rows), _ROW_GROUPS: (LIST, (STRUCT, entries))}
-    return pa.py_buffer(bytes(extras.data) + _ended(footer))
+    return pa.py_buffer(bytes(end[:begin]) + bytes(extras.data) + _ended(footer))
 
 
 def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buffer:
@@ -268,6 +271,16 @@ def without_bounds(end: pa.Buffer, places: Sequence[Collection[int]]) -> pa.Buff
             if number in chosen and _STATISTICS in meta:
                 kept = {key: value for key, value in meta[_STATISTICS][1].items() if key not in _BOUNDS}
                 meta[_STATISTICS] = STRUCT, kept
+    return pa.py_buffer(bytes(end[:start]) + _ended(footer))
+
+
+def with_uuids(end: pa.Buffer, ids: Collection[int]) -> pa.Buffer:
+    """Return the end of a file in whose schema the 16-byte columns with these field ids are UUIDs."""
+    start = footer_start(end)
+    footer = read_footer(bytes(end[start : end.size - TAIL_BYTES]))
+    for element in footer[_SCHEMA][1][1]:
+        if element.get(_FIELD_ID, (I32, None))[1] in ids:
+            element[_LOGICAL_TYPE] = STRUCT, {_UUID: (STRUCT, {})}
     return pa.py_buffer(bytes(end[:start]) + _ended(footer))
 
 

@@ -38,6 +38,7 @@ class BlockAddress:
         uncompressed_bytes: of its column chunks.
         column_ids: of the schema that it was written with, at every depth. Its file has all of them.
         seal: of its end; None if no checksums are known.
+        uri: what the table format calls the file, if it has files in several storages; errors say it.
     """
 
     path: str
@@ -46,6 +47,12 @@ class BlockAddress:
     uncompressed_bytes: int
     column_ids: frozenset[int]
     seal: Seal | None
+    uri: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name in the table, in `details["name"]` of errors and in caches."""
+        return self.uri or self.path
 
 
 class Tails:
@@ -166,7 +173,7 @@ def open_block(
     Raises:
         CorruptTableError: it is missing or damaged.
     """
-    with opening(storage, address.path):
+    with opening(storage, address):
         source = open_source(storage, address)
         ranges = source.ranges if isinstance(source, RangedInput) else None
         if ranges:
@@ -184,15 +191,15 @@ def open_block(
 
 
 @contextmanager
-def opening(storage: Storage, path: str) -> Iterator[None]:
+def opening(storage: Storage, address: BlockAddress) -> Iterator[None]:
     """Turn errors inside into one of three: the block is missing, it is damaged, or the storage failed."""
     try:
         yield
     except (ObjectNotFoundError, FileNotFoundError) as error:
-        msg = f"{storage.url}: block {path} is missing, although the snapshot names it"
-        raise CorruptTableError(msg, name=path) from error
+        msg = f"{title_of(storage, address)} is missing, although the snapshot names it"
+        raise CorruptTableError(msg, name=address.name) from error
     except ARROW_ERRORS as error:
-        raise read_error(storage, path, error) from error
+        raise read_error(storage, address.path, error, uri=address.uri) from error
 
 
 def open_source(storage: Storage, address: BlockAddress) -> pa.NativeFile:
@@ -207,23 +214,23 @@ def open_source(storage: Storage, address: BlockAddress) -> pa.NativeFile:
 
 def refused(storage: Storage, address: BlockAddress, why: str) -> CorruptTableError:
     """Return the error that a block differs from its address."""
-    return CorruptTableError(f"{title_of(storage, address)} {why}", name=address.path)
+    return CorruptTableError(f"{title_of(storage, address)} {why}", name=address.name)
 
 
 def title_of(storage: Storage, address: BlockAddress) -> str:
     """Return a block's name in messages."""
-    return f"{storage.url}: block {address.path}"
+    return address.uri or f"{storage.url}: block {address.path}"
 
 
 def _provide_tail(ranges: RangeFile, address: BlockAddress, tails: Tails | None) -> None:
     """Get the end of a remote block into memory: from `tails`, or with one request."""
-    path, size, seal = address.path, address.size_bytes, address.seal
-    tail = tails.get(path) if tails else None
+    name, size, seal = address.name, address.size_bytes, address.seal
+    tail = tails.get(name) if tails else None
     if tail is None:
         tail_bytes = seal.footer_bytes if seal else max(_TAIL_BYTES, size // _TAIL_SHARE)
         tail = ranges.fetch(max(0, size - tail_bytes), size)
         if tails:
-            tails.keep(path, tail)
+            tails.keep(name, tail)
     ranges.keep(size - len(tail), tail)
 
 
@@ -245,7 +252,7 @@ def _verified_footer(
         )
         return None, None
     end = fetch(max(0, size - seal.footer_bytes), size)
-    place = Place(name=address.path, title=title_of(storage, address))
+    place = Place(name=address.name, title=title_of(storage, address))
     return open_verified(place, seal, size, end, fetch)
 
 
@@ -262,6 +269,7 @@ def _parquet_file(
         metadata=metadata,
         pre_buffer=pre_buffer,
         page_checksum_verification=verified is None,
+        coerce_int96_timestamp_unit="us",  # other writers' INT96 reaches beyond the years of nanoseconds
         read_dictionary=dictionaries or None,
     )
 

@@ -6,8 +6,8 @@ A block's file must agree with its metadata. A wrong size, a wrong row count or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -53,7 +53,8 @@ class BlockFile:
 
     On a remote storage it reads its row groups in few, concurrent requests (`storage.ranges.joined`). See `open_block`
     for `tails` and `ahead`. Columns of `codable` whose ids are in `coded` are returned as Arrow dictionaries. With
-    `idle`, the open file is taken from there if possible, and put back at the end.
+    `idle`, the open file is taken from there if possible, and put back at the end. `named` gives columns of a schema
+    their ids, for files whose writer gave none.
     """
 
     def __init__(
@@ -65,18 +66,21 @@ class BlockFile:
         coded: Collection[int] = (),
         ahead: bool = False,
         idle: IdleBlocks | None = None,
+        named: Callable[[pa.Schema], pa.Schema] | None = None,
     ) -> None:
         self._storage = storage
         self.address = address
         self._idle = idle
-        kept = idle.take(address.path) if idle else None
+        kept = idle.take(address.name) if idle else None
         self._open = kept or open_block(storage, address, tails, ahead=ahead)
         self._file = self._open.file
-        self._columns = FileColumns(self._file.metadata, self._open.schema)
+        self._named = named
+        schema = self._open.schema if named is None else named(self._open.schema)
+        self._columns = FileColumns(self._file.metadata, schema)
         self._announced: list[_Announced] = []
         self.coded = frozenset[int]()
         if coded:
-            with opening(storage, address.path):
+            with opening(storage, address):
                 self.coded = self.codable.intersection(coded)
                 names = [item.name for item in self.schema if field_id(item) in self.coded]
                 self._file = self._open.with_dictionaries(names) if names else self._open.file
@@ -86,7 +90,7 @@ class BlockFile:
 
     def __exit__(self, error: object = None, *_: object) -> None:
         if self._idle and error is None:
-            self._idle.keep(self.address.path, self._open)
+            self._idle.keep(self.address.name, self._open)
         else:
             self._open.source.close()
 
@@ -103,6 +107,22 @@ class BlockFile:
     def schema(self) -> pa.Schema:
         """The file's own schema, without coded columns."""
         return self._columns.schema
+
+    @property
+    def leaf_ids(self) -> Collection[int]:
+        """The ids of the file's leaf columns."""
+        return self._columns.leaves.keys()
+
+    def stored_nulls(self, groups: Sequence[int], leaf: Leaf) -> int | None:
+        """Return how many nulls a column that is not nested has in some row groups; None if the footer does not say."""
+        if leaf.id not in self._columns.leaves:
+            return None
+        place, _ = self._columns.leaves[leaf.id]
+        chunks = [self.metadata.row_group(group).column(place) for group in groups]
+        found = [chunk.statistics for chunk in chunks]
+        if any(item is None or not item.has_null_count for item in found):
+            return None
+        return int(sum(item.null_count for item in found))
 
     @property
     def codable(self) -> frozenset[int]:
@@ -145,13 +165,13 @@ class BlockFile:
             return every
         from tblctl.tableformat.predicate.match import match
 
-        with explained(self._storage, self.address.path):  # bounds may not be values of the column's type
+        with self._explained():  # bounds may not be values of the column's type
             outcome = match(condition, self.statistics(every), schema).outcome
         return [group for group in every if outcome[group] != NONE]
 
     def statistics(self, groups: Sequence[int]) -> RowGroupStatistics:
         """Return the footer's statistics of some row groups."""
-        return RowGroupStatistics(self.address.path, self._columns, groups)
+        return RowGroupStatistics(self.address.name, self._columns, groups)
 
     def projection(self, schema: Schema, columns: Sequence[str] | None = None) -> Projection:
         """Return how the file is read as columns of a table's schema: `Projection.plan`.
@@ -159,7 +179,7 @@ class BlockFile:
         Raises:
             CorruptTableError: a column has a type that it never had.
         """
-        with explained(self._storage, self.address.path):
+        with self._explained():
             return Projection.plan(self.schema, schema, columns)
 
     def read(
@@ -174,7 +194,7 @@ class BlockFile:
 
         Ranges of the file that are up to `gap_bytes` apart are fetched together, see `storage.ranges`.
         """
-        with explained(self._storage, self.address.path):
+        with self._explained():
             if not projection.file_columns:
                 rows = sum(self.metadata.row_group(group).num_rows for group in groups)
                 return projection.apply(pa.table({"": pa.nulls(rows)}).select([]))
@@ -182,7 +202,7 @@ class BlockFile:
                 raw = self._file.read_row_groups(
                     list(groups), columns=projection.file_columns, use_threads=use_threads
                 )
-            return projection.apply(raw)
+            return projection.apply(self._with_names(raw))
 
     def batches(self, group: int, projection: Projection, most_rows: int) -> Iterator[pa.Table]:
         """Yield the columns of `projection` of one row group in pieces of at most `most_rows` rows."""
@@ -192,11 +212,21 @@ class BlockFile:
                 size = min(most_rows, rows - start)
                 yield projection.apply(pa.table({"": pa.nulls(size)}).select([]), row_count=size)
             return
-        with explained(self._storage, self.address.path), self.in_memory([group], projection):
+        with self._explained(), self.in_memory([group], projection):
             for batch in self._file.iter_batches(
                 most_rows, [group], columns=projection.file_columns, use_threads=False
             ):
-                yield projection.apply(pa.Table.from_batches([batch]))
+                yield projection.apply(self._with_names(pa.Table.from_batches([batch])))
+
+    def _explained(self) -> AbstractContextManager[None]:
+        """Turn errors inside into those of this file."""
+        return explained(self._storage, self.address.path, uri=self.address.uri)
+
+    def _with_names(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the ids that their columns have in the table."""
+        if self._named is None:
+            return rows
+        return pa.Table.from_arrays(rows.columns, schema=self._named(rows.schema))
 
     def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
         """Return the row groups that can be copied as stored into a file of `schema` with `compression`."""
@@ -204,7 +234,7 @@ class BlockFile:
 
     def raw_group(self, group: int) -> tuple[RawGroup, pa.Buffer]:
         """Return a row group as stored, and its pages, verified against its footer and their checksums."""
-        with explained(self._storage, self.address.path):
+        with self._explained():
             return raw_group(
                 self._footer, group, self._open.read_at, verified=self._open.verified is not None
             )
@@ -216,7 +246,7 @@ class BlockFile:
             (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))
             for leaf in schema.leaves
         )
-        with explained(self._storage, self.address.path):
+        with self._explained():
             return {
                 leaf.id: figures
                 for leaf, figures in found

@@ -144,18 +144,36 @@ def column_records(
         schema: the schema that the block was written with.
         footer: of its Parquet file.
     """
-    records, start = {}, 0
+    return {leaf.id: _column_record(measured[leaf.id], chunks) for leaf, chunks in _chunks_of(schema, footer)}
+
+
+def column_ends(
+    measured: Mapping[int, Measured], schema: Schema, footer: pq.FileMetaData
+) -> dict[int, tuple[pa.Scalar, pa.Scalar]]:
+    """Return the least and greatest value of every column by its id, of any length; nulls if there is none.
+
+    Arguments as in `column_records`.
+    """
+    return {leaf.id: _ends_in_file(measured[leaf.id], chunks) for leaf, chunks in _chunks_of(schema, footer)}
+
+
+def _chunks_of(schema: Schema, footer: pq.FileMetaData) -> Iterator[tuple[Leaf, _Chunks]]:
+    start = 0
     for leaf in schema.leaves:
         stop = start + parquet_columns(leaf.type)
-        records[leaf.id] = _column_record(measured[leaf.id], _Chunks(footer, range(start, stop)))
+        yield leaf, _Chunks(footer, range(start, stop))
         start = stop
-    return records
 
 
-def _column_record(measured: Measured, chunks: _Chunks) -> ColumnRecord:
+def _ends_in_file(measured: Measured, chunks: _Chunks) -> tuple[pa.Scalar, pa.Scalar]:
     low, high = measured.min, measured.max
     if measured.in_footer:  # so the figures of some windows are there; long text of others may be missing
         low, high = _ends([low, high, *chunks.ends(low.type)])
+    return low, high
+
+
+def _column_record(measured: Measured, chunks: _Chunks) -> ColumnRecord:
+    low, high = _ends_in_file(measured, chunks)
     bounds = shorten(low, up=False), shorten(high, up=True)
     return ColumnRecord(
         min=bounds[0].value,

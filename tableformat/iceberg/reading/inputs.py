@@ -2,37 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidOptionError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
+from tblctl.tableformat.iceberg.deletes import EQUALITY, deletes_of
+from tblctl.tableformat.iceberg.own_files import parse_name
+from tblctl.tableformat.iceberg.reading.column_ids import NAME_MAPPING, NameMapping, with_ids
+from tblctl.tableformat.iceberg.reading.data_file import DataFile
+from tblctl.tableformat.iceberg.reading.live_reader import LiveReader
+from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
+from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.port import BlockReader
 
 if TYPE_CHECKING:
     from tblctl.tableformat.iceberg.version import IcebergVersion
 
+_MOST_BYTES = 2**62
+"""What a column chunk may take when decompressed: manifests do not say."""
+
 
 class Inputs:
-    """Data files of one snapshot. Pickles into tasks with what `live` found of its blocks, and without the version."""
+    """Data files of one snapshot. Pickles into tasks without the version; what these need travels with each file.
+
+    Args:
+        version: the snapshot.
+        storages: finds the storage of a file.
+    """
 
     def __init__(self, version: IcebergVersion, storages: DataStorage) -> None:
         self._version: IcebergVersion | None = version
         self._storages = storages
+        self._schema = version.schema
+        self._codec = version.options.compression
+        self._table = version.metadata.table_uuid.hex
+        self._location = version.location
+        self._mapping_text = version.metadata.properties.get(NAME_MAPPING)
+        self._deletes = PositionDeletes(storages)
+        self._tails = Tails()
+        self._idle = IdleBlocks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_mapping"} | {"_version": None}
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
-        """Return blocks without their deleted rows. Only where the version is: on the driver."""
-        raise NotImplementedError
+        """Return data files without their deleted rows. Only where the version is: on the driver.
+
+        Raises:
+            InvalidOptionError: equality deletes apply to one.
+            CorruptTableError: a delete file is missing or damaged.
+        """
+        version = self._version
+        if version is None:
+            raise InternalError("deletes of data files are looked up where the merge was planned")
+        files = [self._described(version, block) for block in blocks]
+        return tuple(self._without_deleted(file) for file in files)
+
+    def _described(self, version: IcebergVersion, block: Block) -> DataFile:
+        found = version.data_file(block)
+        if not len(version.deletes):
+            return found
+        numbers = deletes_of(
+            [block.path], [found.sequence_number], [version.partition_key(block.path)], version.deletes
+        )[0]
+        entries = version.deletes.entries
+        if (entries.content[list(numbers)] == EQUALITY).any():
+            msg = f"{self._location}: equality deletes apply to {block.path}: have an engine apply them first"
+            raise InvalidOptionError(msg)
+        return replace(found, deletes=tuple(entries.path[number].as_py() for number in numbers))
+
+    def _without_deleted(self, file: DataFile) -> Block:
+        return file.without(len(self._positions(file))) if file.deletes else file
+
+    def _positions(self, file: DataFile) -> np.ndarray:
+        """Return the positions of deleted rows. Some may lie beyond the file: deletes say nothing of its length."""
+        found = self._deletes.positions(file.path, file.deletes)
+        return found[(found >= 0) & (found < file.stored_rows)]
 
     def can_copy(self, block: Block) -> bool:
-        """Return whether row groups of a block may be copied undecoded: it is one of tblctl's, without deletes."""
-        raise NotImplementedError
+        """Return whether row groups of a file may be copied undecoded: it is one of tblctl's, without deletes."""
+        name = parse_name(block.path)
+        mine = name is not None and name.table == self._table
+        return mine and not (isinstance(block, DataFile) and block.deletes)
 
     def open(self, block: Block, *, coded: Collection[int] = ()) -> BlockReader:
-        """Open a block that `live` returned."""
-        raise NotImplementedError
+        """Open a file that `live` returned.
+
+        Raises:
+            CorruptTableError: it is missing or damaged, or its columns are not those that its manifest counts.
+            InvalidDataError: its columns have no ids.
+        """
+        if not isinstance(block, DataFile):
+            raise InternalError(f"{block.path} was not looked up before it was opened")
+        file = self._opened(block, coded)
+        try:
+            self._require_nulls(file, block)
+        except BaseException:
+            file.__exit__()
+            raise
+        lacking = [id_ for id_, _ in block.constants if id_ not in file.leaf_ids]
+        if self.can_copy(block) and not lacking:
+            return self._plain(file, block)
+        return LiveReader(
+            file,
+            self._schema,
+            decoded_bytes=_decoded_bytes(block),
+            codec=self._codec,
+            tails=self._tails,
+            positions=self._positions(block) if block.deletes else np.zeros(0, np.int64),
+            constants=self._constants(block),
+        )
 
     def open_whole(self, block: Block) -> ParquetBlockReader:
-        """Open a block that may be copied."""
-        raise NotImplementedError
+        """Open a file that may be copied."""
+        return self._plain(self._opened(block, ()), block)
+
+    def _plain(self, file: BlockFile, block: Block) -> ParquetBlockReader:
+        return ParquetBlockReader(
+            file, self._schema, decoded_bytes=_decoded_bytes(block), codec=self._codec, tails=self._tails
+        )
+
+    def _opened(self, block: Block, coded: Collection[int]) -> BlockFile:
+        storage, name = self._storages.place_of(block.path)
+        address = BlockAddress(
+            path=name,
+            size_bytes=block.size_bytes,
+            row_count=block.stored_rows,
+            uncompressed_bytes=_MOST_BYTES,
+            column_ids=frozenset(),
+            seal=None,
+            uri=block.path,
+        )
+        named = partial(with_ids, schema=self._schema, mapping=self._mapping, path=block.path)
+        return BlockFile(storage, address, self._tails, coded=coded, idle=self._idle, named=named)
+
+    @cached_property
+    def _mapping(self) -> NameMapping | None:
+        return None if self._mapping_text is None else NameMapping.parse(self._mapping_text)
+
+    def _constants(self, block: DataFile) -> dict[int, pa.Scalar]:
+        found: dict[int, pa.Scalar] = {}
+        for id_, value in block.constants:
+            leaf = self._schema.leaf_by_id(id_)
+            if leaf is not None and value is not None:
+                found[id_] = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+        return found
+
+    def _require_nulls(self, file: BlockFile, block: DataFile) -> None:
+        """Compare the nulls that reading would give with those that the manifest counts.
+
+        Raises:
+            CorruptTableError: a column differs: maybe it was written with other ids, and would be read as null.
+        """
+        counted: Mapping[int, int] = dict(block.null_counts)
+        constant = {id_ for id_, _ in block.constants}
+        groups = range(file.metadata.num_row_groups)
+        for leaf in self._schema.leaves:
+            expected = counted.get(leaf.id, -1)
+            if expected < 0 or len(leaf.path) > 1 or pa.types.is_nested(leaf.type):
+                continue
+            if leaf.id not in file.leaf_ids:
+                found = None if leaf.id in constant else block.stored_rows
+            else:
+                found = file.stored_nulls(groups, leaf)
+            if found is not None and found != expected:
+                msg = (
+                    f"{block.path}: {found} nulls would be read of column {leaf.name!r} (id {leaf.id}), and its "
+                    f"manifest counts {expected}; nothing was changed. Were its columns written with other ids?"
+                )
+                raise CorruptTableError(msg, name=block.path)
+
+
+def _decoded_bytes(block: Block) -> int:
+    """Return about how much memory all stored rows take."""
+    return block.decoded_bytes * block.stored_rows // max(block.row_count, 1)

@@ -2,28 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.iceberg.data_storage import DataStorage
+from tblctl.tableformat.iceberg.options import not_honoured, style_of, target_bytes
+from tblctl.tableformat.iceberg.own_files import KEYS, OwnName, encode_keys
+from tblctl.tableformat.iceberg.record import DataFileRecord
+from tblctl.tableformat.iceberg.schema import sort_of
+from tblctl.tableformat.iceberg.writing.encoder import DataFileEncoder
+from tblctl.tableformat.iceberg.writing.locations import Locations, location_properties
+from tblctl.tableformat.iceberg.writing.metrics import Ends, file_metrics, modes_of, primitives
+from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.parquet.block_builder import ParquetBlockBuilder
+from tblctl.tableformat.parquet.block_builder import NewBlock, ParquetBlockBuilder
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.block_writer import Layout
+from tblctl.tableformat.parquet.sinks import StreamedPages
+from tblctl.tableformat.parquet.statistics import column_ends
+from tblctl.tableformat.storage.uploads import Upload
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.environment import Environment
     from tblctl.tableformat.iceberg.version import IcebergVersion
+
+LOG = logging.getLogger("tblctl")
+
+_FULL = 1.05
+"""A file ends at the next window of rows once it has this share of the target size."""
 
 
 class Outputs:
-    """Writes data files. Pickles into tasks, without the version."""
+    """Writes data files. Pickles into tasks, without the version.
 
-    layout: Layout
+    Args:
+        version: the snapshot.
+        storages: finds the storage of a file.
+        env: names.
+    """
 
     def __init__(self, version: IcebergVersion, storages: DataStorage, env: Environment) -> None:
-        raise NotImplementedError
+        metadata, schema, properties = version.metadata, version.schema, version.metadata.properties
+        self.layout = Layout(
+            schema_id=0,
+            schema=schema,
+            sort=version.sort,
+            options=version.options,
+            style=style_of(properties, version.uuid_ids),
+        )
+        self._env = env
+        self._storages = storages
+        self._table = metadata.table_uuid.hex
+        self._target = target_bytes(properties)
+        self._columns = primitives(list(schema.written))
+        key_ids = {leaf.id for leaf in key_leaves(version.sort, schema)} if version.sort else set()
+        self._modes = modes_of(properties, self._columns, key_ids)
+        self._order = _declared_order(version)
+        self._locations = Locations(
+            table_location=metadata.location,
+            properties=location_properties(properties),
+            specs=metadata.specs(),
+            schema=metadata.schema(),
+        )
+        found = version.partitions
+        self._partitions = dict(
+            zip(found.texts, zip(found.spec_ids, found.values, strict=True), strict=False)
+        ) or {"": (metadata.default_spec_id, ())}
+        ignored = not_honoured(properties)
+        if ignored:
+            LOG.warning("%s: these properties are not followed: %s", version.location, ", ".join(ignored))
 
     def build(
         self,
@@ -34,5 +88,101 @@ class Outputs:
         partition: str,
         open: Callable[[Block], ParquetBlockReader],
     ) -> ParquetBlockBuilder:
-        """Begin a data file of a partition."""
-        raise NotImplementedError
+        """Begin a data file of a partition. Another follows where it has reached the target size."""
+        begin = partial(self._begin, sort, level, run_id, partition)
+        return ParquetBlockBuilder(self.layout, sort, begin=begin, open=open, discard=self._discard)
+
+    def _begin(self, sort: Sort | None, level: int, run_id: str | None, partition: str) -> NewBlock:
+        spec_id, values = self._partitions[partition]
+        name = OwnName(
+            table=self._table, level=level, sort_id=0 if sort is None else sort.id, run_id=run_id or "0"
+        )
+        path = self._locations.path_of(name.with_id(self._env.new_id()), spec_id, values)
+        storage, inner = self._storages.place_of(path)
+        upload = storage.begin(inner)
+        encoder = DataFileEncoder(self.layout, sort, StreamedPages(upload), self._columns)
+
+        def store() -> DataFileRecord:
+            record = encoder.record(path, level=level, run_id=run_id)
+            found = DataFileRecord(
+                **{**vars(record), "partition": partition}, spec_id=spec_id, partition_values=values
+            )
+            return self._stored(found, encoder, upload, sort)
+
+        return NewBlock(
+            path=path,
+            encoder=encoder,
+            store=store,
+            abandon=upload.abandon,
+            is_full=lambda: encoder.sink.tell() >= _FULL * self._target,
+        )
+
+    def _stored(
+        self, record: DataFileRecord, encoder: DataFileEncoder, upload: Upload, sort: Sort | None
+    ) -> DataFileRecord:
+        try:
+            end = encoder.end({KEYS: encode_keys(record)} if sort else None)
+            upload.write(end)
+            upload.finish()
+        except BaseException:
+            upload.abandon()
+            raise
+        start, _ = encoder.sink.end()
+        footer = pq.read_metadata(pa.BufferReader(b"PAR1" + end.to_pybytes()))
+        completed = encoder.completed(record, footer, start + end.size)
+        assert isinstance(completed, DataFileRecord)  # it is `record` with more
+        ends = column_ends(encoder.measured, self.layout.schema, footer)
+        nans = {id_: item.nan_count for id_, item in encoder.measured.items() if item.nan_count is not None}
+        metrics = file_metrics(self._columns, self._modes, footer, ends, {**nans, **encoder.repeated_nans})
+        return replace(
+            completed,
+            **vars(metrics),
+            sort_order_id=self._sort_order(sort, ends, nans),
+            split_offsets=_group_starts(footer),
+        )
+
+    def _sort_order(self, sort: Sort | None, ends: dict[int, Ends], nans: dict[int, int]) -> int | None:
+        """Return the id of the table's sort order if rows are truly in it.
+
+        Zeros of both signs are equal here, and not in Iceberg; so is NaN of several kinds. So a column that may hold
+        them is no proof.
+        """
+        if sort is None or self._order is None or self._order[1] != sort.terms:
+            return None
+        for term in sort.terms:
+            leaf = self.layout.schema.leaf_by_id(term.column_id)
+            if leaf is None or not pa.types.is_floating(leaf.type):
+                continue
+            low, high = ends[leaf.id]
+            spans_zero = low.is_valid and high.is_valid and low.as_py() <= 0 <= high.as_py()
+            if spans_zero or nans.get(leaf.id):
+                return None
+        return self._order[0]
+
+    def _discard(self, paths: Collection[str]) -> None:
+        for path in paths:
+            storage, name = self._storages.place_of(path)
+            storage.delete([name])
+
+
+def _declared_order(version: IcebergVersion) -> tuple[int, tuple[Any, ...]] | None:
+    """Return the id and the terms of the table's sort order; None if tblctl cannot sort by all of it."""
+    order = version.metadata.sort_order_by_id(version.metadata.default_sort_order_id)
+    if order is None or not order.fields:
+        return None
+    sort = sort_of(order, version.schema)
+    if sort is None or len(sort.terms) != len(order.fields):
+        return None
+    return order.order_id, sort.terms
+
+
+def _group_starts(footer: pq.FileMetaData) -> tuple[int, ...]:
+    """Return where the row groups of a file begin."""
+    starts = []
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(0)
+        offsets = [chunk.data_page_offset]
+        if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+            offsets.append(chunk.dictionary_page_offset)
+        starts.append(min(offsets))
+    return tuple(starts)

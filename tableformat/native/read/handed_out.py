@@ -20,7 +20,7 @@ def verify_block(storage: Storage, address: BlockAddress) -> pa.Buffer | None:
         open_block(storage, address).source.close()
         return None
     place = Place(name=address.path, title=title_of(storage, address))
-    with opening(storage, address.path), open_source(storage, address) as source:
+    with opening(storage, address), open_source(storage, address) as source:
         return _verified(place, address.size_bytes, address.seal, source)
 
 
