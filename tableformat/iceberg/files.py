@@ -23,7 +23,6 @@ from tblctl.tableformat.iceberg.entries import (
 )
 from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
 from tblctl.tableformat.model.schema.schema import Leaf
-from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 from tblctl.tableformat.model.statistics import ColumnStatistics
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ ReadAll = Callable[[Sequence[str]], Sequence[bytes]]
 
 ReadFooters = Callable[[Sequence[ParquetFile], Sequence[Leaf]], list[dict[int, FooterBounds]]]
 """Returns for each file the bounds of columns by id, as far as its footer has them."""
-
-_UUID_BYTES = 16
 
 
 class DataFiles:
@@ -83,8 +80,8 @@ class DataFiles:
             self._layouts = decoded.layouts
         files, chosen = self._core
         for leaf in wanted:
-            found = file_column(leaf, decoded.columns[leaf.id].take(chosen), files.rows)
-            self._columns[leaf.id] = _completed(found, files.rows, self._text_length)
+            bounds = decoded.columns[leaf.id].take(chosen)
+            self._columns[leaf.id] = file_column(leaf, bounds, files.rows, self._text_length)
         if self._footers is not None:
             self._refine(wanted, self._footers)
 
@@ -264,30 +261,6 @@ def _damaged_one(sources: Sequence[ManifestSource], column_ids: Sequence[int]) -
     return sources[0].path
 
 
-def _completed(column: FileColumn, rows: np.ndarray, text_length: int) -> FileColumn:
-    """Return the column of files of `rows` rows, with what follows from its counts.
-
-    A file of nulls has no NaN, counted or not. Bounds are not exact where nulls or NaN that nobody counted may lie
-    beyond them, or where text may have been truncated: it was not if both ends are equal, or short.
-    """
-    held = column.statistics
-    if held is None:
-        return column
-    exact = column.exact & (held.null_count >= 0)
-    nans = held.nan_count
-    if nans is not None:
-        nans = np.where(held.null_count == rows, 0, nans)
-        only_nan = (nans > 0) & (nans + held.null_count == rows) & (held.null_count >= 0)
-        exact = exact & (nans >= 0) | only_nan
-    kind = held.min.type
-    length = pc.utf8_length if is_any_string(kind) else pc.binary_length if _is_binary(kind) else None
-    if length is not None:
-        short = pc.and_(*(pc.less(length(end), text_length) for end in (held.min, held.max)))
-        whole = pc.or_(short, pc.equal(held.min, held.max))
-        exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
-    return FileColumn(statistics=replace(held, nan_count=nans), exact=exact)
-
-
 def _is_repeated(values: pa.Array) -> np.ndarray:
     """Return which values occur more than once."""
     if pc.count_distinct(values).as_py() == len(values):
@@ -296,8 +269,3 @@ def _is_repeated(values: pa.Array) -> np.ndarray:
     places = np.asarray(coded.indices)
     found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] > 1
     return found
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    """Return whether values are bytes that writers truncate. A UUID, of 16 bytes, is written whole."""
-    return is_any_binary(kind) or bool(pa.types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES)
