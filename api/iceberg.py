@@ -81,6 +81,14 @@ class IcebergTable(ClusteredTable):
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         return make_plan(version, request)
 
+    def delete_files(self) -> dict[str, int]:
+        """Return how many live delete files there are: `position` (vectors among them), and `equality`."""
+        from tblctl.tableformat.iceberg.deletes import EQUALITY, POSITION
+
+        version: IcebergVersion = self._readable()  # type: ignore[assignment]
+        content = version.deletes.entries.content
+        return {"position": int((content == POSITION).sum()), "equality": int((content == EQUALITY).sum())}
+
 
 def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:
     """Return the tblctl table of a PyIceberg table, which is not changed: each call loads the newest metadata.
