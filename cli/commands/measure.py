@@ -37,7 +37,7 @@ WORST = click.option(
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
     if there are worst ranges, but `recluster` has nothing to do, recluster {{note, rejected, advice}};
     with --compare also compared [{{snapshot, and the figures of that version}}];
-    of an Iceberg table also delete_files {{position, equality}}: how many there are;
+    of an Iceberg table also delete_files {{position, equality}}: how many there are (null if they cannot be read);
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes (null
@@ -134,7 +134,7 @@ def show_one(
     idle = idle_plan(table, found) if by_key else None
     runs = timeline.last_runs(table)
     points = table.depth_history() if history else ()
-    deletes = table.delete_files() if isinstance(table, tblctl.IcebergTable) else {}
+    deletes, problem = delete_files(table)
     if as_json:
         shown = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
         if isinstance(table, tblctl.IcebergTable):
@@ -148,7 +148,9 @@ def show_one(
         render.print_json(shown)
         return
     put_info(found, advice)
-    if any(deletes.values()):
+    if problem:
+        page.put((f"(delete files cannot be counted: {render.printable(problem)})", "red"))
+    elif deletes and any(deletes.values()):
         counts = [f"{count:,} {kind}" for kind, count in deletes.items() if count]
         page.put((f"(delete files: {', '.join(counts)}; rows count as stored)", page.RULE))
     if idle is not None:
@@ -159,6 +161,16 @@ def show_one(
         timeline.put_runs(runs)
     if history:
         timeline.put_history(points)
+
+
+def delete_files(table: tblctl.Table) -> tuple[dict[str, int] | None, str]:
+    """Return how many delete files an Iceberg table has, or None and why they cannot be counted."""
+    if not isinstance(table, tblctl.IcebergTable):
+        return None, ""
+    try:
+        return table.delete_files(), ""
+    except (tblctl.errors.CorruptTableError, tblctl.errors.StorageError) as error:
+        return None, str(error)
 
 
 def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan | None:

@@ -187,6 +187,13 @@ def test_info_says_how_many_delete_files_there_are(
     monkeypatch.setattr(tblctl.IcebergTable, "delete_files", lambda _: {"position": 3, "equality": 1})
     assert "(delete files: 3 position, 1 equality; rows count as stored)" in done("info", ORDERS, *words)
 
+    def fail(_: object) -> None:
+        raise tblctl.errors.ObjectNotFoundError("it is missing")
+
+    monkeypatch.setattr(tblctl.IcebergTable, "delete_files", fail)
+    assert "(delete files cannot be counted: it is missing)" in done("info", ORDERS, *words)
+    assert as_json("info", ORDERS, *words)["delete_files"] is None
+
 
 def test_a_branch_is_measured(words: tuple[str, ...], catalog: Catalog) -> None:
     orders = catalog.load_table("sales.orders")
