@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,11 +76,12 @@ class DataFiles:
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
             chosen = np.flatnonzero(live)
-            self._core = entries.take(chosen), chosen
+            self._core = entries if len(chosen) == len(entries) else entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
         for leaf in wanted:
-            bounds = decoded.columns[leaf.id].take(chosen)
+            bounds = decoded.columns.pop(leaf.id)
+            bounds = bounds if len(chosen) == len(bounds.nulls) else bounds.take(chosen)
             self._columns[leaf.id] = file_column(leaf, bounds, files.rows, self._text_length)
         if self._footers is not None:
             self._refine(wanted, self._footers)
@@ -182,24 +183,33 @@ def decode_manifests(
     Raises:
         CorruptTableError: a manifest cannot be read; names it.
     """
-    data = read([manifest.manifest_path for manifest in manifests])
-    sources = [
-        ManifestSource(
-            path=manifest.manifest_path,
-            data=found,
-            spec_id=manifest.partition_spec_id,
-            snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
-            sequence_number=manifest.sequence_number or 0,
-            size_bytes=manifest.manifest_length,
-        )
-        for manifest, found in zip(manifests, data, strict=True)
-    ]
     try:
-        return read_entries(sources, column_ids)
+        return read_entries(_sources(manifests, read), column_ids)
     except DamagedManifestError as error:
         raise _damaged(location, error.path, error) from error
     except _DAMAGE as error:
-        raise _damaged(location, _damaged_one(sources, column_ids), error) from error
+        raise _damaged(location, _damaged_one(_sources(manifests, read), column_ids), error) from error
+
+
+_READ_BYTES = 64 * 2**20
+"""Of manifests that are fetched together, and held until they are decoded."""
+
+
+def _sources(manifests: Sequence[ManifestFile], read: ReadAll) -> Iterator[ManifestSource]:
+    """Yield manifests with their contents, fetched many at a time."""
+    ends = np.cumsum([manifest.manifest_length for manifest in manifests], dtype=np.int64) // _READ_BYTES
+    for together in np.split(np.arange(len(manifests)), np.flatnonzero(np.diff(ends)) + 1):
+        chosen = [manifests[place] for place in together.tolist()]
+        data = list(read([manifest.manifest_path for manifest in chosen]))
+        for manifest in chosen:
+            yield ManifestSource(
+                path=manifest.manifest_path,
+                data=data.pop(0),
+                spec_id=manifest.partition_spec_id,
+                snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
+                sequence_number=manifest.sequence_number or 0,
+                size_bytes=manifest.manifest_length,
+            )
 
 
 def _damaged(location: str, path: str, error: Exception) -> CorruptTableError:
@@ -251,14 +261,16 @@ _DAMAGE = (ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 """What columns of damaged bytes raise: text that is no UTF-8, lengths beyond the file."""
 
 
-def _damaged_one(sources: Sequence[ManifestSource], column_ids: Sequence[int]) -> str:
+def _damaged_one(sources: Iterable[ManifestSource], column_ids: Sequence[int]) -> str:
     """Return the path of the manifest that cannot be read; of the first one if each can be read alone."""
+    first = ""
     for source in sources:
+        first = first or source.path
         try:
             read_entries([source], column_ids)
         except _DAMAGE:
             return source.path
-    return sources[0].path
+    return first
 
 
 def _is_repeated(values: pa.Array) -> np.ndarray:

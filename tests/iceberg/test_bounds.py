@@ -209,10 +209,9 @@ def test_a_truncated_bound_of_a_fixed_type_is_filled_up_and_a_longer_one_is_unkn
 
 def bounds(kind, low, high, *, nulls=None, nans=None):
     """Return statistics of a column as manifests have them, and the rows of each file: 10."""
-    unknown, none = [-1] * len(low), [0] * len(low)
+    none = [0] * len(low)
     encode = lambda value: value if value is None or isinstance(value, bytes) else to_bytes(kind, value)  # noqa: E731
     found = ColumnBounds(
-        values=np.array(unknown),
         nulls=np.array(nulls or none),
         nans=np.array(nans or none),
         lower=pa.array([encode(value) for value in low], pa.large_binary()),
