@@ -158,6 +158,14 @@ class IcebergTable(ClusteredTable):
             bytes_deleted=found.size_bytes,
         )
 
+    def delete_files(self) -> dict[str, int]:
+        """Return how many live delete files there are: `position` (vectors among them), and `equality`."""
+        from tblctl.tableformat.iceberg.deletes import EQUALITY, POSITION
+
+        version: IcebergVersion = self._readable()  # type: ignore[assignment]
+        content = version.deletes.entries.content
+        return {"position": int((content == POSITION).sum()), "equality": int((content == EQUALITY).sum())}
+
 
 def _seconds(given: float | str | datetime.timedelta) -> float:
     if isinstance(given, datetime.timedelta):

@@ -108,6 +108,7 @@ def survey(
     catalog_options: Mapping[str, str] | None = None,
     metadata_cache: str | os.PathLike[str] | None = None,
     refine: bool = False,
+    branch: str | None = None,
 ) -> tuple[SurveyedTable, ...]:
     """Measure tables, worst first.
 
@@ -127,6 +128,7 @@ def survey(
         catalog_options: properties of the catalog of Iceberg tables.
         metadata_cache: as for `tblctl.open`.
         refine: as for `tblctl.open`.
+        branch: of Iceberg tables; those without it cannot be measured. None: main.
     """
 
     def look(location: str) -> SurveyedTable:
@@ -138,6 +140,7 @@ def survey(
                 catalog_options=of_catalog,
                 metadata_cache=metadata_cache,
                 refine=refine and is_iceberg(location),
+                branch=branch,
             )
             version = table.snapshot
             info = (

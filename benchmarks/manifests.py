@@ -19,12 +19,12 @@ import struct
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Report, in_turn, main, resident_mib, scratch
+from benchmarks.common import Report, in_turn, main, resident_mib, scratch, timed
 from tblctl.tableformat.iceberg.entries import ManifestSource, read_entries
 
 COLUMNS = tuple(range(1, 17))
@@ -79,7 +79,13 @@ def compare(report: Report, path: Path, size: int, what: str, *, runs: int, leas
         "PyIceberg's objects": lambda: by_pyiceberg(data),
         "fastavro": lambda: by_fastavro(data),
     }
-    seconds = dict(zip(cases, in_turn([processor(case) for case in cases.values()], runs=runs), strict=True))
+    seconds = dict(
+        zip(
+            cases,
+            in_turn([timed(case, time.process_time) for case in cases.values()], runs=runs),
+            strict=True,
+        )
+    )
     for name, found in seconds.items():
         report.figure(f"{what}: {name}", size / sorted(found)[len(found) // 2], "entries/s")
     for name in list(cases)[:2]:
@@ -87,19 +93,6 @@ def compare(report: Report, path: Path, size: int, what: str, *, runs: int, leas
             ratios = sorted(b / a for a, b in zip(seconds[name], seconds[other], strict=True))
             limit = least if name == "ours, 2 columns" and other != "fastavro" else None
             report.figure(f"  {name} / {other}", ratios[len(ratios) // 2], "times", least=limit)
-
-
-def processor(work: Callable[[], Any]) -> Callable[[], float]:
-    """Make a case that counts processor time. What the work returns is freed afterwards."""
-
-    def run() -> float:
-        started = time.process_time()
-        result = work()
-        seconds = time.process_time() - started
-        del result
-        return seconds
-
-    return run
 
 
 def whole(report: Report, paths: Sequence[Path], files: int, size: int, columns: Sequence[int]) -> None:

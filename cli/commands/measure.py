@@ -37,6 +37,7 @@ WORST = click.option(
     last_runs [{{snapshot, timestamp, blocks_removed, blocks_added, bytes_added, detail}}];
     if there are worst ranges, but `recluster` has nothing to do, recluster {{note, rejected, advice}};
     with --compare also compared [{{snapshot, and the figures of that version}}];
+    of an Iceberg table also delete_files {{position, equality}}: how many there are (null if they cannot be read);
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes (null
@@ -102,8 +103,6 @@ def info(
         params.refuse("name a table (LOC), several of them, or --all DIR")
     if history or picture is not None or compare is not None:
         params.refuse("--history, --picture and --compare are for one table")
-    if opening.pop("branch") is not None:
-        params.refuse("--branch is for one table")
     more = [] if below is None else find_tables(below, namespace, opening)
     survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)
@@ -113,7 +112,7 @@ def info(
 
 def find_tables(below: str, namespace: str | None, opening: dict[str, Any]) -> list[str]:
     """Return the locations of the tables of a folder or a catalog."""
-    words = {name: value for name, value in opening.items() if name not in ("metadata_cache", "refine")}
+    words = {name: opening[name] for name in ("storage_options", "catalog_options")}
     return tblctl.find_tables(below, namespace=namespace, **words)
 
 
@@ -135,8 +134,11 @@ def show_one(
     idle = idle_plan(table, found) if by_key else None
     runs = timeline.last_runs(table)
     points = table.depth_history() if history else ()
+    deletes, problem = delete_files(table)
     if as_json:
         shown = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
+        if isinstance(table, tblctl.IcebergTable):
+            shown["delete_files"] = deletes
         if idle is not None:
             shown["recluster"] = {name: idle.to_json()[name] for name in ("note", "rejected", "advice")}
         if compared:
@@ -146,6 +148,11 @@ def show_one(
         render.print_json(shown)
         return
     put_info(found, advice)
+    if problem:
+        page.put((f"(delete files cannot be counted: {render.printable(problem)})", "red"))
+    elif deletes and any(deletes.values()):
+        counts = [f"{count:,} {kind}" for kind, count in deletes.items() if count]
+        page.put((f"(delete files: {', '.join(counts)}; rows count as stored)", page.RULE))
     if idle is not None:
         page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
     if compared:
@@ -154,6 +161,16 @@ def show_one(
         timeline.put_runs(runs)
     if history:
         timeline.put_history(points)
+
+
+def delete_files(table: tblctl.Table) -> tuple[dict[str, int] | None, str]:
+    """Return how many delete files an Iceberg table has, or None and why they cannot be counted."""
+    if not isinstance(table, tblctl.IcebergTable):
+        return None, ""
+    try:
+        return table.delete_files(), ""
+    except (tblctl.errors.CorruptTableError, tblctl.errors.StorageError) as error:
+        return None, str(error)
 
 
 def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan | None:

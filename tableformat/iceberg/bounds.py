@@ -5,7 +5,7 @@ Source: Apache Iceberg specification, "Appendix D: Single-value serialization".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ TRUNCATION = 16
 """Characters, or bytes. Writers truncate longer text unless told otherwise (`write.metadata.metrics.default`)."""
 
 _DECIMAL_BYTES = 16
+_UUID_BYTES = 16
 _DAY = {unit: 86_400 * 10**digits for digits, unit in zip((0, 3, 6, 9), ("s", "ms", "us", "ns"), strict=True)}
 """Units of a time of day."""
 
@@ -38,7 +39,9 @@ class FileColumn:
     exact: np.ndarray
 
 
-def file_column(leaf: Leaf, found: ColumnBounds, rows: np.ndarray) -> FileColumn:
+def file_column(
+    leaf: Leaf, found: ColumnBounds, rows: np.ndarray, text_length: int = TRUNCATION
+) -> FileColumn:
     """Return the statistics of a column from what manifests say of it.
 
     Bounds that contradict each other, have a wrong length, or are NaN are unknown. A count that cannot be is unknown.
@@ -48,13 +51,14 @@ def file_column(leaf: Leaf, found: ColumnBounds, rows: np.ndarray) -> FileColumn
         leaf: the column, as it is now. Its type may be wider than when the bounds were written.
         found: the encoded bounds, and the counts.
         rows: records in each file.
+        text_length: text and binary of fewer characters or bytes than this were not truncated.
     """
     nulls = np.where((found.nulls < 0) | (found.nulls > rows), -1, found.nulls)
     kind = statistic_type(leaf.type)
     nowhere = np.zeros(len(rows), bool)
     if not is_orderable(leaf.type):
         none = pa.nulls(len(rows), kind)
-        return FileColumn(statistics=ColumnStatistics(min=none, max=none, null_count=nulls), exact=nowhere)
+        return _completed(ColumnStatistics(min=none, max=none, null_count=nulls), nowhere, rows, text_length)
     low, high = decode(found.lower, kind), decode(found.upper, kind)
     crossed = pc.fill_null(pc.greater(low, high), fill_value=False)
     if pc.any(crossed).as_py():
@@ -64,7 +68,8 @@ def file_column(leaf: Leaf, found: ColumnBounds, rows: np.ndarray) -> FileColumn
     if pt.is_floating(kind):
         nans = np.where((found.nans < 0) | (found.nans > rows), -1, found.nans)
     statistics = ColumnStatistics(min=low, max=high, null_count=nulls, nan_count=nans)
-    return FileColumn(statistics=statistics, exact=_exact(low, high, kind))
+    known = np.asarray(pc.and_(low.is_valid(), high.is_valid()), bool)
+    return _completed(statistics, known, rows, text_length)
 
 
 def decode(encoded: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -178,16 +183,29 @@ def _utf8(value: bytes | None) -> str | None:
         return None
 
 
-def _exact(low: pa.Array, high: pa.Array, kind: pa.DataType) -> np.ndarray:
-    """Return where bounds are values. Text shorter than the usual truncation is; so is text with equal bounds."""
-    known = pc.and_(low.is_valid(), high.is_valid())
-    if is_any_string(kind):
-        short = pc.and_(pc.less(pc.utf8_length(low), TRUNCATION), pc.less(pc.utf8_length(high), TRUNCATION))
-    elif is_any_binary(kind) or (pt.is_fixed_size_binary(kind) and kind.byte_width > TRUNCATION):
-        short = pc.and_(
-            pc.less(pc.binary_length(low), TRUNCATION), pc.less(pc.binary_length(high), TRUNCATION)
-        )
-    else:
-        return np.asarray(known)
-    found = pc.and_(known, pc.or_(short, pc.equal(low, high)))
-    return np.asarray(pc.fill_null(found, fill_value=False), bool)
+def _completed(
+    statistics: ColumnStatistics, exact: np.ndarray, rows: np.ndarray, text_length: int
+) -> FileColumn:
+    """Return the column of files of `rows` rows, with what follows from its counts.
+
+    A file of nulls has no NaN, counted or not. Bounds are not exact where nulls or NaN that nobody counted may lie
+    beyond them, or where text may have been truncated: it was not if both ends are equal, or short.
+    """
+    nulls, nans = statistics.null_count, statistics.nan_count
+    exact = exact & (nulls >= 0)
+    if nans is not None:
+        nans = np.where(nulls == rows, 0, nans)
+        only_nan = (nans > 0) & (nans + nulls == rows) & (nulls >= 0)
+        exact = exact & (nans >= 0) | only_nan
+    kind = statistics.min.type
+    length = pc.utf8_length if is_any_string(kind) else pc.binary_length if _is_binary(kind) else None
+    if length is not None:
+        short = pc.and_(*(pc.less(length(end), text_length) for end in (statistics.min, statistics.max)))
+        whole = pc.or_(short, pc.equal(statistics.min, statistics.max))
+        exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
+    return FileColumn(statistics=replace(statistics, nan_count=nans), exact=exact)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    """Return whether values are bytes that writers truncate. A UUID, of 16 bytes, is written whole."""
+    return is_any_binary(kind) or bool(pt.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES)

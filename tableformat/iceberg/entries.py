@@ -6,7 +6,8 @@ Objects of PyIceberg take 50 microseconds and 6 KB for each entry; a table may h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -22,7 +23,7 @@ DELETED = 2
 
 _ADDED = 1
 _DATA_FILE = 2
-_PAIRS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
+_PAIRS = {"nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +52,10 @@ class ColumnBounds:
     """What n entries say of one column.
 
     Attributes:
-        values, nulls, nans: counts; -1 if unknown.
+        nulls, nans: counts; -1 if unknown.
         lower, upper: encoded bounds, large_binary; null if unknown.
     """
 
-    values: np.ndarray
     nulls: np.ndarray
     nans: np.ndarray
     lower: pa.Array
@@ -119,7 +119,7 @@ class Decoded:
     """Entries, what they say of some columns by id, and the Avro schemas that manifests have them in."""
 
     entries: FileEntries
-    columns: Mapping[int, ColumnBounds]
+    columns: dict[int, ColumnBounds]
     layouts: tuple[Any, ...]
 
 
@@ -131,16 +131,19 @@ class DamagedManifestError(ValueError):
         self.path = path
 
 
-def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] = ()) -> Decoded:
+def read_entries(sources: Iterable[ManifestSource], column_ids: Collection[int] = ()) -> Decoded:
     """Return the entries of manifests in order, and what they say of some columns.
+
+    Holds few manifests at a time, if `sources` makes them one after the other.
 
     Raises:
         DamagedManifestError: a manifest is no Avro file, is cut off, or lacks required fields.
     """
     layouts: dict[bytes, _Layout] = {}
     parts: list[_Part] = []
-    given = _Given.by(sources)
+    given, whole = _Given(), 0
     for number, source in enumerate(sources):
+        given.add(source)
         container = _container(source)
         layout = layouts.get(container.schema_text)
         if layout is None:
@@ -148,6 +151,9 @@ def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] 
                 len(layouts), container, given, column_ids, number
             )
         parts += layout.add(number, container)
+        if sum(len(part["manifest"]) for part, _ in parts[whole:]) >= _JOINED_ENTRIES:
+            parts[whole:] = [_together(parts[whole:])]
+            whole += 1
     for layout in layouts.values():
         parts += layout.finish()
     if not parts:
@@ -155,27 +161,28 @@ def read_entries(sources: Sequence[ManifestSource], column_ids: Collection[int] 
     return Decoded(**_joined(parts), layouts=tuple(layout.schema for layout in layouts.values()))
 
 
+_JOINED_ENTRIES = 100_000
+"""Parts are joined whenever they have so many entries: memory of many small arrays is not returned when freed."""
+
 _Part = tuple[dict[str, Any], dict[int, dict[str, Any]]]
 """Columns of some entries, and of their bounds by column."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Given:
-    """What the manifest list says of manifests, as columns."""
+    """What the manifest list says of the manifests so far."""
 
-    paths: tuple[str, ...]
-    spec_id: np.ndarray
-    snapshot_id: np.ndarray
-    sequence_number: np.ndarray
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self._numbers = array("q")
 
-    @classmethod
-    def by(cls, sources: Sequence[ManifestSource]) -> _Given:
-        return cls(
-            paths=tuple(source.path for source in sources),
-            spec_id=np.array([source.spec_id for source in sources], np.int64),
-            snapshot_id=np.array([source.snapshot_id for source in sources], np.int64),
-            sequence_number=np.array([source.sequence_number for source in sources], np.int64),
-        )
+    def add(self, source: ManifestSource) -> None:
+        self.paths.append(source.path)
+        self._numbers.extend((source.spec_id, source.snapshot_id, source.sequence_number))
+
+    def columns(self, manifest: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return spec, snapshot and sequence number of the manifests of entries."""
+        spec_id, snapshot_id, sequence_number = np.array(self._numbers).reshape(-1, 3)[manifest].T
+        return np.ascontiguousarray(spec_id), snapshot_id, sequence_number
 
 
 class _Layout:
@@ -235,21 +242,28 @@ def _container(source: ManifestSource) -> Container:
         raise DamagedManifestError(source.path, str(error)) from error
 
 
-def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
-    """Return the entries of all parts in the order of their manifests. Takes the columns out of the parts."""
-    manifest = np.concatenate([part["manifest"] for part, _ in parts])
-    order = None if bool((np.diff(manifest) >= 0).all()) else np.argsort(manifest, kind="stable")
+def _together(parts: Sequence[_Part]) -> _Part:
+    """Return parts as one. Takes the columns out of the parts."""
     columns = {
-        column: ColumnBounds(
-            **{
-                name: _take(_join([bounds[column].pop(name) for _, bounds in parts]), order)
-                for name in _PAIRS
-            }
-        )
+        column: {name: _join([bounds[column].pop(name) for _, bounds in parts]) for name in _PAIRS}
         for column in list(parts[0][1])
     }
-    entries = {name: _take(_join([part.pop(name) for part, _ in parts]), order) for name in list(parts[0][0])}
-    return {"entries": FileEntries(**entries), "columns": columns}
+    return {name: _join([part.pop(name) for part, _ in parts]) for name in list(parts[0][0])}, columns
+
+
+def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Return the entries of all parts in the order of their manifests. Takes the columns out of the parts."""
+    entries, columns = _together(parts)
+    manifest = entries["manifest"]
+    order = None if bool((np.diff(manifest) >= 0).all()) else np.argsort(manifest, kind="stable")
+    bounds = {
+        column: ColumnBounds(**{name: _take(found.pop(name), order) for name in _PAIRS})
+        for column, found in columns.items()
+    }
+    return {
+        "entries": FileEntries(**{name: _take(entries.pop(name), order) for name in list(entries)}),
+        "columns": bounds,
+    }
 
 
 def _selection(column_ids: Collection[int]) -> Any:
@@ -276,7 +290,7 @@ def _columns(
     if not isinstance(file, Mapping):
         raise AvroError("its entries have no data_file (field 2)")
     status = _required(found, 0, _numbers, count)
-    inherited = given.sequence_number[manifest]
+    spec_id, given_snapshot, inherited = given.columns(manifest)
     inherits = (status == _ADDED) | (inherited == 0)
 
     def sequence(key: int) -> np.ndarray:
@@ -287,13 +301,13 @@ def _columns(
     entries = {
         "manifest": manifest,
         "status": status,
-        "snapshot_id": np.where(own_snapshot < 0, given.snapshot_id[manifest], own_snapshot),
+        "snapshot_id": np.where(own_snapshot < 0, given_snapshot, own_snapshot),
         "sequence_number": sequence(3),
         "file_sequence_number": sequence(4),
         "content": np.maximum(_numbers(file.get(134), count), 0),
         "path": _required(file, 100, _text, count),
         "format": _required(file, 101, _text, count),
-        "spec_id": given.spec_id[manifest],
+        "spec_id": spec_id,
         "layout": np.zeros(count, np.int64),
         "partition": _required(file, 102, _binary, count),
         "rows": _required(file, 103, _numbers, count),

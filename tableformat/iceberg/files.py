@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from tblctl.tableformat.iceberg.entries import (
 )
 from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
 from tblctl.tableformat.model.schema.schema import Leaf
-from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 from tblctl.tableformat.model.statistics import ColumnStatistics
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ ReadAll = Callable[[Sequence[str]], Sequence[bytes]]
 
 ReadFooters = Callable[[Sequence[ParquetFile], Sequence[Leaf]], list[dict[int, FooterBounds]]]
 """Returns for each file the bounds of columns by id, as far as its footer has them."""
-
-_UUID_BYTES = 16
 
 
 class DataFiles:
@@ -79,12 +76,13 @@ class DataFiles:
         if self._core is None:
             live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
             chosen = np.flatnonzero(live)
-            self._core = entries.take(chosen), chosen
+            self._core = entries if len(chosen) == len(entries) else entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
         for leaf in wanted:
-            found = file_column(leaf, decoded.columns[leaf.id].take(chosen), files.rows)
-            self._columns[leaf.id] = _completed(found, files.rows, self._text_length)
+            bounds = decoded.columns.pop(leaf.id)
+            bounds = bounds if len(chosen) == len(bounds.nulls) else bounds.take(chosen)
+            self._columns[leaf.id] = file_column(leaf, bounds, files.rows, self._text_length)
         if self._footers is not None:
             self._refine(wanted, self._footers)
 
@@ -178,24 +176,33 @@ def decode_manifests(
     Raises:
         CorruptTableError: a manifest cannot be read; names it.
     """
-    data = read([manifest.manifest_path for manifest in manifests])
-    sources = [
-        ManifestSource(
-            path=manifest.manifest_path,
-            data=found,
-            spec_id=manifest.partition_spec_id,
-            snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
-            sequence_number=manifest.sequence_number or 0,
-            size_bytes=manifest.manifest_length,
-        )
-        for manifest, found in zip(manifests, data, strict=True)
-    ]
     try:
-        return read_entries(sources, column_ids)
+        return read_entries(_sources(manifests, read), column_ids)
     except DamagedManifestError as error:
         raise _damaged(location, error.path, error) from error
     except _DAMAGE as error:
-        raise _damaged(location, _damaged_one(sources, column_ids), error) from error
+        raise _damaged(location, _damaged_one(_sources(manifests, read), column_ids), error) from error
+
+
+_READ_BYTES = 64 * 2**20
+"""Of manifests that are fetched together, and held until they are decoded."""
+
+
+def _sources(manifests: Sequence[ManifestFile], read: ReadAll) -> Iterator[ManifestSource]:
+    """Yield manifests with their contents, fetched many at a time."""
+    ends = np.cumsum([manifest.manifest_length for manifest in manifests], dtype=np.int64) // _READ_BYTES
+    for together in np.split(np.arange(len(manifests)), np.flatnonzero(np.diff(ends)) + 1):
+        chosen = [manifests[place] for place in together.tolist()]
+        data = list(read([manifest.manifest_path for manifest in chosen]))
+        for manifest in chosen:
+            yield ManifestSource(
+                path=manifest.manifest_path,
+                data=data.pop(0),
+                spec_id=manifest.partition_spec_id,
+                snapshot_id=-1 if manifest.added_snapshot_id is None else manifest.added_snapshot_id,
+                sequence_number=manifest.sequence_number or 0,
+                size_bytes=manifest.manifest_length,
+            )
 
 
 def _damaged(location: str, path: str, error: Exception) -> CorruptTableError:
@@ -254,38 +261,16 @@ _DAMAGE = (ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 """What columns of damaged bytes raise: text that is no UTF-8, lengths beyond the file."""
 
 
-def _damaged_one(sources: Sequence[ManifestSource], column_ids: Sequence[int]) -> str:
+def _damaged_one(sources: Iterable[ManifestSource], column_ids: Sequence[int]) -> str:
     """Return the path of the manifest that cannot be read; of the first one if each can be read alone."""
+    first = ""
     for source in sources:
+        first = first or source.path
         try:
             read_entries([source], column_ids)
         except _DAMAGE:
             return source.path
-    return sources[0].path
-
-
-def _completed(column: FileColumn, rows: np.ndarray, text_length: int) -> FileColumn:
-    """Return the column of files of `rows` rows, with what follows from its counts.
-
-    A file of nulls has no NaN, counted or not. Bounds are not exact where nulls or NaN that nobody counted may lie
-    beyond them, or where text may have been truncated: it was not if both ends are equal, or short.
-    """
-    held = column.statistics
-    if held is None:
-        return column
-    exact = column.exact & (held.null_count >= 0)
-    nans = held.nan_count
-    if nans is not None:
-        nans = np.where(held.null_count == rows, 0, nans)
-        only_nan = (nans > 0) & (nans + held.null_count == rows) & (held.null_count >= 0)
-        exact = exact & (nans >= 0) | only_nan
-    kind = held.min.type
-    length = pc.utf8_length if is_any_string(kind) else pc.binary_length if _is_binary(kind) else None
-    if length is not None:
-        short = pc.and_(*(pc.less(length(end), text_length) for end in (held.min, held.max)))
-        whole = pc.or_(short, pc.equal(held.min, held.max))
-        exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
-    return FileColumn(statistics=replace(held, nan_count=nans), exact=exact)
+    return first
 
 
 def _is_repeated(values: pa.Array) -> np.ndarray:
@@ -296,8 +281,3 @@ def _is_repeated(values: pa.Array) -> np.ndarray:
     places = np.asarray(coded.indices)
     found: np.ndarray = np.bincount(places, minlength=len(coded.dictionary))[places] > 1
     return found
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    """Return whether values are bytes that writers truncate. A UUID, of 16 bytes, is written whole."""
-    return is_any_binary(kind) or bool(pa.types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES)

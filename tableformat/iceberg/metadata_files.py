@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import struct
+import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from threading import Lock
@@ -69,6 +71,13 @@ class _Held:
         return io.BytesIO(self._data)
 
 
+_DAMAGE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    *(EOFError, OSError, MemoryError, RuntimeError, SystemError, struct.error, zlib.error),
+)
+"""What PyIceberg's reader of Avro raises of damaged bytes; SystemError where its part in C gets a negative length."""
+
+
 class MetadataFiles:
     """The metadata files of one table."""
 
@@ -104,7 +113,7 @@ class MetadataFiles:
         held = _Held(path, self._fetched(path))
         try:
             return tuple(read_manifest_list(held))  # type: ignore[arg-type]
-        except Exception as error:
+        except _DAMAGE as error:
             msg = (
                 f"{self._location}: manifest list {path} cannot be read: {str(error) or type(error).__name__}"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from tblctl.tableformat.iceberg.location import SCHEME
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.own_files import parse_name
-from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of, side_files_of
+from tblctl.tableformat.iceberg.own_index import KeyColumns, OwnIndex
+from tblctl.tableformat.iceberg.own_keys import side_files_of
 from tblctl.tableformat.iceberg.partitions import (
     Partitions,
     identity_values,
@@ -31,8 +32,8 @@ from tblctl.tableformat.iceberg.partitions import (
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
-from tblctl.tableformat.keys.order import key_ranks, keys_after
-from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, Block, ClusterStatistics
+from tblctl.tableformat.keys.order import keys_after
+from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -60,20 +61,6 @@ def branches_of(metadata: TableMetadata) -> dict[str, int]:
     return {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"}
 
 
-@dataclass(kw_only=True)
-class _Bounds:
-    """The columns of a listing that keys of tblctl's own files change."""
-
-    low: pa.Table
-    high: pa.Table
-    known: np.ndarray
-    exact: np.ndarray
-    inexact: np.ndarray
-    own: np.ndarray
-    level: np.ndarray
-    same_key_rows: np.ndarray
-
-
 class IcebergVersion:
     """`tblctl.tableformat.port.Version` of a snapshot. Keeps metadata that was read."""
 
@@ -94,7 +81,6 @@ class IcebergVersion:
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
         self._filled: set[int] = set()
-        self._own_keys: dict[int, tuple[OwnFiles, Keys]] = {}
         self.metadata = metadata
         self.snapshot = snapshot
 
@@ -397,7 +383,7 @@ class IcebergVersion:
             exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
         entries = files.entries
         count = len(entries)
-        found = _Bounds(
+        found = KeyColumns(
             low=low,
             high=high,
             known=known,
@@ -408,11 +394,11 @@ class IcebergVersion:
             same_key_rows=np.full(count, -1, np.int64),
         )
         if clustered:
-            self._add_own_keys(found, sort)
+            self._own.put_keys(found, sort, self.options)
         return Listing(
             paths=entries.path,
             measured=np.ones(count, bool),
-            sort_id=self._sort_ids,
+            sort_id=self._own.sort_ids(self.sorts),
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
             decoded_bytes=entries.size_bytes * EXPANSION,
@@ -424,17 +410,15 @@ class IcebergVersion:
         )
 
     @cached_property
-    def _own_files(self) -> OwnFiles:
-        return OwnFiles.among(self.files.entries.path, self.metadata.table_uuid.hex)
-
-    @cached_property
-    def _sort_ids(self) -> np.ndarray:
-        """The live sort in whose order each file is, by its name; -1 for none."""
-        found = np.full(len(self.files.entries), -1, np.int64)
-        own = self._own_files
-        live = np.isin(own.sort_id, list(self.sorts))
-        found[own.rows[live]] = own.sort_id[live]
-        return found
+    def _own(self) -> OwnIndex:
+        entries = self.files.entries
+        return OwnIndex(
+            entries,
+            self.metadata.table_uuid.hex,
+            self.schema,
+            side_rows=lambda sort: self.side_rows(self.side_files(sort)),
+            footers=lambda rows: self._metadata_files.own_keys(parquet_files(entries, rows)),
+        )
 
     def side_files(self, sort: Sort) -> tuple[str, ...]:
         """Return the paths of the files in which keys by a sort were gathered; they may be missing."""
@@ -443,46 +427,6 @@ class IcebergVersion:
     def side_rows(self, paths: Sequence[str]) -> list[pa.Table]:
         """Return the rows of files of keys, as far as these are there."""
         return self._metadata_files.side_files(paths)
-
-    def _keys(self, sort: Sort) -> tuple[OwnFiles, Keys]:
-        """Return tblctl's files that are in the order of a sort, and their keys."""
-        if sort.id not in self._own_keys:
-            entries = self.files.entries
-            own = self._own_files.of_sort(sort.id)
-            paths = entries.path.take(pa.array(own.rows))
-
-            def footers(places: Sequence[int]) -> dict[int, pa.Table]:
-                rows = own.rows[list(places)]
-                files = parquet_files(entries, rows)
-                found = zip(places, self._metadata_files.own_keys(files), strict=True)
-                return {place: row for place, row in found if row is not None}
-
-            side = self.side_rows(self.side_files(sort)) if len(own.rows) else []
-            self._own_keys[sort.id] = own, keys_of(paths, sort, self.schema, side, footers)
-        return self._own_keys[sort.id]
-
-    def _add_own_keys(self, found: _Bounds, sort: Sort) -> None:
-        """Put the keys of tblctl's own files in the place of bounds of their columns."""
-        own, keys = self._keys(sort)
-        chosen = np.flatnonzero(keys.known)
-        rows = own.rows[chosen]
-        if not len(rows):
-            return
-        take = np.full(len(found.own), -1)
-        take[rows] = chosen
-        found.low, found.high = (
-            _replaced(table, keys_table, take)
-            for table, keys_table in ((found.low, keys.low), (found.high, keys.high))
-        )
-        found.known[rows] = found.own[rows] = True
-        found.inexact[rows] = False
-        found.exact[rows] = keys.exact[chosen]
-        found.same_key_rows[rows] = keys.same_key_rows[chosen]
-        low, high = key_ranks(keys.low.take(chosen), keys.high.take(chosen), sort)
-        entries, options = self.files.entries, self.options
-        full = _are_full(entries.rows[rows], entries.size_bytes[rows] * EXPANSION, options)
-        constant = (low == high) & keys.exact[chosen]
-        found.level[rows] = np.where(constant & full, CONSTANT_LEVEL, own.level[chosen])
 
     def _matching_partitions(self, node: Node) -> np.ndarray:
         from tblctl.tableformat.iceberg.pruning import matching_partitions
@@ -511,7 +455,7 @@ class IcebergVersion:
         entries = self.files.entries
         wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
         rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist()
-        clusters = self._clusters(rows)
+        clusters = self._own.clusters(rows, self.sorts.values())
         found: dict[str, Block] = {}
         for row in rows:
             size = int(entries.size_bytes[row])
@@ -569,48 +513,6 @@ class IcebergVersion:
                 found.append((leaf.id, value))
         return tuple(found)
 
-    def _clusters(self, rows: Sequence[int]) -> dict[int, ClusterStatistics]:
-        """Return the places in key order of those of some files whose keys are known."""
-        found = {}
-        for sort in self.sorts.values():
-            own, keys = self._keys(sort)
-            places = {int(row): place for place, row in enumerate(own.rows)}
-            for row in rows:
-                place = places.get(row)
-                if place is None or not keys.known[place]:
-                    continue
-                ends = [
-                    tuple(column[place].as_py() for column in table.columns)
-                    for table in (keys.low, keys.high)
-                ]
-                found[row] = ClusterStatistics(
-                    cluster_key_id=sort.id,
-                    min=ends[0],
-                    max=ends[1],
-                    exact=bool(keys.exact[place]),
-                    level=int(own.level[place]),
-                )
-        return found
-
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Return whether the block's rows are in the order of `sort`: of other writers' files it is not known."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
-
-
-def _replaced(table: pa.Table, other: pa.Table, take: np.ndarray) -> pa.Table:
-    """Return a table with rows of another one where `take` is their place there, and not -1."""
-    chosen = take >= 0
-    places, mask = pa.array(np.where(chosen, take, 0), mask=~chosen), pa.array(chosen)
-    columns = [
-        pc.if_else(mask, new.take(places).cast(old.type), old)
-        for new, old in zip(other.columns, table.columns, strict=True)
-    ]
-    return pa.table(columns, names=table.column_names)
-
-
-def _are_full(rows: np.ndarray, decoded_bytes: np.ndarray, options: TableOptions) -> np.ndarray:
-    """Return which blocks of some rows and bytes in memory count as full."""
-    found: np.ndarray = (rows >= np.floor(FULL_SHARE * options.block_rows)) | (
-        decoded_bytes >= FULL_SHARE * options.block_bytes
-    )
-    return found

@@ -184,7 +184,7 @@ SIGNATURES = {
         "spark_session(*, master=None, remote=None, conf=None)",
         (
             "survey(locations, *, columns=None, where=None, worst=5, storage_options=None, "
-            "catalog_options=None, metadata_cache=None, refine=False)"
+            "catalog_options=None, metadata_cache=None, refine=False, branch=None)"
         ),
         "type_from_text(text)",
         "type_to_text(data_type)",
@@ -192,6 +192,7 @@ SIGNATURES = {
     "IcebergTable": [
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
+        "delete_files()",
         "depth_history(limit=20)",
         "gc(keep=10, older_than='24h', *, dry_run=False)",
         "history(limit=None)",

@@ -209,12 +209,11 @@ def test_a_truncated_bound_of_a_fixed_type_is_filled_up_and_a_longer_one_is_unkn
 
 def bounds(kind, low, high, *, nulls=None, nans=None):
     """Return statistics of a column as manifests have them, and the rows of each file: 10."""
-    unknown = [-1] * len(low)
+    none = [0] * len(low)
     encode = lambda value: value if value is None or isinstance(value, bytes) else to_bytes(kind, value)  # noqa: E731
     found = ColumnBounds(
-        values=np.array(unknown),
-        nulls=np.array(nulls or unknown),
-        nans=np.array(nans or unknown),
+        nulls=np.array(nulls or none),
+        nans=np.array(nans or none),
         lower=pa.array([encode(value) for value in low], pa.large_binary()),
         upper=pa.array([encode(value) for value in high], pa.large_binary()),
     )
@@ -253,7 +252,7 @@ def test_bounds_that_cross_are_unknown_and_others_stay(kind):
 def test_counts_that_cannot_be_are_unknown():
     found = bounds(DoubleType(), [1.0] * 5, [2.0] * 5, nulls=[0, 10, 11, -5, -1], nans=[11, 10, 0, -2, -1])
     assert found.statistics.null_count.tolist() == [0, 10, -1, -1, -1]
-    assert found.statistics.nan_count.tolist() == [-1, 10, 0, -1, -1]
+    assert found.statistics.nan_count.tolist() == [-1, 0, 0, -1, -1], "of nulls alone, none is NaN"
 
 
 def test_only_floats_count_nan():

@@ -108,6 +108,7 @@ def test_info_shows_how_deep_the_files_of_a_sorted_table_lie(words: tuple[str, .
     found = as_json("info", ORDERS, *words)
     assert (found["average_depth"], found["average_overlaps"]) == (2.0, 1.3333)
     assert (found["unclustered_block_count"], found["unknown_block_count"]) == (0, 0)
+    assert found["delete_files"] == {"position": 0, "equality": 0}
 
 
 def test_columns_and_where_are_taken_as_everywhere(words: tuple[str, ...]) -> None:
@@ -179,11 +180,32 @@ def test_history_and_suggest_and_check_and_pictures_work(words: tuple[str, ...],
     ]
 
 
+def test_info_says_how_many_delete_files_there_are(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "delete files" not in done("info", ORDERS, *words)
+    monkeypatch.setattr(tblctl.IcebergTable, "delete_files", lambda _: {"position": 3, "equality": 1})
+    assert "(delete files: 3 position, 1 equality; rows count as stored)" in done("info", ORDERS, *words)
+
+    def fail(_: object) -> None:
+        raise tblctl.errors.ObjectNotFoundError("it is missing")
+
+    monkeypatch.setattr(tblctl.IcebergTable, "delete_files", fail)
+    assert "(delete files cannot be counted: it is missing)" in done("info", ORDERS, *words)
+    assert as_json("info", ORDERS, *words)["delete_files"] is None
+
+
 def test_a_branch_is_measured(words: tuple[str, ...], catalog: Catalog) -> None:
     orders = catalog.load_table("sales.orders")
     first = orders.history()[0].snapshot_id
     orders.manage_snapshots().create_branch(first, "audit").commit()
     assert as_json("info", ORDERS, "--branch", "audit", *words)["rows"] == 10
+    listed = as_json("info", "--all", "iceberg://prod", "--branch", "main", *words)
+    assert [item["error"] for item in listed] == [None, None]
+    branched = run("info", "--all", "iceberg://prod", "--branch", "audit", "--json", *words)
+    found = {item["location"]: (item["rows"], item["error"]) for item in json.loads(branched.stdout)}
+    assert found[ORDERS] == (10, None)
+    assert "no branch 'audit'" in found[HITS][1]
     result = run("info", ORDERS, "--branch", "adit", *words)
     assert result.exit_code == 1
     assert "no branch 'adit'" in result.stderr

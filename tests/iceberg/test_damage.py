@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import resource
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
+from tblctl.tableformat.iceberg.avro import container
 from tblctl.tableformat.iceberg.avro.container import AvroError, read_container
 from tblctl.tableformat.iceberg.entries import DamagedManifestError, read_entries
 
@@ -150,6 +152,26 @@ def _varint(value):
         yield value & 0x7F | 0x80
         value >>= 7
     yield value
+
+
+@pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard", "bzip2", "xz"])
+def test_a_block_that_grows_beyond_all_bounds_is_refused_before_it_does(codec, monkeypatch):
+    monkeypatch.setattr(container, "_MOST_BLOCK_BYTES", 10**6)
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}).encode()
+    for size in (10**6, 10**6 + 1, 10**7):
+        data = packed(schema, [(1, bytes(size))], codec=codec)
+        if size <= 10**6:
+            assert len(read_container(data).blocks[0]) == size
+            continue
+        with pytest.raises(AvroError, match="more than 1000000 bytes when decompressed"):
+            read_container(data)
+    source = source_of(data, PLAIN[1])
+    with pytest.raises(DamagedManifestError, match="when decompressed") as caught:
+        read_entries([dataclasses.replace(source, size_bytes=None)])
+    assert caught.value.path == source.path
+    monkeypatch.setattr(container, "_MOST_FILE_BYTES", 10**5)
+    with pytest.raises(AvroError, match="more than 100000 bytes when decompressed"):
+        read_container(packed(schema, [(1, bytes(60_000))] * 2, codec=codec))
 
 
 def test_a_block_with_bytes_but_no_records_is_refused():

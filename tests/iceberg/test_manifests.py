@@ -199,10 +199,7 @@ def as_rows(decoded):
     names = [field.name for field in dataclasses.fields(entries) if field.name not in NOT_COMPARED]
     columns = {name: getattr(entries, name) for name in names}
     for column, bounds in decoded.columns.items():
-        columns |= {
-            f"{name} {column}": getattr(bounds, name)
-            for name in ("values", "nulls", "nans", "lower", "upper")
-        }
+        columns |= {f"{name} {column}": getattr(bounds, name) for name in ("nulls", "nans", "lower", "upper")}
     lists = {
         name: (values.tolist() if isinstance(values, np.ndarray) else values.to_pylist())
         for name, values in columns.items()
@@ -240,7 +237,6 @@ def row_of(entry, columns):
     }
     for column in columns:
         row |= {
-            f"values {column}": number((file.value_counts or {}).get(column)),
             f"nulls {column}": number((file.null_value_counts or {}).get(column)),
             f"nans {column}": number((file.nan_value_counts or {}).get(column)),
             f"lower {column}": (file.lower_bounds or {}).get(column),
@@ -556,29 +552,6 @@ def test_maps_whose_columns_are_in_another_order_in_each_entry_are_read():
             )
         )
     check(entries, sizes=[40])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_maps_of_many_columns_are_read_whatever_part_of_them_is_alike(seed):
-    rng = random.Random(seed)
-    texts = {id_ for id_ in range(1, 700) if rng.random() < (0, 0.02, 0.1, 0.5, 1)[seed % 5]}
-    missing = 0.02 if seed % 2 else 0.0
-
-    def some(value):
-        return {id_: value(id_) for id_ in range(1, 700) if rng.random() >= missing}
-
-    def bound(id_):
-        return rng.randbytes(rng.randrange(90) if id_ in texts else 4 + 4 * (id_ % 2))
-
-    entries = [
-        entry(i, null_value_counts=some(rng.randrange), lower_bounds=some(bound), upper_bounds=some(bound))
-        for i in range(rng.choice((2, 30)))
-    ]
-    manifest = written(entries, schema=SCHEMA, spec=UNPARTITIONED)
-    schema, records = records_of(manifest[0])
-    for columns in ((), (1, 2, 64, 200, 699), tuple(range(1, 800, 3))):
-        data = repacked(schema, records, sizes=[1, 7])
-        assert as_rows(read(data, manifest[1], columns)) == by_pyiceberg(*manifest, columns)
 
 
 def test_a_manifest_without_entries_has_none():

@@ -320,6 +320,7 @@ def test_an_entry_of_equality_deletes_is_no_data(spark_lake: SparkLake) -> None:
         "DELETE FROM db.equality WHERE id = 7",
     )
     table = spark_lake.load("equality")
+    assert spark_lake.open("equality").delete_files() == {"position": 1, "equality": 0}
     make_equality_deletes(table)
     with pytest.raises(ValueError, match="equality deletes"):
         table.scan().plan_files()

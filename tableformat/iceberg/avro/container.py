@@ -11,7 +11,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -22,6 +22,12 @@ _RAW_DEFLATE = -15
 _MOST_VARINT_BITS = 63
 _MOST_SNAPPY = 64
 """Times. Snappy makes at most 64 bytes of three; who claims more is damaged, and would have memory allocated."""
+
+_MOST_BLOCK_BYTES = 2**28
+"""Of a decompressed block. Writers make blocks of 16 KB to some MB; a few bytes may claim to be a terabyte."""
+
+_MOST_FILE_BYTES = 2**31
+"""Of all blocks of a file, decompressed. A manifest of 8 MB has less than 100."""
 
 _MOST_XZ_MEMORY = 2**27
 """Bytes. The highest level of xz needs 65 MiB to decompress."""
@@ -137,6 +143,7 @@ def _read_blocks(
     data: bytes, at: int, sync: bytes, decompress: Callable[[bytes], bytes]
 ) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
     blocks, counts = [], []
+    total = 0
     while at < len(data):
         count, at = read_long(data, at)
         size, at = read_long(data, at)
@@ -146,14 +153,37 @@ def _read_blocks(
         block = decompress(data[at:end])
         if count > len(block) or (block and not count):
             raise AvroError(f"the block at byte {at} claims {count} records in {len(block)} bytes")
+        total += len(block)
+        if total > _MOST_FILE_BYTES:
+            raise AvroError(f"it has more than {_MOST_FILE_BYTES} bytes when decompressed")
         blocks.append(block)
         counts.append(count)
         at = end + _SYNC_BYTES
     return tuple(blocks), tuple(counts)
 
 
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, most: int, /) -> bytes: ...
+
+
+def _decompressed(with_: _Decompressor, data: bytes) -> bytes:
+    found = with_.decompress(data, _MOST_BLOCK_BYTES + 1)
+    _require_small(len(found))
+    if not with_.eof:
+        raise AvroError("a block ends before its compressed data do: it is damaged")
+    return found
+
+
+def _require_small(size_bytes: int) -> None:
+    if size_bytes > _MOST_BLOCK_BYTES:
+        raise AvroError(f"a block has more than {_MOST_BLOCK_BYTES} bytes when decompressed")
+
+
 def _inflate(data: bytes) -> bytes:
-    return zlib.decompress(data, _RAW_DEFLATE)
+    return _decompressed(zlib.decompressobj(_RAW_DEFLATE), data)
 
 
 def _unsnappy(data: bytes) -> bytes:
@@ -167,6 +197,7 @@ def _unsnappy(data: bytes) -> bytes:
             break
     if size > _MOST_SNAPPY * len(body):
         raise AvroError(f"a block of {len(body)} bytes claims to have {size} uncompressed: it is damaged")
+    _require_small(size)
     found: bytes = pa.decompress(body, decompressed_size=size, codec="snappy", asbytes=True)
     if zlib.crc32(found) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
         raise AvroError("the checksum of a block does not match: it is damaged")
@@ -175,12 +206,17 @@ def _unsnappy(data: bytes) -> bytes:
 
 def _unzstd(data: bytes) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read()
-        return found
+        found: bytes = stream.read(_MOST_BLOCK_BYTES + 1)
+    _require_small(len(found))
+    return found
 
 
 def _unxz(data: bytes) -> bytes:
-    return lzma.decompress(data, memlimit=_MOST_XZ_MEMORY)
+    return _decompressed(lzma.LZMADecompressor(memlimit=_MOST_XZ_MEMORY), data)
+
+
+def _unbzip2(data: bytes) -> bytes:
+    return _decompressed(bz2.BZ2Decompressor(), data)
 
 
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
@@ -188,6 +224,6 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "deflate": _inflate,
     "snappy": _unsnappy,
     "zstandard": _unzstd,
-    "bzip2": bz2.decompress,
+    "bzip2": _unbzip2,
     "xz": _unxz,
 }
