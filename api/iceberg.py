@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tblctl.selector.policy import Policy
     from tblctl.tableformat.iceberg.port import IcebergPort
     from tblctl.tableformat.iceberg.version import IcebergVersion
+    from tblctl.tableformat.progress import Progress
 
     Where = str | BooleanExpression | None
 
@@ -87,7 +88,19 @@ class IcebergTable(ClusteredTable):
         return make_plan(version, request)
 
     def recluster(
-        self, plan: Plan | None = None, *, cluster_by: str | Sequence[str] | None = None, **arguments: Any
+        self,
+        plan: Plan | None = None,
+        *,
+        policy: str | Policy | None = None,
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+        final: bool = False,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        commit_every: int | str | datetime.timedelta | None = None,
+        progress: Progress | None = None,
+        cluster_by: str | Sequence[str] | None = None,
     ) -> Outcome:
         """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots.
 
@@ -95,10 +108,18 @@ class IcebergTable(ClusteredTable):
         changed are left out.
 
         Args:
-            plan: as for `ClusteredTable.recluster`.
+            plan: this and the next nine are as for `ClusteredTable.recluster`.
+            policy: the policy.
+            where: which blocks.
+            options: of the selection.
+            final: run rounds until there is nothing to do.
+            engine: what merges.
+            spark: a session, or what makes one.
+            on_conflict: what a conflict does.
+            commit_every: when to commit.
+            progress: is called as work goes on.
             cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`. None:
                 that of the property, or else the table's sort order.
-            arguments: the others of `ClusteredTable.recluster`.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -107,11 +128,21 @@ class IcebergTable(ClusteredTable):
             CommitOutcomeUnknownError: the catalog did not say whether it committed; no file was deleted.
         """
         self._require_live()
-        if cluster_by is None:
-            return super().recluster(plan, **arguments)
         port: IcebergPort = self._port  # type: ignore[assignment]
+        keyed = self if cluster_by is None else IcebergTable(port.clustered_by(cluster_by))
         before = port.newest().property_terms
-        outcome = IcebergTable(port.clustered_by(cluster_by)).recluster(plan, **arguments)
+        outcome = super(IcebergTable, keyed).recluster(
+            plan,
+            policy=policy,
+            where=where,
+            options=options,
+            final=final,
+            engine=engine,
+            spark=spark,
+            on_conflict=on_conflict,
+            commit_every=commit_every,
+            progress=progress,
+        )
         after = port.newest().property_terms
         if outcome.commits == 0 or before in (None, after):
             return outcome

@@ -157,8 +157,8 @@ NAMES = {
     "$ tblctl drop": "--debug --if-exists --json --storage-option --yes LOC",
     "$ tblctl files": "--debug --json --limit --storage-option LOC",
     "$ tblctl gc": """
-        --branch --catalog-option --debug --dry-run --json --keep --metadata-cache --older-than --refine
-        --storage-option LOC
+        --branch --catalog-option --debug --dry-run --expire-older-than --json --keep --metadata-cache --older-than
+        --refine --storage-option LOC
     """,
     "$ tblctl check": """
         --branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC --metadata-cache --refine
@@ -194,14 +194,14 @@ SIGNATURES = {
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
         "depth_history(limit=20)",
-        "gc(keep=10, older_than='24h', *, dry_run=False)",
+        "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy='levels', where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
-            "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
         ),
         "suggest(predicates=None)",
     ],
