@@ -104,8 +104,7 @@ class IcebergTable(ClusteredTable):
     ) -> Outcome:
         """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots.
 
-        Rows stay the same. Appends and deletes of others neither wait nor fail; groups whose files or deletes they
-        changed are left out.
+        Rows stay the same. Other writers neither wait nor fail; groups that they changed are left out.
 
         Args:
             plan: this and the next nine are as for `ClusteredTable.recluster`.

@@ -25,13 +25,16 @@ def fill(file: str, batches: int) -> None:
     catalog.create_namespace_if_not_exists("tpch")
     if catalog.table_exists(TABLE):
         catalog.purge_table(TABLE)
-    size = Path(file).stat().st_size // (batches // 2)
-    table = catalog.create_table(TABLE, rows.schema, properties={"write.target-file-size-bytes": str(size)})
+    table = catalog.create_table(TABLE, rows.schema)
     with table.update_sort_order() as order:
         order.asc("l_shipdate", IdentityTransform())
     bounds = [rows.num_rows * number // batches for number in range(batches + 1)]
     for start, stop in itertools.pairwise(bounds):
         table.append(rows.slice(start, stop - start))
+    with table.transaction() as change:
+        change.set_properties(
+            {"write.target-file-size-bytes": str(Path(file).stat().st_size // (batches // 2))}
+        )
     print(f"appended {rows.num_rows:,} rows in {batches} commits")
 
 
