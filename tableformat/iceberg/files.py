@@ -68,7 +68,7 @@ class DataFiles:
 
     def fetch(self, leaves: Iterable[Leaf]) -> None:
         """Decode the statistics of some columns, all at once."""
-        wanted = [leaf for leaf in leaves if leaf.id not in self._columns]
+        wanted = list({leaf.id: leaf for leaf in leaves if leaf.id not in self._columns}.values())
         if self._core is not None and not wanted:
             return
         decoded = decode_manifests(self._location, self._manifests, self._read, [leaf.id for leaf in wanted])
