@@ -192,6 +192,8 @@ def _tells(field: PartitionField, value: Any, term: Term) -> bool:
     """Return whether the value of a partition field is that of a term, or of its column."""
     if field.source_id != term.column_id or str(field.transform) not in ("identity", term.transform):
         return False
+    if str(field.transform) == "identity":
+        return True
     return term.function not in ("year", "month", "day", "hour") or value is None or value >= 0
 
 
