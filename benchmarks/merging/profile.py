@@ -21,9 +21,9 @@ STAGES = (
     ("sort keys", "tblctl.merger.task.merge", "order_rows"),
     ("read rows", "tblctl.merger.task.inputs", "RowStream.take"),
     ("verify", "tblctl.merger.task.verify", "Fingerprint.of"),
-    ("statistics", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.adding"),
+    ("statistics", "tblctl.tableformat.parquet.block_builder", "ParquetBlockBuilder.adding"),
     ("encode", "tblctl.tableformat.parquet.block_writer", "BlockEncoder.add"),
-    ("store blocks", "tblctl.tableformat.native.block_io", "NativeBlockBuilder.finish"),
+    ("store blocks", "tblctl.tableformat.parquet.block_builder", "ParquetBlockBuilder.finish"),
     ("commit", "tblctl.tableformat.native.port", "NativePort.replace"),
 )
 

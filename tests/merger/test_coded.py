@@ -16,8 +16,8 @@ from profiles import cases
 
 from tblctl.merger.task.row_ranges import own
 from tblctl.merger.task.verify import Fingerprint
-from tblctl.tableformat.native.block_io import NativeBlockBuilder
 from tblctl.tableformat.parquet import dictionaries, statistics
+from tblctl.tableformat.parquet.block_builder import ParquetBlockBuilder
 from tblctl.tableformat.parquet.dictionaries import decoded_bytes
 from tblctl.tableformat.parquet.reader import BlockFile
 
@@ -54,13 +54,13 @@ def written(here, tasks, **more):
 def gathered(here, tasks):
     """Return the types of the columns of every window."""
     seen = []
-    adding = NativeBlockBuilder.adding
+    adding = ParquetBlockBuilder.adding
 
     def spy(builder, table, groups):
         seen.append([str(kind) for kind in table.schema.types])
         return adding(builder, table, groups)
 
-    with mock.patch.object(NativeBlockBuilder, "adding", spy):
+    with mock.patch.object(ParquetBlockBuilder, "adding", spy):
         here.run(tasks)
     return seen
 

@@ -11,7 +11,7 @@ from arrow_rows import canonical
 from tblctl.merger.presort import portions
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.merge import window_bytes
-from tblctl.tableformat.native.block_io import NativeBlockBuilder
+from tblctl.tableformat.parquet.block_builder import ParquetBlockBuilder
 
 from .blocks import lake
 
@@ -38,7 +38,7 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
     chance = random.Random(11)
     rows = [pa.table({"k": [chance.randrange(50) for _ in range(ROWS)], **shape(chance)}) for _ in range(3)]
     gathered, sorted_ = [], []
-    real_adding, real_in_order = NativeBlockBuilder.adding, portions._in_order
+    real_adding, real_in_order = ParquetBlockBuilder.adding, portions._in_order
 
     def adding(builder, rows, groups):
         gathered.append(rows.nbytes)
@@ -52,7 +52,7 @@ def test_windows_and_sorts_of_any_shape_stay_within_their_bytes(monkeypatch, sha
         for table in rows:
             (here.add if ordered else here.unordered)(table)
         (task,) = here.cut(memory_bytes=MEMORY_BYTES)
-        monkeypatch.setattr(NativeBlockBuilder, "adding", adding)
+        monkeypatch.setattr(ParquetBlockBuilder, "adding", adding)
         monkeypatch.setattr(portions, "_in_order", in_order)
         records = here.run([task], threads=2)
         largest = max(table.nbytes / table.num_rows for table in rows)
