@@ -203,7 +203,7 @@ def test_a_file_without_live_rows_is_removed_without_a_new_one(lake: Lake) -> No
 def test_files_all_of_whose_rows_are_deleted_leave_an_empty_table(lake: Lake) -> None:
     table = create(lake)
     paths = [add_file(table, [place, place + 10]) for place in range(2)]
-    delete_rows(table, dict.fromkeys(paths, [0, 1]))
+    delete_rows(table, {path: [0, 1] for path in paths})
     recluster(table)
     assert paths_of(table) == set()
     assert port_of(table).newest().files.entries.path.to_pylist() == []
@@ -416,8 +416,8 @@ def test_a_data_file_that_is_missing_or_cut_off_fails_its_group_alone(lake: Lake
     assert len(left) == 5
     assert Counter(table.scan(row_filter="text == 'c'").to_arrow()["id"].to_pylist()) == expected
     for path in (missing, damaged):
+        io, (block,) = opened(table, [path])
         with pytest.raises(CorruptTableError) as error:
-            io, (block,) = opened(table, [path])
             io.open(block)
         assert path in str(error.value)
         assert error.value.details["name"] == path

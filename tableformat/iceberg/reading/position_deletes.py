@@ -74,7 +74,9 @@ class PositionDeletes:
                 rows = file.read(names)
             return _by_path(rows.column(names[0]), rows.column(names[1]))
         except (ObjectNotFoundError, FileNotFoundError) as error:
-            msg = f"position delete file {path} is missing, although the snapshot names it; nothing was changed"
+            msg = (
+                f"position delete file {path} is missing, although the snapshot names it; nothing was changed"
+            )
             raise CorruptTableError(msg, name=path) from error
         except ARROW_ERRORS as error:
             found = read_error(storage, name, error, uri=path)
