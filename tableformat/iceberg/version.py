@@ -480,7 +480,7 @@ class IcebergVersion:
         if not isinstance(block, DataFile):
             raise InternalError(f"{block.path} is no data file of {self._location}")
         row = self._row_of(block.path)
-        leaves = [leaf for leaf in self.schema.leaves if len(leaf.path) == 1]
+        leaves = self.schema.leaves
         self.files.fetch(leaves)
         counts = [(leaf.id, self.files.column(leaf)) for leaf in leaves]
         nulls = tuple((id_, int(found.null_count[row])) for id_, found in counts if found is not None)

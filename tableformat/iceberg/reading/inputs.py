@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidOptionError
+from tblctl.tableformat.errors import InternalError, InvalidOptionError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import EQUALITY, deletes_of
 from tblctl.tableformat.iceberg.own_files import parse_name
+from tblctl.tableformat.iceberg.reading.column_check import require_columns
 from tblctl.tableformat.iceberg.reading.column_ids import NAME_MAPPING, NameMapping, with_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.live_reader import LiveReader
@@ -46,6 +47,7 @@ class Inputs:
         self._codec = version.options.compression
         self._table = version.metadata.table_uuid.hex
         self._location = version.location
+        self._last_id = version.metadata.last_column_id
         self._mapping_text = version.metadata.properties.get(NAME_MAPPING)
         self._deletes = PositionDeletes(storages)
         self._tails = Tails()
@@ -105,7 +107,7 @@ class Inputs:
             raise InternalError(f"{block.path} was not looked up before it was opened")
         file = self._opened(block, coded)
         try:
-            self._require_nulls(file, block)
+            require_columns(file, block, self._schema, last_id=self._last_id)
         except BaseException:
             file.__exit__()
             raise
@@ -156,30 +158,6 @@ class Inputs:
             if leaf is not None and value is not None:
                 found[id_] = value if isinstance(value, pa.Scalar) else pa.scalar(value)
         return found
-
-    def _require_nulls(self, file: BlockFile, block: DataFile) -> None:
-        """Compare the nulls that reading would give with those that the manifest counts.
-
-        Raises:
-            CorruptTableError: a column differs: maybe it was written with other ids, and would be read as null.
-        """
-        counted: Mapping[int, int] = dict(block.null_counts)
-        constant = {id_ for id_, _ in block.constants}
-        groups = range(file.metadata.num_row_groups)
-        for leaf in self._schema.leaves:
-            expected = counted.get(leaf.id, -1)
-            if expected < 0 or len(leaf.path) > 1 or pa.types.is_nested(leaf.type):
-                continue
-            if leaf.id not in file.leaf_ids:
-                found = None if leaf.id in constant else block.stored_rows
-            else:
-                found = file.stored_nulls(groups, leaf)
-            if found is not None and found != expected:
-                msg = (
-                    f"{block.path}: {found} nulls would be read of column {leaf.name!r} (id {leaf.id}), and its "
-                    f"manifest counts {expected}; nothing was changed. Were its columns written with other ids?"
-                )
-                raise CorruptTableError(msg, name=block.path)
 
 
 def _decoded_bytes(block: Block) -> int:

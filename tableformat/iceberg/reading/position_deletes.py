@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
-from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, POSITION_COLUMN
 from tblctl.tableformat.model.schema.field_ids import field_id
-from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS
+from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.storage.ranges import RangedInput
 
 _NAMES = {PATH_COLUMN: "file_path", POSITION_COLUMN: "pos"}
@@ -72,10 +72,18 @@ class PositionDeletes:
             with source, pq.ParquetFile(source) as file:
                 names = [_column(file.schema_arrow, id_) for id_ in (PATH_COLUMN, POSITION_COLUMN)]
                 rows = file.read(names)
-        except (*ARROW_ERRORS, CorruptTableError) as error:
-            msg = f"position delete file {path} cannot be read: {error}"
+            return _by_path(rows.column(names[0]), rows.column(names[1]))
+        except (ObjectNotFoundError, FileNotFoundError) as error:
+            msg = (
+                f"position delete file {path} is missing, although the snapshot names it; nothing was changed"
+            )
             raise CorruptTableError(msg, name=path) from error
-        return _by_path(rows.column(names[0]), rows.column(names[1]))
+        except ARROW_ERRORS as error:
+            found = read_error(storage, name, error, uri=path)
+            if not isinstance(found, CorruptTableError):  # the storage failed, which says nothing of the file
+                raise found from error
+            msg = f"position delete file {path} cannot be read: {error}; nothing was changed"
+            raise CorruptTableError(msg, name=path) from error
 
 
 def _column(schema: pa.Schema, id_: int) -> str:
@@ -89,6 +97,8 @@ def _column(schema: pa.Schema, id_: int) -> str:
 
 
 def _by_path(paths: pa.ChunkedArray, positions: pa.ChunkedArray) -> dict[str, np.ndarray]:
+    if paths.null_count or positions.null_count:
+        raise ValueError("it has rows without a path or without a position")
     coded = pc.dictionary_encode(paths.cast(pa.large_string())).combine_chunks()
     coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
     codes, numbers = np.asarray(coded.indices), np.asarray(positions.cast(pa.int64()))
