@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -89,13 +90,17 @@ def delete_file(
     )
     paths = [path for path, _ in rows]
     data = pa.table([paths, [position for _, position in rows]], schema=schema)
-    path = folder_of(table) / "data" / f"deletes-{uuid.uuid4().hex}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(data, path, **options)
+    written = pa.BufferOutputStream()
+    pq.write_table(data, written, **options)
+    content = written.getvalue().to_pybytes()
+    path = f"{table.location()}/data/deletes-{uuid.uuid4().hex}.parquet"
+    with table.io.new_output(path).create() as stream:
+        stream.write(content)
     ends = {PATH_ID: min(paths).encode()}, {PATH_ID: max(paths).encode()}
     return entry_of(
         path,
         rows=len(rows),
+        size_bytes=len(content),
         content=DataFileContent.POSITION_DELETES,
         like=like,
         lower_bounds=ends[0] if bounds else None,
@@ -105,21 +110,22 @@ def delete_file(
 
 
 def entry_of(
-    path: Path,
+    path: str,
     *,
     rows: int,
+    size_bytes: int,
     content: DataFileContent = DataFileContent.DATA,
     like: DataFile | None = None,
     **more: Any,
 ) -> DataFile:
-    """Return the entry of a local file."""
+    """Return the entry of a file."""
     found = DataFile.from_args(
         content=content,
-        file_path=f"file://{path}",
+        file_path=path,
         file_format=FileFormat.PARQUET,
         partition=like.partition if like else Record(),
         record_count=rows,
-        file_size_in_bytes=path.stat().st_size,
+        file_size_in_bytes=size_bytes,
         **more,
     )
     found.spec_id = like.spec_id if like else 0
@@ -139,14 +145,32 @@ def data_file(table: Table, rows: pa.Table, *, like: DataFile | None = None, **m
     path = folder_of(table) / "data" / f"foreign-{next(NUMBERS)}-{uuid.uuid4().hex}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path, **options)
-    return entry_of(path, rows=rows.num_rows, like=like, **more)
+    size_bytes = path.stat().st_size
+    return entry_of(f"file://{path}", rows=rows.num_rows, size_bytes=size_bytes, like=like, **more)
 
 
 def commit(
-    table: Table, files: Sequence[DataFile], *, content: ManifestContent = ManifestContent.DATA
+    table: Table,
+    files: Sequence[DataFile],
+    *,
+    content: ManifestContent = ManifestContent.DATA,
+    needed: Collection[str] = (),
 ) -> Table:
-    """Add files of one spec to the main branch; return the table as it is then."""
+    """Add files of one spec to the main branch; return the table as it is then.
+
+    Args:
+        table: may be older than the newest.
+        files: to add.
+        content: of the files.
+        needed: paths of data files that must be live, as engines demand of those that a delete names.
+
+    Raises:
+        CommitFailedException: others committed meanwhile, or a needed file is not live any more.
+    """
     table = table.refresh()
+    live = {task.file.file_path for task in table.scan().plan_files()} if needed else set()
+    if not live.issuperset(needed):
+        raise CommitFailedException("a data file of these deletes is not live any more")
     metadata = table.metadata
     id_, sequence_number = metadata.new_snapshot_id(), metadata.next_sequence_number()
     spec = metadata.specs()[files[0].spec_id]

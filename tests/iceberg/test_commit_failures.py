@@ -110,6 +110,34 @@ def test_a_commit_that_did_not_land_is_tried_again(table: Table) -> None:
     assert sorted_ids(table) == IDS
 
 
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_catalog_that_is_busy_for_a_while_is_asked_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    port = port_of(table)
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+    load, busy = table.catalog.load_table, [TimeoutError("locked")] * 3
+
+    def load_table(identifier: Any) -> Table:
+        if busy:
+            raise busy.pop()
+        return load(identifier)
+
+    def refused(real: Callable[[], Any]) -> Any:
+        if landed:
+            real()
+        monkeypatch.setattr(table.catalog, "load_table", load_table)
+        raise TimeoutError("locked")
+
+    with Meanwhile(table, refused) as catalog:
+        version = port.replace(base, change)
+    assert not busy
+    assert catalog.calls == (1 if landed else 2)
+    assert version.snapshot.summary.operation.value == "replace"
+    assert sorted_ids(table) == IDS
+
+
 def test_an_outcome_that_stays_unknown_keeps_all_files(table: Table) -> None:
     with table.transaction() as change_:
         change_.set_properties({"commit.retry.num-retries": "2"})

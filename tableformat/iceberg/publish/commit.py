@@ -19,6 +19,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
+    ObjectNotFoundError,
     StorageError,
     TableNotFoundError,
     TblctlError,
@@ -104,15 +105,7 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
     begun, attempt = env.elapsed(), 0
     while True:
         attempt += 1
-        table = branch.load()
-        head = _head_of(branch, drafts, table)
-        done = _settled(head, drafts, fate)
-        if done is not None:
-            drafts.discard_unused(done)
-            return done
-        snapshot = drafts.draft(table, head)
-        drafts.require_fresh()
-        answer = _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
+        answer = _attempt(branch, drafts, properties, fate)
         if isinstance(answer, IcebergVersion):
             LOG.info("committed snapshot %s after %d attempts", answer.id, attempt)
             drafts.discard_unused(answer)
@@ -120,6 +113,26 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
         if attempt > patience.retries or env.elapsed() - begun > patience.most_time:
             raise answer or _too_slow(branch, attempt)
         env.sleep(patience.wait(attempt, env.random()))
+
+
+def _attempt(
+    branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate: _Fate
+) -> IcebergVersion | TblctlError | None:
+    """Try once. Return the version; None if others were faster; else why the catalog did not do it, for now."""
+    try:
+        table = branch.load()
+    except ObjectNotFoundError:
+        raise
+    except StorageError as error:  # busy, or out of reach: a merge of hours is not given up for that
+        LOG.warning("%s; it is asked again", error)
+        return error
+    head = _head_of(branch, drafts, table)
+    done = _settled(head, drafts, fate)
+    if done is not None:
+        return done
+    snapshot = drafts.draft(table, head)
+    drafts.require_fresh()
+    return _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
 
 
 def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:

@@ -1,0 +1,138 @@
+"""Appends, deletes, reclusters and gc of one table at once, each a process: no row is lost, doubled, or back.
+
+Spark takes part by hand: PyIceberg appends, and `position_deletes` commits what engines write for merge-on-read.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profiles import THOROUGH
+from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, StringType
+
+import tblctl
+
+from . import racers
+from .lake import fields
+
+SECONDS = 60 if THOROUGH else 12
+ROLES = ("append", "delete", "recluster", "recluster", "gc")
+
+
+@pytest.fixture(params=["local", "minio"])
+def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The options of a catalog in an SQLite file, whose tables are on local disk, or on MinIO."""
+    found = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    if request.param == "local":
+        return found | {"warehouse": f"file://{tmp_path}/tables"}
+    minio = request.getfixturevalue("minio")
+    return found | {
+        "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
+        "s3.endpoint": minio.endpoint_url,
+        "s3.access-key-id": minio.key,
+        "s3.secret-access-key": minio.secret,
+        "s3.region": "us-east-1",
+    }
+
+
+def create(options: dict[str, str]) -> Table:
+    catalog = load_catalog(racers.NAME, **options)
+    catalog.create_namespace("db")
+    return catalog.create_table(
+        racers.TABLE,
+        fields(id=LongType(), part=IntegerType(), text=StringType()),
+        partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part")),
+        properties={"commit.manifest.min-count-to-merge": "10"},
+    )
+
+
+def race(options: dict[str, str], folder: Path, roles: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Run all roles at once; return what each did."""
+    running = []
+    for seed, role in enumerate(roles):
+        log = folder / f"{seed}-{role}.log"
+        words = [role, json.dumps(options), str(SECONDS), str(seed), str(log)]
+        process = subprocess.Popen(
+            [sys.executable, racers.__file__, *words], stderr=subprocess.PIPE, text=True
+        )
+        running.append((role, log, process))
+    told = [
+        (role, log, process.communicate(timeout=SECONDS + 120)[1], process) for role, log, process in running
+    ]
+    for role, _, errors, process in told:
+        assert process.returncode == 0, f"{role}: {errors}"
+    return [(role, json.loads(line)) for role, log, *_ in told for line in log.read_text().splitlines()]
+
+
+def expected(done: list[tuple[str, dict[str, Any]]]) -> set[int]:
+    """Return the ids that are left, by what was done."""
+    appended = {id_ for _, did in done if "appended" in did for id_ in racers.ids_from(did["appended"])}
+    return appended - {id_ for _, did in done for id_ in did.get("deleted", ())}
+
+
+def assert_reclusters_kept_rows(table: Table) -> int:
+    """Compare every REPLACE snapshot with the one before it; return how many there are."""
+    count = 0
+    for snapshot in table.snapshots():
+        if snapshot.summary.operation.value == "replace":
+            before, after = (
+                sorted(table.scan(snapshot_id=id_, selected_fields=("id",)).to_arrow()["id"].to_pylist())
+                for id_ in (snapshot.parent_snapshot_id, snapshot.snapshot_id)
+            )
+            assert after == before, f"snapshot {snapshot.snapshot_id}"
+            count += 1
+    return count
+
+
+def judged(
+    table: Table, options: dict[str, str], done: list[tuple[str, dict[str, Any]]], *, locked: bool
+) -> list[str]:
+    """Assert that the rows are those of the model, then, and after every recluster; return errors of tblctl."""
+    errors = [did["error"] for _, did in done if "error" in did]
+    total = {
+        name: sum(did.get(name, 0) for _, did in done) for name in ("commits", "committed", "conflicted")
+    }
+    print(f"{SECONDS} s: {dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}")
+    rows = table.refresh().scan().to_arrow()
+    left = sorted(expected(done))
+    assert sorted(rows["id"].to_pylist()) == left
+    assert all(row["text"] == racers.text_of(row["id"]) for row in rows.to_pylist())
+    assert not [name for _, did in done for name in did.get("removed", ())]
+    assert locked or not [text for _, did in done for text in did.get("failed", ())]
+    commits = assert_reclusters_kept_rows(table)
+    assert commits > 0
+    assert commits == total["commits"] or locked
+    opened = tblctl.open(f"iceberg://{racers.NAME}/{racers.TABLE}", catalog_options=options)
+    opened.recluster(policy="full", final=True)
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == left
+    assert opened.info().average_depth == 1.0
+    return errors
+
+
+def test_no_row_is_lost_doubled_or_back_when_all_commit_at_once(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    table = create(options)
+    assert judged(table, options, race(options, tmp_path, ROLES), locked=False) == []
+
+
+def test_no_row_is_lost_while_the_catalog_often_refuses(tmp_path: Path) -> None:
+    """Another process locks the database for longer than connections wait, also while they commit."""
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    options = {"type": "sql", "uri": uri, "warehouse": f"file://{tmp_path}/tables"}
+    table = create(options)
+    done = race(options | {"uri": f"{uri}?timeout=0.01"}, tmp_path, (*ROLES, "lock"))
+    errors = judged(table, options, done, locked=True)
+    assert all("database is locked" in error for error in errors), errors
