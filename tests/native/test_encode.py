@@ -30,7 +30,7 @@ MANY = settings(max_examples=cases(50), suppress_health_check=list(HealthCheck))
 
 
 def add(builder, rows):
-    builder.adding(rows, cut_rows(rows.num_rows, builder._io.options.row_group_rows))()
+    builder.adding(rows, cut_rows(rows.num_rows, builder._layout.options.row_group_rows))()
 
 
 def build(here, *windows, sort=None, level=2):
