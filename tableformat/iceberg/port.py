@@ -198,7 +198,6 @@ class IcebergPort:
     def replace(self, base: IcebergVersion, replacement: Replacement) -> IcebergVersion:
         """Commit a REPLACE snapshot on top of the newest version."""
         from tblctl.tableformat.iceberg.publish.commit import Branch, commit_replacement
-        from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
         from tblctl.tableformat.iceberg.publish.draft import Drafts
 
         lost = tuple(sort.id for sort in replacement.sorts if sort.id not in base.sorts)
@@ -212,8 +211,8 @@ class IcebergPort:
             version=self._newest_in,
             env=self.env,
         )
-        rows = DeleteRows(DataStorage(base.io_properties))
-        return commit_replacement(branch, Drafts(base, replacement, self.env, rows), base.new_properties)
+        storages = DataStorage(base.io_properties, self._io_properties, self.env)
+        return commit_replacement(branch, Drafts(base, replacement, self.env, storages), base.new_properties)
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire versions, and delete what they alone needed, and what tblctl left behind."""

@@ -54,18 +54,19 @@ class Drafts:
         base: the version that the replacement was planned on.
         replacement: what leaves and what comes.
         env: clocks and names.
-        delete_rows: reads position delete files.
+        storages: finds the storage of a file; their credentials are renewed.
     """
 
     def __init__(
-        self, base: IcebergVersion, replacement: Replacement, env: Environment, delete_rows: DeleteRows
+        self, base: IcebergVersion, replacement: Replacement, env: Environment, storages: DataStorage
     ) -> None:
         self.base = base
         self.snapshot_id = int(env.new_id(), 16) >> (128 - _ID_BITS)
         self._replacement = replacement
         self._records = cast("tuple[DataFileRecord, ...]", replacement.added)
         self._env = env
-        self._delete_rows = delete_rows
+        self._storages = storages
+        self._delete_rows = DeleteRows(storages)
         self._inputs = PlannedInputs(version=base, paths=tuple(sorted(replacement.removed)))
         self._new = NewManifests(env, self.snapshot_id)
         self._io: Any = None
@@ -104,7 +105,7 @@ class Drafts:
         Raises:
             ConflictError: the merge took too long, or its oldest file is gone.
         """
-        require_fresh(self.base.location, self._records, DataStorage(self.base.io_properties), self._env)
+        require_fresh(self.base.location, self._records, self._storages, self._env)
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""
