@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError
 from tblctl.tableformat.iceberg.avro.container import AvroError
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles, PartitionKey, partition_keys
-from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
+from tblctl.tableformat.iceberg.entries import DELETED, Decoded, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests, parquet_files
 from tblctl.tableformat.iceberg.key_bounds import key_bounds
 from tblctl.tableformat.iceberg.location import SCHEME
@@ -30,6 +30,7 @@ from tblctl.tableformat.iceberg.partitions import (
     partitions_of,
 )
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
+from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import keys_after
@@ -480,11 +481,19 @@ class IcebergVersion:
         if not isinstance(block, DataFile):
             raise InternalError(f"{block.path} is no data file of {self._location}")
         row = self._row_of(block.path)
-        leaves = self.schema.leaves
-        self.files.fetch(leaves)
-        counts = [(leaf.id, self.files.column(leaf)) for leaf in leaves]
-        nulls = tuple((id_, int(found.null_count[row])) for id_, found in counts if found is not None)
+        data = [manifest for manifest in self.manifests if manifest.content == 0]
+        manifest = data[int(self.files.entries.manifest[row])]
+        nulls = self._null_counts.of(manifest, block.path)
         return replace(block, null_counts=nulls, constants=self._constants(row))
+
+    @cached_property
+    def _null_counts(self) -> NullCounts:
+        leaves = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
+
+        def decode(manifests: Sequence[ManifestFile], ids: Sequence[int]) -> Decoded:
+            return decode_manifests(self._location, manifests, self._metadata_files.contents, ids)
+
+        return NullCounts(leaves, decode)
 
     def partition_key(self, path: str) -> PartitionKey:
         """Return what distinguishes the partition of a data file from all others."""
