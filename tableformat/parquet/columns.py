@@ -97,6 +97,12 @@ class FileColumns:
         return sum(int(group.column(item).total_compressed_size) for group in row_groups for item in places)
 
 
+def has_int96(footer: pq.FileMetaData) -> bool:
+    """Return whether a file has timestamps stored as INT96, as old programs do."""
+    columns = (footer.schema.column(place) for place in range(footer.num_columns))
+    return any(column.physical_type == "INT96" for column in columns)
+
+
 def _range(chunk: pq.ColumnChunkMetaData) -> Range:
     """Return the byte range of a column chunk."""
     start = chunk.data_page_offset

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE
-from tblctl.tableformat.parquet.columns import FileColumns
+from tblctl.tableformat.parquet.columns import FileColumns, has_int96
 from tblctl.tableformat.parquet.footer import (
     TAIL_BYTES,
     RawGroup,
@@ -54,7 +54,8 @@ class BlockFile:
     On a remote storage it reads its row groups in few, concurrent requests (`storage.ranges.joined`). See `open_block`
     for `tails` and `ahead`. Columns of `codable` whose ids are in `coded` are returned as Arrow dictionaries. With
     `idle`, the open file is taken from there if possible, and put back at the end. `named` gives columns of a schema
-    their ids, for files whose writer gave none.
+    their ids, for files whose writer gave none; and INT96 timestamps, if its second argument says that there are any,
+    their zone.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class BlockFile:
         coded: Collection[int] = (),
         ahead: bool = False,
         idle: IdleBlocks | None = None,
-        named: Callable[[pa.Schema], pa.Schema] | None = None,
+        named: Callable[[pa.Schema, bool], pa.Schema] | None = None,
     ) -> None:
         self._storage = storage
         self.address = address
@@ -75,7 +76,8 @@ class BlockFile:
         self._open = kept or open_block(storage, address, tails, ahead=ahead)
         self._file = self._open.file
         self._named = named
-        schema = self._open.schema if named is None else named(self._open.schema)
+        self._has_int96 = named is not None and has_int96(self._file.metadata)
+        schema = self._open.schema if named is None else named(self._open.schema, self._has_int96)
         self._columns = FileColumns(self._file.metadata, schema)
         self._announced: list[_Announced] = []
         self.coded = frozenset[int]()
@@ -226,7 +228,14 @@ class BlockFile:
         """Return rows with the ids that their columns have in the table."""
         if self._named is None:
             return rows
-        return pa.Table.from_arrays(rows.columns, schema=self._named(rows.schema))
+        schema = self._named(rows.schema, self._has_int96)
+        columns = rows.columns
+        if self._has_int96:
+            columns = [
+                column if column.type.equals(field.type) else column.cast(field.type)
+                for column, field in zip(columns, schema, strict=True)
+            ]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
         """Return the row groups that can be copied as stored into a file of `schema` with `compression`."""

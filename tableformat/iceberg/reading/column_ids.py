@@ -62,11 +62,16 @@ def _children(fields: Sequence[MappedField]) -> dict[str, NameMapping]:
     }
 
 
-def with_ids(file: pa.Schema, schema: Schema, mapping: NameMapping | None, path: str) -> pa.Schema:
+def with_ids(
+    file: pa.Schema, has_int96: bool, *, schema: Schema, mapping: NameMapping | None, path: str
+) -> pa.Schema:
     """Return a file's schema in which each column that the table has carries its id.
+
+    INT96 timestamps say nothing of a zone. They are in UTC, as all readers take them, if the table's column has a zone.
 
     Args:
         file: the schema, maybe of some of the columns.
+        has_int96: timestamps are stored as INT96.
         schema: the table's columns.
         mapping: the table's name mapping; None if it has none.
         path: of the file, for errors.
@@ -74,7 +79,17 @@ def with_ids(file: pa.Schema, schema: Schema, mapping: NameMapping | None, path:
     Raises:
         InvalidDataError: the file has no ids, and the table no mapping; or a struct inside has none.
     """
-    fields = list(file)
+    known = {field_id(column): column for column in schema.arrow}
+    found = _numbered_columns(list(file), known, mapping, path)
+    return pa.schema([_in_zone(field, known.get(field_id(field))) for field in found] if has_int96 else found)
+
+
+def _numbered_columns(
+    fields: Sequence[pa.Field],
+    known: Mapping[int | None, pa.Field],
+    mapping: NameMapping | None,
+    path: str,
+) -> list[pa.Field]:
     if not ids_in(fields) and fields:
         if mapping is None:
             msg = (
@@ -82,13 +97,30 @@ def with_ids(file: pa.Schema, schema: Schema, mapping: NameMapping | None, path:
                 "(PyIceberg's add_files and Spark's add_files procedure do), or rewrite the file with an engine"
             )
             raise InvalidDataError(msg)
-        return pa.schema([_mapped(field, mapping.children.get(field.name), None, path) for field in fields])
-    known = {field_id(column): column for column in schema.arrow}
+        return [_mapped(field, mapping.children.get(field.name), None, path) for field in fields]
     found = []
     for field in fields:
         id_ = field_id(field)
         found.append(field if id_ is None else _mapped(field, _by_id(mapping, id_), known.get(id_), path))
-    return pa.schema(found)
+    return found
+
+
+def _in_zone(field: pa.Field, column: pa.Field | None) -> pa.Field:
+    """Return a field whose timestamps are in UTC where those of the table's column have a zone."""
+    if column is None:
+        return field
+    kind, wanted = field.type, column.type
+    if pt.is_timestamp(kind) and pt.is_timestamp(wanted) and wanted.tz and not kind.tz:
+        return field.with_type(pa.timestamp(kind.unit, "UTC"))
+    children, columns = child_fields(kind), child_fields(wanted)
+    if not children or not columns:
+        return field
+    matches = list(columns)
+    if pt.is_struct(kind):
+        by_id = {field_id(item): item for item in columns}
+        matches = [by_id.get(field_id(child)) for child in children]
+    zoned = tuple(_in_zone(child, match) for child, match in zip(children, matches, strict=True))
+    return field.with_type(with_child_fields(kind, zoned))
 
 
 def _by_id(mapping: NameMapping | None, id_: int) -> NameMapping | None:
