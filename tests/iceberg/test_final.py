@@ -6,18 +6,15 @@ The keys are those whose files cannot be measured from the bounds of their colum
 from __future__ import annotations
 
 import datetime
-import itertools
 import math
 import random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, TimestampType
+from pyiceberg.types import DoubleType, IntegerType, LongType, StringType, TimestampType
 
 import tblctl
 
@@ -64,7 +61,9 @@ def rows_of(seed: int, count: int = ROWS, *, prefix: str = PREFIX) -> dict[str, 
     floats = [math.nan, -0.0, 0.0, math.inf, None]
     return {
         "id": [rng.randrange(1_000_000) for _ in range(count)],
-        "region": [rng.choice(["eu-central", "eu-west", "us-east", "us-west", "ü" * 5]) for _ in range(count)],
+        "region": [
+            rng.choice(["eu-central", "eu-west", "us-east", "us-west", "ü" * 5]) for _ in range(count)
+        ],
         "ts": [begin + datetime.timedelta(seconds=rng.randrange(20 * 86_400)) for _ in range(count)],
         "text": [f"{prefix}{rng.randrange(100_000):06}" for _ in range(count)],
         "number": [
@@ -183,5 +182,3 @@ def test_float_keys_of_neighbours_do_not_overlap(lake: Lake) -> None:
         append(table, **rows)
     outcome = require_final(table, cluster_by="number")
     assert outcome.depth_after < 2.5
-
-

@@ -64,7 +64,8 @@ def merged(table: Table, **how: Any) -> list[Any]:
     """Recluster a table, and return its new data files."""
     tblctl.from_iceberg(table).recluster(**{"cluster_by": "id", "final": True, **how})
     found = [task.file for task in table.refresh().scan().plan_files()]
-    assert found and all(parse_name(file.file_path) for file in found)
+    assert found
+    assert all(parse_name(file.file_path) for file in found)
     return found
 
 
@@ -184,7 +185,8 @@ def test_column_of_nothing_but_nan_has_no_bounds(lake: Lake) -> None:
         rows: dict[str, list[Any]] = {field.name: [None, None] for field in COLUMNS.fields}
         append(table, **{**rows, "id": [begin, begin + 1], "number": [math.nan] * 2})
     (file,) = merged(table)
-    assert 6 not in file.lower_bounds and 6 not in file.upper_bounds
+    assert 6 not in file.lower_bounds
+    assert 6 not in file.upper_bounds
     assert file.nan_value_counts[6] == 4
     assert file.value_counts[6] == 4
 
@@ -268,13 +270,17 @@ def test_truncated_bounds_of_text_and_bytes_are_true_bounds(values: list[Any], l
     assert low is not None
     assert low <= min(stored)
     assert high is None or high >= max(stored)
-    whole = [bound.decode() if isinstance(values[0], str) else bound for bound in (low, high) if bound is not None]
+    whole = [
+        bound.decode() if isinstance(values[0], str) else bound for bound in (low, high) if bound is not None
+    ]
     assert all(len(bound) <= length for bound in whole)
     if high is None:
         assert set(max(values)[:length]) <= {"\U0010ffff", 255}
 
 
-@given(value=st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30))
+@given(
+    value=st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30)
+)
 @settings(max_examples=cases(200))
 def test_decimals_come_back_from_their_bounds(value: Decimal) -> None:
     from pyiceberg.conversions import to_bytes
@@ -291,7 +297,8 @@ def test_decimals_come_back_from_their_bounds(value: Decimal) -> None:
 @settings(max_examples=cases(200))
 def test_bounds_of_floats_hold_in_icebergs_order_of_zeros(values: list[float]) -> None:
     low, high = _bounds(pa.scalar(min(values)), pa.scalar(max(values)), 16)
-    assert low is not None and high is not None
+    assert low is not None
+    assert high is not None
     ends = [struct.unpack("<d", end)[0] for end in (low, high)]
 
     def order(value: float) -> tuple[float, float]:
