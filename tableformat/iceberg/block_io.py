@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.reading.inputs import Inputs
 from tblctl.tableformat.iceberg.writing.outputs import Outputs
@@ -18,8 +16,6 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.parquet.block_builder import ParquetBlockBuilder
 from tblctl.tableformat.port import BlockReader
-
-LOG = logging.getLogger("tblctl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +71,4 @@ class IcebergBlockIO:
 
     def discard(self, paths: Sequence[str]) -> None:
         """Delete files, as far as possible."""
-        names: dict[str, list[str]] = {}
-        storages = {}
-        for path in paths:
-            storage, name = self.storages.place_of(path)
-            storages[storage.url] = storage
-            names.setdefault(storage.url, []).append(name)
-        for url, storage in storages.items():
-            try:
-                storage.delete(names[url])
-            except TblctlError as error:
-                LOG.warning("data files that are not needed could not be deleted, gc will: %s", error)
+        self.outputs.discard(paths)

@@ -86,6 +86,11 @@ class DataFiles:
         if self._footers is not None:
             self._refine(wanted, self._footers)
 
+    @property
+    def row_bytes(self) -> float:
+        """How many bytes a row takes on storage, on average; 0 without files."""
+        return float(self.entries.size_bytes.sum()) / max(int(self.entries.rows.sum()), 1)
+
     def fill(self, leaf: Leaf, values: pa.Array, held: np.ndarray) -> None:
         """Take a column's bounds from elsewhere unless manifests have exact ones: a file has one value, or only nulls.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tblctl.tableformat.iceberg.bounds import TRUNCATION
 from tblctl.tableformat.model.options import TableOptions
@@ -39,20 +39,38 @@ _HONOURED = frozenset(
         "dict-size-bytes",
     )
 )
+_GROUP_BYTES = f"{_PARQUET}row-group-size-bytes"
+_GROUP_ROWS = 65_536
+_LEAST_GROUP_ROWS = 64
+"""A row group has an entry of some 100 bytes a column in the footer, whatever its size."""
+
+_LEAST_ROW_BYTES = 0.01
 _DEFAULT_TARGET = 512 * 2**20
 _MOST_TARGET = 2**37
 _MOST_ROWS = 2**31 - 1
 
 
-def options_of(properties: Mapping[str, str]) -> TableOptions:
-    """Return the options of a table. A property that is no size counts as not set, as in Iceberg's own readers."""
+def options_of(properties: Mapping[str, str], row_bytes: Callable[[], float] | None = None) -> TableOptions:
+    """Return the options of a table. A property that is no size counts as not set, as in Iceberg's own readers.
+
+    Args:
+        properties: of the table.
+        row_bytes: returns how many bytes a row takes in the table's files. Asked only if row groups have a size.
+    """
     return TableOptions(
         block_rows=_MOST_ROWS,
         block_bytes=target_bytes(properties) * EXPANSION,
-        row_group_rows=65_536,
+        row_group_rows=_group_rows(number(properties, _GROUP_BYTES), row_bytes),
         compression=_codec(properties),
         compression_level=_level(properties),
     )
+
+
+def _group_rows(size_bytes: int | None, row_bytes: Callable[[], float] | None) -> int:
+    """Return how many rows row groups have, so that they take about `size_bytes` in files."""
+    if size_bytes is None or row_bytes is None:
+        return _GROUP_ROWS
+    return min(max(_LEAST_GROUP_ROWS, int(size_bytes / max(row_bytes(), _LEAST_ROW_BYTES))), _MOST_ROWS)
 
 
 def target_bytes(properties: Mapping[str, str]) -> int:

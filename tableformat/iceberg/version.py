@@ -251,7 +251,7 @@ class IcebergVersion:
     @cached_property
     def options(self) -> TableOptions:
         """How files are written, from the table's properties."""
-        return options_of(self.metadata.properties)
+        return options_of(self.metadata.properties, lambda: self.files.row_bytes)
 
     @cached_property
     def manifests(self) -> tuple[ManifestFile, ...]:

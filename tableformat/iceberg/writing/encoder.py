@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
 
 from tblctl.tableformat.iceberg.writing.metrics import Primitive, repeated_nans
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows
+from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.sinks import StreamedPages
+from tblctl.tableformat.parquet.statistics import Measured
 
 
 class DataFileEncoder(BlockEncoder):
@@ -25,10 +30,21 @@ class DataFileEncoder(BlockEncoder):
     ) -> None:
         super().__init__(layout, sort, sink)
         self.sink = sink
-        self.repeated_nans: Counter[int] = Counter()
+        self._repeated_nans: Counter[int] = Counter()
+        self._has_copies = False
         self._columns = columns
 
     def add(self, window: PreparedRows) -> None:
         """Append at least one row."""
         super().add(window)
-        self.repeated_nans.update(repeated_nans(window.rows, self._columns))
+        self._repeated_nans.update(repeated_nans(window.rows, self._columns))
+
+    def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
+        """Append a row group as it is stored."""
+        super().copy(file, group, keys, measured)
+        self._has_copies = True
+
+    @property
+    def repeated_nans(self) -> Mapping[int, int]:
+        """How many NaN columns inside lists and maps have, by id; nothing if a row group was copied unseen."""
+        return {} if self._has_copies else self._repeated_nans

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.options import not_honoured, style_of, target_bytes
 from tblctl.tableformat.iceberg.own_files import KEYS, OwnName, encode_keys
@@ -90,7 +91,7 @@ class Outputs:
     ) -> ParquetBlockBuilder:
         """Begin a data file of a partition. Another follows where it has reached the target size."""
         begin = partial(self._begin, sort, level, run_id, partition)
-        return ParquetBlockBuilder(self.layout, sort, begin=begin, open=open, discard=self._discard)
+        return ParquetBlockBuilder(self.layout, sort, begin=begin, open=open, discard=self.discard)
 
     def _begin(self, sort: Sort | None, level: int, run_id: str | None, partition: str) -> NewBlock:
         spec_id, values = self._partitions[partition]
@@ -159,10 +160,19 @@ class Outputs:
                 return None
         return self._order[0]
 
-    def _discard(self, paths: Collection[str]) -> None:
+    def discard(self, paths: Collection[str]) -> None:
+        """Delete files, as far as possible: the error that led here must not be hidden by another."""
+        names: dict[str, list[str]] = {}
+        storages = {}
         for path in paths:
             storage, name = self._storages.place_of(path)
-            storage.delete([name])
+            storages[storage.url] = storage
+            names.setdefault(storage.url, []).append(name)
+        for url, storage in storages.items():
+            try:
+                storage.delete(names[url])
+            except TblctlError as error:
+                LOG.warning("data files that are not needed could not be deleted, gc will: %s", error)
 
 
 def _declared_order(version: IcebergVersion) -> tuple[int, tuple[Any, ...]] | None:
