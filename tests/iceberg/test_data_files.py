@@ -381,10 +381,14 @@ def test_failed_upload_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatc
     before = everything_in(table)
     builder, rows = built(table)
     Recorded(monkeypatch, most)
-    with pytest.raises(StorageError):
+
+    def write() -> None:
         for start in range(0, rows.num_rows, 500):
             builder.adding(rows.slice(start, 500), [500])()
         builder.finish()
+
+    with pytest.raises(StorageError):
+        write()
     builder.discard()
     assert everything_in(table) == before
 
