@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.iceberg.own_files import KEYS, NAME, decode_keys
 from tblctl.tableformat.keys.kinds import key_maker
+from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -195,3 +197,22 @@ def keys_in_footer(metadata: Mapping[bytes, bytes] | None) -> pa.Table | None:
     """Return the row of keys in a footer's key-value metadata; None if there is none."""
     text = None if metadata is None else metadata.get(KEYS.encode())
     return None if text is None else decode_keys(text)
+
+
+def with_rows_of(table: pa.Table, other: pa.Table, take: np.ndarray) -> pa.Table:
+    """Return a table with rows of another one where `take` is their place there, and not -1."""
+    chosen = take >= 0
+    places, mask = pa.array(np.where(chosen, take, 0), mask=~chosen), pa.array(chosen)
+    columns = [
+        pc.if_else(mask, new.take(places).cast(old.type), old)
+        for new, old in zip(other.columns, table.columns, strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def are_full(rows: np.ndarray, decoded_bytes: np.ndarray, options: TableOptions) -> np.ndarray:
+    """Return which blocks of some rows and bytes in memory count as full."""
+    found: np.ndarray = (rows >= np.floor(FULL_SHARE * options.block_rows)) | (
+        decoded_bytes >= FULL_SHARE * options.block_bytes
+    )
+    return found

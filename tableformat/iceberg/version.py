@@ -21,7 +21,7 @@ from tblctl.tableformat.iceberg.location import SCHEME
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.own_files import parse_name
-from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of, side_files_of
+from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, are_full, keys_of, side_files_of, with_rows_of
 from tblctl.tableformat.iceberg.partitions import (
     Partitions,
     identity_values,
@@ -32,7 +32,7 @@ from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import key_ranks, keys_after
-from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, Block, ClusterStatistics
+from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -471,7 +471,7 @@ class IcebergVersion:
         take = np.full(len(found.own), -1)
         take[rows] = chosen
         found.low, found.high = (
-            _replaced(table, keys_table, take)
+            with_rows_of(table, keys_table, take)
             for table, keys_table in ((found.low, keys.low), (found.high, keys.high))
         )
         found.known[rows] = found.own[rows] = True
@@ -480,7 +480,7 @@ class IcebergVersion:
         found.same_key_rows[rows] = keys.same_key_rows[chosen]
         low, high = key_ranks(keys.low.take(chosen), keys.high.take(chosen), sort)
         entries, options = self.files.entries, self.options
-        full = _are_full(entries.rows[rows], entries.size_bytes[rows] * EXPANSION, options)
+        full = are_full(entries.rows[rows], entries.size_bytes[rows] * EXPANSION, options)
         constant = (low == high) & keys.exact[chosen]
         found.level[rows] = np.where(constant & full, CONSTANT_LEVEL, own.level[chosen])
 
@@ -595,22 +595,3 @@ class IcebergVersion:
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Return whether the block's rows are in the order of `sort`: of other writers' files it is not known."""
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
-
-
-def _replaced(table: pa.Table, other: pa.Table, take: np.ndarray) -> pa.Table:
-    """Return a table with rows of another one where `take` is their place there, and not -1."""
-    chosen = take >= 0
-    places, mask = pa.array(np.where(chosen, take, 0), mask=~chosen), pa.array(chosen)
-    columns = [
-        pc.if_else(mask, new.take(places).cast(old.type), old)
-        for new, old in zip(other.columns, table.columns, strict=True)
-    ]
-    return pa.table(columns, names=table.column_names)
-
-
-def _are_full(rows: np.ndarray, decoded_bytes: np.ndarray, options: TableOptions) -> np.ndarray:
-    """Return which blocks of some rows and bytes in memory count as full."""
-    found: np.ndarray = (rows >= np.floor(FULL_SHARE * options.block_rows)) | (
-        decoded_bytes >= FULL_SHARE * options.block_bytes
-    )
-    return found
