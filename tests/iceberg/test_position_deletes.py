@@ -108,6 +108,10 @@ def assert_reads(io: Any, block: Any, groups: list[list[int]], seed: int) -> Non
     assert found == every[start:stop]
 
 
+def _without(ids: list[int], gone: set[int]) -> list[int]:
+    return [id_ for place, id_ in enumerate(ids) if place not in gone]
+
+
 @settings(
     max_examples=cases(10),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -144,10 +148,7 @@ def test_live_rows_are_read_whatever_was_deleted(shared_lake: Lake, data: st.Dat
             row_group_size=draw(st.integers(1, 9)),
         )
         commit_deletes(table, written)
-    live = {
-        path: [id_ for place, id_ in enumerate(all_ids) if place not in gone[path]]
-        for path, all_ids in ids.items()
-    }
+    live = {path: _without(stored, gone[path]) for path, stored in ids.items()}
     port = port_of(table)
     version = port.newest()
     io = port.block_io(version)
