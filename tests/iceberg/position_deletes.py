@@ -110,15 +110,17 @@ def delete_file(
 
 
 def entry_of(
-    path: str,
+    path: str | Path,
     *,
     rows: int,
-    size_bytes: int,
+    size_bytes: int | None = None,
     content: DataFileContent = DataFileContent.DATA,
     like: DataFile | None = None,
     **more: Any,
 ) -> DataFile:
-    """Return the entry of a file."""
+    """Return the entry of a file, by its URI and size, or of a local one by its path."""
+    if isinstance(path, Path):
+        path, size_bytes = f"file://{path}", path.stat().st_size
     found = DataFile.from_args(
         content=content,
         file_path=path,
