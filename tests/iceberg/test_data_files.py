@@ -184,7 +184,7 @@ def test_fields_have_ids_at_every_level_and_the_names_of_the_format(lake: Lake) 
             pa.array([{"amount": None}, None], types.field("inner").type),
         ]
         table.append(pa.table(columns, schema=types))
-    before = table.scan().to_arrow().to_pylist()
+    before = table.scan().to_arrow().sort_by("id").to_pylist()
     (file,) = new_files(table)
     footer = pq.read_metadata(local(file))
     columns = [footer.schema.column(place) for place in range(footer.num_columns)]
