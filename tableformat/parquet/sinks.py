@@ -103,6 +103,13 @@ class StreamedPages:
         """Return where the writer's end begins, and its bytes."""
         return self._file.held_from, pa.py_buffer(bytes(self._file.held))
 
+    def drop(self) -> None:
+        """Drop what comes from now on. Parquet's writer writes an end even when it is thrown away.
+
+        By then the upload is over, and its file handle may be that of another file.
+        """
+        self._file.drop()
+
 
 class _Forwarding(io.RawIOBase):
     """A Python file that passes bytes on until it is told to hold them."""
@@ -112,6 +119,7 @@ class _Forwarding(io.RawIOBase):
         self._upload = upload
         self._size = 0
         self._holds = False
+        self._drops = False
         self.held = bytearray()
         self.held_from = 0
 
@@ -122,6 +130,8 @@ class _Forwarding(io.RawIOBase):
     def write(self, data: bytes | pa.Buffer) -> int:
         """Take bytes."""
         size = memoryview(data).nbytes
+        if self._drops:
+            return size
         if self._holds:
             self.held += memoryview(data).cast("B")
         else:
@@ -137,3 +147,7 @@ class _Forwarding(io.RawIOBase):
         """Hold what comes from now on."""
         self._holds = True
         self.held_from = self._size
+
+    def drop(self) -> None:
+        """Drop what comes from now on."""
+        self._drops = True

@@ -255,6 +255,8 @@ class LocalUpload:
 
     def write(self, data: bytes | pa.Buffer) -> None:
         """Append bytes."""
+        if not self._is_open:  # the number of the handle may be that of another file now
+            raise OSError(errno.EBADF, "the upload is over", self._path)
         _write_whole(self._handle, memoryview(data))
 
     def finish(self) -> None:

@@ -103,6 +103,10 @@ class Outputs:
         upload = storage.begin(inner)
         encoder = DataFileEncoder(self.layout, sort, StreamedPages(upload), self._columns)
 
+        def abandon() -> None:
+            encoder.sink.drop()
+            upload.abandon()
+
         def store() -> DataFileRecord:
             record = encoder.record(path, level=level, run_id=run_id)
             found = DataFileRecord(
@@ -114,7 +118,7 @@ class Outputs:
             path=path,
             encoder=encoder,
             store=store,
-            abandon=upload.abandon,
+            abandon=abandon,
             is_full=lambda: encoder.sink.tell() >= _FULL * self._target,
         )
 
@@ -126,6 +130,7 @@ class Outputs:
             upload.write(end)
             upload.finish()
         except BaseException:
+            encoder.sink.drop()
             upload.abandon()
             raise
         start, _ = encoder.sink.end()
