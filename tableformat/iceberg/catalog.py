@@ -232,6 +232,22 @@ def _newer(text: str) -> str | None:
     return None
 
 
+def forget_connections(catalog: Catalog) -> None:
+    """Drop the database connections of a SQL catalog, so that what it says next is what it stored.
+
+    An SQLite COMMIT that fails since the database is locked leaves its transaction open. PyIceberg's next query may run
+    inside it: this process then sees a commit that nobody else does, and that is rolled back later.
+    """
+    engine: Any = getattr(catalog, "engine", None)
+    if engine is None:
+        return
+    found = _SQLITE.fullmatch(str(engine.url))
+    if not (
+        found and (not found[1] or "memory" in str(engine.url))
+    ):  # such a database ends with its connections
+        engine.dispose()
+
+
 def find_tables(catalog: Catalog, name: str, namespace: Sequence[str]) -> list[IcebergLocation]:
     """Return all tables of a catalog, or of a namespace and those below it, sorted.
 

@@ -93,6 +93,7 @@ class Racer:
                 try:
                     table.refresh().append(rows_from(first), snapshot_properties={"race.first": str(first)})
                 except (CommitFailedException, OperationalError):
+                    table.catalog.engine.dispose()  # type: ignore[attr-defined]  # else it may see what was not stored
                     known = patiently(table.refresh).snapshots()
                     if str(first) not in {snapshot.summary["race.first"] for snapshot in known}:
                         continue
@@ -118,6 +119,7 @@ class Racer:
                 written = delete_file(table, rows, like=file, bounds=self.random.random() < 0.5)
                 commit(table, [written], content=ManifestContent.DELETES, needed={file.file_path})
             except (CommitFailedException, OperationalError):
+                table.catalog.engine.dispose()  # type: ignore[attr-defined]
                 return
             self.did(deleted=[ids[place] for place in places])
 

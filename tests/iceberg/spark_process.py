@@ -33,7 +33,13 @@ spark = builder.getOrCreate()
 print(json.dumps({"rows": []}), file=answers, flush=True)
 for line in sys.stdin:
     try:
-        rows = [row.asDict(recursive=True) for row in spark.sql(json.loads(line)).collect()]
+        asked = json.loads(line)
+        if "sql" in asked:
+            found = spark.sql(asked["sql"])
+        else:
+            exec(asked["program"], variables := {"spark": spark})
+            found = variables["found"]
+        rows = [row.asDict(recursive=True) for row in found.collect()]
         answer = {"rows": rows}
     except Exception as error:
         answer = {"error": str(error)}
@@ -93,11 +99,18 @@ class SparkLake(Lake):
         """Run statements; return the rows of the last one."""
         rows: list[dict[str, Any]] = []
         for statement in statements:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(statement) + "\n")
-            self._process.stdin.flush()
-            rows = self._answer()
+            rows = self._asked(sql=statement)
         return rows
+
+    def program(self, text: str) -> list[dict[str, Any]]:
+        """Run Python with the variable `spark` there; return the rows of the data frame that it calls `found`."""
+        return self._asked(program=text)
+
+    def _asked(self, **what: str) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
 
     def _answer(self) -> list[dict[str, Any]]:
         assert self._process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,32 @@ def test_a_catalog_that_is_busy_for_a_while_is_asked_again(
     assert catalog.calls == (1 if landed else 2)
     assert version.snapshot.summary.operation.value == "replace"
     assert sorted_ids(table) == IDS
+
+
+def test_a_commit_that_a_locked_sqlite_rolls_back_later_is_not_taken_for_done(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.options["uri"] += "?timeout=0.01"
+    table = Lake(tmp_path, uri=lake.options["uri"]).create("t", fields(id=LongType(), s=StringType()))
+    append(table, id=[1, 3], s=["a", "b"])
+    append(table, id=[2, 4], s=["a", "b"])
+    port = port_of(table)
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+    reader = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+
+    def locked(real: Callable[[], Any]) -> Any:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM iceberg_tables").fetchone()
+        try:
+            real()
+        finally:
+            reader.execute("ROLLBACK")
+
+    with Meanwhile(table, locked) as catalog:
+        version = port.replace(base, change)
+    assert catalog.calls == 2
+    assert str(lake.load("t").metadata.current_snapshot_id) == version.id
+    assert sorted_ids(lake.load("t")) == [1, 2, 3, 4]
 
 
 def test_an_outcome_that_stays_unknown_keeps_all_files(table: Table) -> None:

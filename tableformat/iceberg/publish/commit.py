@@ -24,7 +24,7 @@ from tblctl.tableformat.errors import (
     TableNotFoundError,
     TblctlError,
 )
-from tblctl.tableformat.iceberg.catalog import catalog_errors
+from tblctl.tableformat.iceberg.catalog import catalog_errors, forget_connections
 from tblctl.tableformat.iceberg.publish.attempts import Patience
 from tblctl.tableformat.iceberg.publish.draft import Drafts
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
@@ -215,6 +215,7 @@ def _ask(
     except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
         found = _named(branch, error, table.catalog.properties)
         LOG.warning("%s; it is looked up whether it committed", found)
+        forget_connections(table.catalog)
         fate.error = found
         if parent is not None:
             fate.parents.append(parent)
