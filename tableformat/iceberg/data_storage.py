@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
-from urllib.parse import unquote
 
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import InvalidOptionError
@@ -104,7 +103,8 @@ class DataStorage:
 def split_uri(uri: str) -> tuple[str, str]:
     """Return the root of a file's storage (`s3://bucket`, `file:///`) and its name below the root.
 
-    A path without a scheme is one of this machine. Names are taken as written: `%20` in a name of S3 is no blank.
+    A path without a scheme is one of this machine. Names are taken as written, as by PyIceberg and Hadoop: `%2F` in the
+    folder of a partition is no slash.
     """
     found = _URI.fullmatch(uri)
     if found is None:
@@ -114,7 +114,7 @@ def split_uri(uri: str) -> tuple[str, str]:
     if scheme in _S3_SCHEMES:
         return f"s3://{host}", name
     if scheme == "file":
-        return "file:///", unquote(name) if "%" in name else name
+        return "file:///", name
     return f"{scheme}://{host}", name
 
 

@@ -21,7 +21,7 @@ from tblctl.tableformat.iceberg.data_storage import DataStorage, s3_options, spl
         ("S3N://b/a%20b", ("s3://b", "a%20b")),
         ("/tmp/x/a b", ("file:///", "tmp/x/a b")),
         ("file:/tmp/x", ("file:///", "tmp/x")),
-        ("file:///tmp/x%20y", ("file:///", "tmp/x y")),
+        ("file:///tmp/x%2Fy", ("file:///", "tmp/x%2Fy")),
         ("gs://b/a", ("gs://b", "a")),
     ],
 )
