@@ -19,15 +19,8 @@ from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark.engine import SparkEngine
 from tblctl.spark.code import CODE
 
-# The sessions of tests/spark: one of a kind for a whole process of pytest, so its tests are of their group.
-from tests.spark.conftest import java, spark
-
-from .lake import Lake, append, fields
-from .position_deletes import delete_rows
-
-__all__ = ["java", "spark"]
-
-pytestmark = pytest.mark.xdist_group("spark")
+from ..iceberg.lake import Lake, append, fields
+from ..iceberg.position_deletes import delete_rows
 
 
 def fill(catalog: Any, name: str) -> Table:
