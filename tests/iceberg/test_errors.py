@@ -383,7 +383,7 @@ def configured(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
         (("info", "iceberg://nope/db.t"), 2, "catalog 'nope'"),
         (("info", "iceberg://lake"), 2, "names no Iceberg table"),
         (("info", "iceberg://lake/db.t", "--columns", "nope"), 2, "nope"),
-        (("recluster", "iceberg://lake/db.t"), 2, "has no cluster key"),
+        (("recluster", "iceberg://lake/db.t"), 0, "reclustered 4 rows"),
         (("gc", "iceberg://lake/db.t", "--older-than", "1h"), 2, "at least 24h"),
         (("drop", "iceberg://lake/db.t"), 2, "Iceberg"),
         (("history", "iceberg://lake/db.nothing"), 1, "no table at"),
