@@ -139,8 +139,8 @@ class ClusteringInfo(ClusteringFigures):
             **figures,
             "levels": levels,
             **totals,
-            "inexact_block_count": self.inexact_block_count,
             "worst": worst,
+            "inexact_block_count": self.inexact_block_count,
         }
 
 

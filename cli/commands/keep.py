@@ -125,7 +125,8 @@ def gc(
     else:
         if expire_older_than is not None:
             params.refuse("--expire-older-than is for Iceberg tables; for others: --keep and --older-than")
-        outcome = table.gc(keep=keep or 10, older_than=older_than, dry_run=dry_run)
+        kept = {} if keep is None else {"keep": keep}
+        outcome = table.gc(older_than=older_than, dry_run=dry_run, **kept)
     if as_json:
         render.print_json(outcome.to_dict())
         return

@@ -32,6 +32,7 @@ NAMES = [
     "rows",
     "bytes",
     "worst",
+    "inexact_block_count",
 ]
 
 
@@ -121,6 +122,7 @@ def test_the_json_has_these_names_in_this_order():
         "rows": 50,
         "bytes": 5000,
         "worst": [],
+        "inexact_block_count": 0,
     }
 
 
