@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import struct
-import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from threading import Lock
@@ -71,13 +69,6 @@ class _Held:
         return io.BytesIO(self._data)
 
 
-_DAMAGE = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
-    *(EOFError, OSError, MemoryError, RuntimeError, SystemError, struct.error, zlib.error),
-)
-"""What PyIceberg's reader of Avro raises of damaged bytes; SystemError where its part in C gets a negative length."""
-
-
 class MetadataFiles:
     """The metadata files of one table."""
 
@@ -113,7 +104,7 @@ class MetadataFiles:
         held = _Held(path, self._fetched(path))
         try:
             return tuple(read_manifest_list(held))  # type: ignore[arg-type]
-        except _DAMAGE as error:
+        except Exception as error:  # of bytes in memory: whatever it raises is damage
             msg = (
                 f"{self._location}: manifest list {path} cannot be read: {str(error) or type(error).__name__}"
             )

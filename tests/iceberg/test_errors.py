@@ -213,6 +213,18 @@ def test_damaged_metadata_is_an_error_of_tblctl_or_does_no_harm(lake: Lake, tabl
     assert not lake.open("t").check().ok
 
 
+def test_a_manifest_list_with_a_field_of_another_type_is_damaged(lake: Lake, table: Table) -> None:
+    path = local(table.current_snapshot().manifest_list)
+    whole = path.read_bytes()
+    wrong = whole.replace(b'"field-id": 502, "type": "int"', b'"field-id": 502, "type":"long"')
+    assert len(wrong) == len(whole)
+    assert wrong != whole
+    path.write_bytes(wrong)
+    error = failure(CorruptTableError, lambda: lake_info(table))
+    assert "iceberg://lake/db.t" in str(error)
+    assert path.name in str(error)
+
+
 def lake_info(table: Table) -> Any:
     return tblctl.from_iceberg(table).info()
 
