@@ -220,6 +220,10 @@ class BlockReader(Protocol):
 class BlockBuilder(Protocol):
     """Builds a block from rows, or several blocks if one would exceed `block_bytes`."""
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes on storage of the rows that were appended so far, as far as they are known."""
+
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
         """Prepare rows ahead of their turn; return a function that appends them.
 
@@ -256,6 +260,13 @@ class BlockIO(Protocol):
     @property
     def options(self) -> TableOptions:
         """How blocks are written."""
+
+    @property
+    def file_bytes(self) -> int | None:
+        """Bytes on storage that a block should have; None if `options` decide, by rows and bytes in memory.
+
+        A task then ends blocks by what it has written, and a builder writes one block, however large.
+        """
 
     @property
     def opens(self) -> int:

@@ -50,7 +50,7 @@ def plan_copies(
     group_rows: int,
     most_bytes: int,
 ) -> tuple[Copy, ...]:
-    """Return the copies, in the order of the output. O(rows), temporarily 2 bytes a row.
+    """Return the copies, in the order of the output, each of one row group. O(rows), temporarily 2 bytes a row.
 
     Args:
         order: the places of all rows, counted over all inputs, in key order.
@@ -108,7 +108,7 @@ def _counts_on(places: np.ndarray, first: int) -> bool:
 
 
 def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) -> Iterator[Copy]:
-    """Yield the copies that leave no rows or at least `least` rows between them in each block; joined if possible."""
+    """Yield the copies that leave no rows or at least `least` rows between them in each block."""
     stop = 0
     waiting = list(reversed(copies))
     for count in cuts:
@@ -123,11 +123,11 @@ def _without_slivers(copies: Sequence[Copy], cuts: Sequence[int], least: int) ->
             kept.append(copy)
         if kept and 0 < stop - kept[-1].stop < least:
             kept.pop()
-        yield from _joined(kept)
+        yield from kept
 
 
 def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
-    """Yield copies of one block. Copies that follow each other in input and output are joined into one."""
+    """Yield the same copies. Those that follow each other in input and output are joined into one."""
     last: Copy | None = None
     for copy in copies:
         if last is None:
@@ -142,14 +142,13 @@ def _joined(copies: Sequence[Copy]) -> Iterator[Copy]:
 
 
 def between(copies: Sequence[Copy], places: range) -> Iterator[Copy | range]:
-    """Yield the copies among some places of the output, and the ranges between them, in order."""
+    """Yield the copies among some places of the output, joined if possible, and the ranges between them, in order."""
     start = places.start
-    for copy in copies:
-        if copy.start in places:
-            if start < copy.start:
-                yield range(start, copy.start)
-            yield copy
-            start = copy.stop
+    for copy in _joined([copy for copy in copies if copy.start in places]):
+        if start < copy.start:
+            yield range(start, copy.start)
+        yield copy
+        start = copy.stop
     if start < places.stop:
         yield range(start, places.stop)
 

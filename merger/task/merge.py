@@ -12,6 +12,7 @@ read once, in windows, gathered, verified and written. A budget of B bytes is di
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from tblctl.merger.presort.presorter import presort
 from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.columns import Columns
 from tblctl.merger.task.copying import Copy, between
+from tblctl.merger.task.file_sizes import FileSizes, Span
 from tblctl.merger.task.inputs import RowStream, open_streams
 from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.order import MergeOrder, order_rows
@@ -52,6 +54,8 @@ from tblctl.tableformat.port import BlockBuilder, BlockIO
 
 THREADS = 2
 """Threads of a task in every engine: one reads or writes while the other computes."""
+
+_LEAST_ROW_BYTES = 0.01
 
 _T = TypeVar("_T")
 
@@ -161,11 +165,18 @@ class _Job:
     most_window_bytes: int
 
 
-class _Block(NamedTuple):
-    """A block being written: its builder, and the queue that keeps its rows in order."""
+@dataclass
+class _Block:
+    """A block being written: its builder, the queue that keeps its rows in order, and the bytes that were measured."""
 
     builder: BlockBuilder
     writes: SerialQueue
+    measured_bytes: int = 0
+
+    def more_bytes(self) -> int:
+        """Return the bytes that it takes beyond those of the last call. Called on the queue."""
+        before, self.measured_bytes = self.measured_bytes, self.builder.stored_bytes
+        return self.measured_bytes - before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +235,11 @@ class _Merge:
         self._order = order
         self._streams = streams
         self._pool = pool
-        self._copied_ends = dict(zip((copy.start for copy in order.copies), order.copied_ends, strict=True))
+        self._copied_starts = [copy.start for copy in order.copies]
+        self._cuts = iter(order.cuts)
+        self._sizes = _sizes_of(job) if order.ends else None
+        self._spans_begun = self._spans_known = 0
+        self._measured: deque[Future[int]] = deque()  # the bytes of spans, not known yet
         self._starts = np.cumsum([0] + [stream.rows for stream in streams])
         self._row_bytes = np.concatenate([stream.row_bytes for stream in streams])
         self._taken = np.zeros(len(streams), dtype=np.int64)  # rows of each input
@@ -252,26 +267,67 @@ class _Merge:
 
     def _begun(self) -> Iterator[Callable[[], None]]:
         """Begin one piece of work after the other. Yield functions that finish each; call them in this order."""
+        block: _Block | None = None
+        place = 0
+        while place < self._task.rows:
+            if self._sizes is not None and self._sizes.is_unknown:
+                yield _nothing  # now the work before it is finished, so that its bytes become known
+            span = self._next_span(place)
+            block = block or self._new_block()
+            yield from self._parts(range(place, place + span.rows), block)
+            if self._sizes is not None:
+                yield functools.partial(self._measure, block)
+            if span.ends_file:
+                yield functools.partial(self._complete, block)
+                block = None
+            place += span.rows
+
+    def _next_span(self, place: int) -> Span:
+        """Return the rows to write next, from a place on."""
+        ends = self._order.ends
+        if self._sizes is None or ends is None:
+            return Span(next(self._cuts), ends_file=True)
+        # Bytes of the last span are not waited for, so that writing and gathering go on side by side. What is known
+        # does not depend on how fast threads are, so neither do the files.
+        newest = 1 if self._sizes.is_unknown else 2
+        while self._spans_known <= self._spans_begun - newest:
+            self._sizes.wrote(self._measured.popleft().result())
+            self._spans_known += 1
+        self._spans_begun += 1
+        span = self._sizes.next()
+        stop = place + span.rows
+        if span.ends_file:
+            file_rows = self._sizes.file_rows + span.rows
+            stop = ends.nearest(stop, file_rows=file_rows, after=place)
+        else:
+            stop = ends.outside_copies(stop, place)
+        span = Span(stop - place, span.ends_file or stop == self._task.rows)
+        self._sizes.took(span)
+        return span
+
+    def _new_block(self) -> _Block:
         task = self._task
+        builder = self._io.build(
+            sort=task.sort, level=task.level, run_id=task.run_id, partition=task.partition
+        )
+        self._builders.append(builder)
+        return _Block(builder, SerialQueue(self._pool))
+
+    def _parts(self, places: range, block: _Block) -> Iterator[Callable[[], None]]:
+        """Begin to write the rows of some places to a block."""
         group_rows = self._io.options.row_group_rows
-        start = 0
-        for count in self._order.cuts:
-            builder = self._io.build(
-                sort=task.sort, level=task.level, run_id=task.run_id, partition=task.partition
-            )
-            self._builders.append(builder)
-            block = _Block(builder, SerialQueue(self._pool))
-            for part in between(self._order.copies, range(start, start + count)):
-                if isinstance(part, Copy):
-                    yield self._copied(part, block)
-                    continue
-                numbers = self._order.order[part.start : part.stop]
-                for window in windows(
-                    numbers, self._row_bytes, most_bytes=self._most_window_bytes, group_rows=group_rows
-                ):
-                    yield self._gathered(window, block)
-            yield functools.partial(self._complete, block)
-            start += count
+        for part in between(self._order.copies, places):
+            if isinstance(part, Copy):
+                yield self._copied(part, block)
+                continue
+            numbers = self._order.order[part.start : part.stop]
+            for window in windows(
+                numbers, self._row_bytes, most_bytes=self._most_window_bytes, group_rows=group_rows
+            ):
+                yield self._gathered(window, block)
+
+    def _measure(self, block: _Block) -> None:
+        self._measured.append(block.writes.submit(block.more_bytes))
 
     def _complete(self, block: _Block) -> None:
         self._finished.append(block.writes.submit(block.builder.finish))
@@ -282,7 +338,11 @@ class _Merge:
         self._taken[copy.input] += copy.rows
 
         def finish() -> None:
-            self._check_order(self._copied_ends[copy.start])
+            first, last = (
+                bisect.bisect_left(self._copied_starts, place) for place in (copy.start, copy.stop)
+            )
+            for keys in self._order.copied_ends[first:last]:
+                self._check_order(keys)
             self._hooks.advance(copy.rows)
             self._pool.write(block.writes, functools.partial(block.builder.copy, copy.block, copy.groups))
 
@@ -365,6 +425,21 @@ class _Merge:
         """Refuse rows that are not in order, or not after the earlier rows."""
         require_sorted([*self._last, keys], self._task.sort, self._task.title)
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
+
+
+def _sizes_of(job: _Job) -> FileSizes | None:
+    if job.io.file_bytes is None:
+        return None
+    return FileSizes(
+        rows=job.task.rows,
+        target_bytes=job.io.file_bytes,
+        row_bytes=max(job.task.size_bytes / job.task.rows, _LEAST_ROW_BYTES),
+        group_rows=job.io.options.row_group_rows,
+    )
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _gather(rows: Columns, order: pa.Array | None, place: int) -> tuple[pa.Table, Fingerprint]:

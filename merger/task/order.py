@@ -11,6 +11,7 @@ import pyarrow as pa
 from tblctl.merger.presort.portions import Portion
 from tblctl.merger.task.block_input import BlockInput, look_at
 from tblctl.merger.task.copying import Copy, plan_copies, without_copied
+from tblctl.merger.task.file_ends import FileEnds
 from tblctl.merger.task.spec import MergeTask
 from tblctl.merger.task.threads import Threads
 from tblctl.tableformat.errors import InternalError
@@ -30,7 +31,8 @@ class MergeOrder:
         inputs: the inputs of the merge.
         order: the places of all rows, counted over all inputs, in key order; equal keys keep their order. 4 bytes a
             row, and 8 more while keys are sorted.
-        cuts: the rows of each block to write.
+        cuts: the rows of each block to write; those of all blocks together where `ends` is there.
+        ends: where files may end; None if they end at the cuts.
         copies: the row groups that are copied undecoded.
         copied_ends: the keys of the first and the last row of each copy.
         at_once: the most inputs that have rows both before and after a place in the order.
@@ -39,6 +41,7 @@ class MergeOrder:
     inputs: tuple[BlockInput | Portion, ...]
     order: np.ndarray
     cuts: tuple[int, ...]
+    ends: FileEnds | None
     copies: tuple[Copy, ...]
     copied_ends: tuple[pa.Table, ...]
     at_once: int
@@ -58,7 +61,8 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
         msg = f"{task.title} has splits of {len(places)} rows for cuts of {task.rows}"
         raise InternalError(msg)
     order = places.astype(np.uint32) if len(places) < 1 << 32 else places
-    cuts = _clean_cuts(task, keys, places)
+    is_sized = io.file_bytes is not None
+    cuts = (task.rows,) if is_sized else _clean_cuts(task, keys, places)
     del places
     inputs = [item for _, item in found]
     most_bytes = task.memory_bytes // _COPY_DIVISOR
@@ -67,6 +71,7 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
         inputs=without_copied(inputs, copies),
         order=order,
         cuts=cuts,
+        ends=FileEnds(keys, order, copies) if is_sized else None,
         copies=copies,
         copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
         at_once=_at_once(order, [item.rows for item in inputs]),

@@ -45,6 +45,11 @@ class IcebergBlockIO:
         return self.outputs.layout.options
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes on storage that a file should have."""
+        return self.outputs.target_bytes
+
+    @property
     def opens(self) -> int:
         """How many blocks to open at once."""
         return IO_THREADS

@@ -51,6 +51,11 @@ class NativeBlockIO:
         return self.layout.options
 
     @property
+    def file_bytes(self) -> None:
+        """None: rows and bytes in memory decide how large blocks are."""
+        return
+
+    @property
     def opens(self) -> int:
         """How many blocks to open at once."""
         return 1 if self.storage.is_local else IO_THREADS
@@ -87,7 +92,14 @@ class NativeBlockIO:
             msg = f"a block of partition {partition!r} cannot be written into a table without partitions"
             raise InternalError(msg)
         begin = partial(self._begin, sort, level, run_id)
-        return ParquetBlockBuilder(self.layout, sort, begin=begin, open=self.open, discard=self.discard)
+        return ParquetBlockBuilder(
+            self.layout,
+            sort,
+            begin=begin,
+            open=self.open,
+            discard=self.discard,
+            most_bytes=self.options.block_bytes,
+        )
 
     def _begin(self, sort: Sort | None, level: int, run_id: str | None) -> NewBlock:
         path = block_path(self.env.new_id())

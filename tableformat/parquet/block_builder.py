@@ -33,14 +33,12 @@ class NewBlock:
         encoder: takes its rows.
         store: completes the file, and returns what is recorded of it.
         abandon: removes what was written of it; after `store` it does nothing.
-        is_full: whether the next row needs another file; None if `block_bytes` of rows in memory decides.
     """
 
     path: str
     encoder: BlockEncoder
     store: Callable[[], BlockRecord]
     abandon: Callable[[], None] = _nothing
-    is_full: Callable[[], bool] | None = None
 
 
 class ParquetBlockBuilder:
@@ -52,6 +50,7 @@ class ParquetBlockBuilder:
         begin: begins a file.
         open: opens a block whose row groups are copied.
         discard: deletes files, as far as possible.
+        most_bytes: of rows in memory in a file; None if one file takes all.
     """
 
     def __init__(
@@ -62,15 +61,23 @@ class ParquetBlockBuilder:
         begin: Callable[[], NewBlock],
         open: Callable[[Block], ParquetBlockReader],
         discard: Callable[[Sequence[str]], None],
+        most_bytes: int | None,
     ) -> None:
         self._layout = layout
         self._sort = sort
         self._begin = begin
         self._open_block = open
         self._discard = discard
+        self._most_bytes = sys.maxsize if most_bytes is None else most_bytes
         self._open: NewBlock | None = None
         self._written: list[BlockRecord] = []
         self._paths: list[str] = []
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes on storage of the rows that were appended so far: pages of complete row groups, and complete files."""
+        complete = sum(record.size_bytes for record in self._written)
+        return complete + (self._open.encoder.page_bytes if self._open else 0)
 
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
         """Prepare rows that are in key order, and return a function that appends them."""
@@ -80,7 +87,7 @@ class ParquetBlockBuilder:
         return partial(self._append, self._window(rows, groups))
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
-        """Append row groups as they are stored. A file is stored if the next one does not fit `block_bytes`."""
+        """Append row groups as they are stored. A file is stored if the next one does not fit."""
         if self._sort is None:
             msg = f"row groups of {block.path} cannot be copied into a block without an order"
             raise InternalError(msg)
@@ -109,15 +116,13 @@ class ParquetBlockBuilder:
     @property
     def _room(self) -> int:
         """How many bytes of rows the open file can still take."""
-        if self._open and self._open.is_full:
-            return 0 if self._open.is_full() else sys.maxsize
-        return self._layout.options.block_bytes - (self._open.encoder.decoded_bytes if self._open else 0)
+        return self._most_bytes - (self._open.encoder.decoded_bytes if self._open else 0)
 
     def _window(self, rows: pa.Table, groups: Sequence[int]) -> PreparedRows:
         return PreparedRows.of(rows, groups, self._layout, self._sort)
 
     def _append(self, window: PreparedRows) -> None:
-        """Append rows. A file is stored if the next row does not fit `block_bytes`."""
+        """Append rows. A file is stored if the next row does not fit."""
         while window.groups:
             count = _fitting(window, self._layout.schema.written, self._room)
             if self._open and not count:

@@ -238,6 +238,11 @@ class BlockEncoder:
         return self._measured
 
     @property
+    def page_bytes(self) -> int:
+        """Bytes of the pages so far."""
+        return self._sink.tell()
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was appended."""
         return self._writer is None
@@ -263,17 +268,20 @@ class BlockEncoder:
             end = without_bounds(end, self._with_nan)
         return with_uuids(end, style.uuids) if style.uuids else end
 
-    def _level(self, keys: KeyRange | None, level: int) -> int:
-        if keys is None:
-            return 0
+    def is_full(self) -> bool:
+        """Return whether the block counts as full."""
         options = self._layout.options
-        full = is_full(
+        return is_full(
             self.row_count,
             self.decoded_bytes,
             block_rows=options.block_rows,
             block_bytes=options.block_bytes,
         )
-        return CONSTANT_LEVEL if keys.constant and full else max(level, 0)
+
+    def _level(self, keys: KeyRange | None, level: int) -> int:
+        if keys is None:
+            return 0
+        return CONSTANT_LEVEL if keys.constant and self.is_full() else max(level, 0)
 
     def _opened(self, encodings: Callable[[], Encodings], rows: pa.Table | None = None) -> pq.ParquetWriter:
         """Return the writer. A new one uses `encodings`, and text with a dictionary is coded as in `rows`.

@@ -235,6 +235,10 @@ class MemoryBuilder:
     parts: list[pa.Table] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
 
+    @property
+    def stored_bytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
         assert sum(groups) == rows.num_rows
         return lambda: self.parts.append(rows)
@@ -276,6 +280,10 @@ class MemoryIO:
     @property
     def options(self) -> TableOptions:
         return self.version.options
+
+    @property
+    def file_bytes(self) -> None:
+        return None
 
     @property
     def opens(self) -> int:

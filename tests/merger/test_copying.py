@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from types import SimpleNamespace
 
@@ -63,7 +64,9 @@ def part(*groups, start=0, copyable=True, stored_bytes=1):
 
 def planned(order, parts, cuts, *, group_rows=4, most_bytes=10):
     found = plan_copies(np.array(order, np.uint32), parts, cuts, group_rows=group_rows, most_bytes=most_bytes)
-    return [(copy.input, copy.groups, copy.start, copy.stop) for copy in found]
+    ends = list(itertools.accumulate(cuts, initial=0))
+    parts = [part for start, stop in itertools.pairwise(ends) for part in between(found, range(start, stop))]
+    return [(part.input, part.groups, part.start, part.stop) for part in parts if isinstance(part, Copy)]
 
 
 def test_row_groups_that_follow_each_other_are_one_copy():

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from tblctl.tableformat.iceberg.options import EXPANSION
 from tblctl.tableformat.iceberg.writing.metrics import Primitive, repeated_nans
+from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -43,6 +45,10 @@ class DataFileEncoder(BlockEncoder):
         """Append a row group as it is stored."""
         super().copy(file, group, keys, measured)
         self._has_copies = True
+
+    def is_full(self) -> bool:
+        """Return whether the file counts as full: by its bytes on storage."""
+        return self.page_bytes * EXPANSION >= FULL_SHARE * self._layout.options.block_bytes
 
     @property
     def repeated_nans(self) -> Mapping[int, int]:

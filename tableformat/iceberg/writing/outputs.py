@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("tblctl")
 
-_FULL = 1.05
-"""A file ends at the next window of rows once it has this share of the target size."""
-
 
 class Outputs:
     """Writes data files. Pickles into tasks, without the version.
@@ -61,7 +58,7 @@ class Outputs:
         self._env = env
         self._storages = storages
         self._table = metadata.table_uuid.hex
-        self._target = target_bytes(properties)
+        self.target_bytes = target_bytes(properties)
         self._columns = primitives(list(schema.written))
         key_ids = {leaf.id for leaf in key_leaves(version.sort, schema)} if version.sort else set()
         self._modes = modes_of(properties, self._columns, key_ids)
@@ -89,9 +86,11 @@ class Outputs:
         partition: str,
         open: Callable[[Block], ParquetBlockReader],
     ) -> ParquetBlockBuilder:
-        """Begin a data file of a partition. Another follows where it has reached the target size."""
+        """Begin a data file of a partition."""
         begin = partial(self._begin, sort, level, run_id, partition)
-        return ParquetBlockBuilder(self.layout, sort, begin=begin, open=open, discard=self.discard)
+        return ParquetBlockBuilder(
+            self.layout, sort, begin=begin, open=open, discard=self.discard, most_bytes=None
+        )
 
     def _begin(self, sort: Sort | None, level: int, run_id: str | None, partition: str) -> NewBlock:
         spec_id, values = self._partitions[partition]
@@ -119,7 +118,6 @@ class Outputs:
             encoder=encoder,
             store=store,
             abandon=abandon,
-            is_full=lambda: encoder.sink.tell() >= _FULL * self._target,
         )
 
     def _stored(

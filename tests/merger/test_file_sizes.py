@@ -1,0 +1,243 @@
+"""Files that a task ends by what it has written: sizes near the target, cut where keys end, however many threads."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from arrow_rows import canonical
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from profiles import cases
+
+from tblctl.merger.task import merge, order
+from tblctl.merger.task.copying import Copy
+from tblctl.merger.task.file_ends import FileEnds
+from tblctl.merger.task.file_sizes import FileSizes
+from tblctl.merger.task.merge import run_task
+from tblctl.tableformat.native.block_io import NativeBlockIO
+
+from .blocks import lake
+
+# -- where files end, by what is known --------------------------------------------------------------------------------
+
+
+def files_of(*, rows, target, guess, group_rows, bytes_of):
+    """Return the rows of each file, if rows `a` to `b` take `bytes_of(a, b)`, known two spans later."""
+    sizes = FileSizes(rows=rows, target_bytes=target, row_bytes=guess, group_rows=group_rows)
+    files, place, waiting = [[]], 0, []
+    while place < rows:
+        while len(waiting) > 1 or (waiting and sizes.is_unknown):
+            sizes.wrote(bytes_of(*waiting.pop(0)))
+        span = sizes.next()
+        assert 0 < span.rows <= rows - place
+        sizes.took(span)
+        waiting.append((place, place + span.rows))
+        files[-1].append(span.rows)
+        place += span.rows
+        if span.ends_file and place < rows:
+            files.append([])
+    assert span.ends_file
+    return files
+
+
+@given(
+    files=st.floats(0.01, 30),
+    groups_a_file=st.floats(0.05, 200),
+    wrong=st.floats(0.25, 4),
+    row_bytes=st.floats(0.5, 500),
+)
+@settings(max_examples=cases(100), deadline=None)
+def test_all_files_of_rows_of_one_size_are_near_the_target(files, groups_a_file, wrong, row_bytes):
+    group_rows = 1_000
+    target = max(1, int(groups_a_file * group_rows * row_bytes))
+    rows = max(1, int(files * target / row_bytes))
+    found = files_of(
+        rows=rows,
+        target=target,
+        guess=row_bytes * wrong,
+        group_rows=group_rows,
+        bytes_of=lambda start, stop: round((stop - start) * row_bytes),
+    )
+    sizes = [sum(spans) * row_bytes / target for spans in found]
+    if rows * row_bytes > 20 * row_bytes:  # a few rows have no size of their own
+        assert max(sizes) <= max(1.25, 2 * row_bytes / target)
+        assert len(found) <= max(1, round(1.2 * rows * row_bytes / target + 0.9))
+
+
+def test_the_guess_follows_rows_that_grow():
+    """The rows of the second half take three times as much."""
+
+    def bytes_of(start, stop):
+        return sum(10 if row < 500_000 else 30 for row in range(start, stop, 100)) * 100
+
+    found = files_of(rows=1_000_000, target=1_000_000, guess=50, group_rows=2_000, bytes_of=bytes_of)
+    ends = list(itertools.accumulate(sum(spans) for spans in found))
+    sizes = [bytes_of(start, stop) for start, stop in itertools.pairwise([0, *ends])]
+    assert min(sizes) > 750_000
+    assert max(sizes) < 1_150_000
+
+
+def test_row_groups_are_whole_within_a_file():
+    found = files_of(
+        rows=1_000_000, target=2_000_000, guess=30, group_rows=1_000, bytes_of=lambda a, b: (b - a) * 20
+    )
+    assert len(found) == 10
+    for spans in found:
+        assert all(rows % 1_000 == 0 for rows in spans[:-1])
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+def ends_of(keys, copies=()):
+    table = pa.table({"0": keys})
+    return FileEnds(
+        table,
+        np.argsort(keys, kind="stable"),
+        [Copy(input=0, block=None, groups=(0,), start=start, stop=stop) for start, stop in copies],
+    )
+
+
+def test_files_end_where_the_nearest_key_does():
+    ends = ends_of([place // 10 for place in range(1_000)])
+    assert ends.nearest(504, file_rows=500, after=0) == 500
+    assert ends.nearest(507, file_rows=500, after=0) == 510
+    assert ends.nearest(504, file_rows=20, after=0) == 504, "none within 5 %"
+    assert ends.nearest(504, file_rows=500, after=500) == 510
+    assert ends.nearest(996, file_rows=500, after=0) == 1_000
+    assert ends.nearest(1_000, file_rows=500, after=0) == 1_000
+
+
+def test_files_do_not_end_inside_copies():
+    ends = ends_of(list(range(100)), [(10, 20), (20, 30), (50, 90)])
+    assert [ends.outside_copies(place, 0) for place in (5, 10, 14, 15, 16, 20, 50, 60, 80, 90)] == (
+        [5, 10, 10, 10, 20, 20, 50, 50, 90, 90]
+    )
+    assert ends.outside_copies(14, 10) == 20
+    assert ends.nearest(27, file_rows=200, after=0) == 30
+    assert ends.nearest(22, file_rows=200, after=0) == 20
+    assert ends.nearest(60, file_rows=20, after=0) == 50, "no end of a key near by"
+
+
+@given(st.data())
+@settings(max_examples=cases(50), deadline=None)
+def test_ends_of_keys_are_found_whatever_the_chunks(data):
+    keys = sorted(data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=60)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tblctl.merger.task.file_ends._AT_ONCE", data.draw(st.integers(1, 20)))
+        ends = ends_of(keys)
+    wanted = data.draw(st.integers(1, len(keys)))
+    found = ends.nearest(wanted, file_rows=10_000, after=0)
+    places = [place for place in range(1, len(keys)) if keys[place] != keys[place - 1]] + [len(keys)]
+    best = min(abs(place - wanted) for place in places)
+    assert found == wanted == len(keys) or abs(found - wanted) == best
+
+
+# -- merges -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sized(NativeBlockIO):
+    """Blocks that have a size on storage."""
+
+    target: int = 20_000
+
+    @property
+    def file_bytes(self):
+        return self.target
+
+
+def sized(here, target):
+    io = here.io
+    here.io = Sized(storage=io.storage, env=io.env, layout=io.layout, column_ids=io.column_ids, target=target)
+
+
+def overlapping(rng, *, blocks, rows, keys):
+    for _ in range(blocks):
+        yield pa.table(
+            {
+                "k": sorted(rng.choices(range(keys), k=rows)),
+                "n": [rng.randrange(1 << 60) for _ in range(rows)],
+            }
+        )
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    keys=st.sampled_from([3, 200, 1 << 40]),
+    group_rows=st.sampled_from([50, 300, 5_000]),
+    target=st.sampled_from([3_000, 12_000, 40_000, 1 << 30]),
+    tasks=st.integers(1, 3),
+)
+@settings(max_examples=cases(20), suppress_health_check=list(HealthCheck), deadline=None)
+def test_rows_are_those_of_a_sort_and_files_do_not_depend_on_threads_or_memory(
+    seed, keys, group_rows, target, tasks
+):
+    with lake("k: int64, n: int64", "k", row_group_rows=group_rows) as here:
+        for rows in overlapping(random.Random(seed), blocks=4, rows=700, keys=keys):
+            here.add(rows)
+        sized(here, target)
+        cut = here.cut(tasks)
+        records = here.run(cut)
+        assert canonical(here.rows_of(records)) == canonical(here.expected())
+        assert here.problems(records) == []
+        for threads in (2, 4):
+            others = here.run(cut, threads=threads)
+            assert [record.row_count for record in others] == [record.row_count for record in records]
+        copies = pytest.MonkeyPatch()
+        with copies.context() as patch:
+            patch.setattr(order, "plan_copies", lambda *_, **__: ())
+            assert canonical(here.rows_of(here.run(cut))) == canonical(here.expected())
+
+
+@pytest.mark.parametrize("guess", [0.2, 1, 5])
+def test_files_have_their_size_however_wrong_the_guess_is(guess, monkeypatch):
+    """What the manifest says of the inputs is off by a factor."""
+    with lake("k: int64, n: int64", "k", row_group_rows=100) as here:
+        for rows in overlapping(random.Random(1), blocks=8, rows=4_000, keys=1 << 40):
+            here.add(rows)
+        sized(here, 60_000)
+        (task,) = here.cut()
+        monkeypatch.setattr(
+            merge,
+            "FileSizes",
+            lambda **known: FileSizes(**{**known, "row_bytes": known["row_bytes"] * guess}),
+        )
+        records = here.run([task])
+        sizes = [record.size_bytes / 60_000 for record in records]
+        assert len(sizes) > 4
+        assert min(sizes) > 0.8
+        assert max(sizes) < 1.2
+        ends = [(record.key_min[0].as_py(), record.key_max[0].as_py()) for record in records]
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(ends))
+
+
+def test_row_groups_are_copied_into_several_files():
+    with lake("k: int64, n: int64", "k", row_group_rows=100) as here:
+        rng = random.Random(2)
+        for start in (0, 1 << 40):
+            here.add(
+                pa.table(
+                    {
+                        "k": [start + place for place in range(4_000)],
+                        "n": [rng.randrange(1 << 60) for _ in range(4_000)],
+                    }
+                )
+            )
+        (size, _) = [item.block.size_bytes for item in here.splits]
+        sized(here, size // 3)
+        (task,) = here.cut()
+        result = run_task(here.io, task)
+        assert result.rows_copied == 8_000
+        pages = [
+            sum(column.compressed_bytes for column in record.columns.values()) for record in result.records
+        ]
+        assert len(pages) > 4
+        assert max(pages) < 1.3 * size // 3
+        assert canonical(here.rows_of(result.records)) == canonical(here.expected())
+        assert here.problems(result.records) == []
