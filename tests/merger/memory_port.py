@@ -234,10 +234,7 @@ class MemoryBuilder:
     partition: str
     parts: list[pa.Table] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
-
-    @property
-    def stored_bytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
+    stored_bytes = 0
 
     def adding(self, rows: pa.Table, groups: Sequence[int]) -> Callable[[], None]:
         assert sum(groups) == rows.num_rows
@@ -272,6 +269,7 @@ class MemoryIO:
     files: dict[str, pa.Table]
     lost: set[str]
     env: Environment
+    file_bytes = None
 
     @property
     def schema(self) -> Schema:
@@ -280,10 +278,6 @@ class MemoryIO:
     @property
     def options(self) -> TableOptions:
         return self.version.options
-
-    @property
-    def file_bytes(self) -> None:
-        return None
 
     @property
     def opens(self) -> int:
