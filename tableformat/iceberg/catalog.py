@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -39,19 +40,16 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     from pyiceberg import exceptions
     from pyiceberg.catalog import list_catalogs, load_catalog
 
-    wrong: tuple[type[Exception], ...] = (
-        ValueError,
-        KeyError,
-        exceptions.NoSuchPropertyException,
-        *_address_errors(),
-    )
+    wrong = (ValueError, KeyError, exceptions.NoSuchPropertyException)
     properties = _configured(name, options)
     with catalog_errors(f"catalog {name}", properties):
         try:
             _require_database(name, options)
             found = {**options, _CREATES_TABLES: "false"}
             return _rest_catalog(name, found) or load_catalog(name, **found)
-        except wrong as error:
+        except Exception as error:
+            if not isinstance(error, wrong + _address_errors()):
+                raise
             known = ", ".join(sorted(list_catalogs())) or "none"
             msg = (
                 f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name "
@@ -125,12 +123,9 @@ def _require_database(name: str, options: Mapping[str, str]) -> None:
 
 
 def _address_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of SQLAlchemy that speak of an address, or of a driver that is not installed."""
-    try:
-        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-    except ImportError:
-        return ()
-    return (ArgumentError, NoSuchModuleError)
+    """Return SQLAlchemy's errors of an address, or of a driver that is not installed, if SQLAlchemy was loaded."""
+    found: Any = sys.modules.get("sqlalchemy.exc")
+    return (found.ArgumentError, found.NoSuchModuleError) if found else ()
 
 
 class TableLoader:
