@@ -32,6 +32,10 @@ _NO_TASK = 0.05
 """A remainder of the load up to this share does not get a task of its own."""
 
 
+_READING_DIVISOR = 2
+"""Part of a task's memory for the keys of blocks that are read at the same time."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """The properties of a group's output blocks, and the memory of a task.
@@ -82,7 +86,7 @@ def cut_into_tasks(
 
     Keys are read only if there is more than one task, or if more row groups may be needed at once than a task can hold.
     They are read once, except keys of large blocks in key order, which are not kept. Memory: 12 bytes for each sample,
-    the keys of one block for each thread, and a quarter of a task's memory for other keys.
+    half of a task's memory for keys that are being read (or those of one block), and a quarter for other keys.
     """
     splits = presort_many_small(splits, thresholds)
     blocks = _OutputBlocks.of(splits, output, io.options)
@@ -96,6 +100,8 @@ def cut_into_tasks(
             output.sort,
             folder,
             most_bytes=key_memory_bytes,
+            reading_bytes=output.memory_bytes // _READING_DIVISOR,
+            key_bytes=key_bytes,
             piece_rows=thresholds.key_piece_rows,
         )
         cuts = KeyCuts(keys, key_bytes, thresholds)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tblctl.merger.presort.decide import Spans, Thresholds
 from tblctl.merger.presort.spill import Pieces, SpillFolder
 from tblctl.merger.task.block_input import keys_in_order
-from tblctl.merger.task.spec import InputSplit
+from tblctl.merger.task.spec import ORDER_BYTES, InputSplit
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys.order import key_changes, sort_indices
 from tblctl.tableformat.model.block import Block
@@ -55,6 +55,8 @@ class SplitKeys:
         sort: the order.
         folder: for keys that memory has no room for.
         most_bytes: of keys in memory.
+        reading_bytes: of keys that are being read and sorted, or of one block if that has more.
+        key_bytes: of a key, about.
         piece_rows: keys are read back from the spill folder this many at a time.
     """
 
@@ -66,11 +68,14 @@ class SplitKeys:
         folder: SpillFolder,
         *,
         most_bytes: int,
+        reading_bytes: int,
+        key_bytes: float,
         piece_rows: int,
     ) -> None:
         self.splits = splits
         self.sort = sort
-        self.threads = max(cpu_threads(), io.opens)
+        most = max(item.rows * (key_bytes + (0 if item.is_ordered else ORDER_BYTES)) for item in splits)
+        self.threads = max(1, min(max(cpu_threads(), io.opens), int(reading_bytes / most)))
         self._io = io
         self._folder = folder
         self._room_bytes = most_bytes

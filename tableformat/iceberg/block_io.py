@@ -52,7 +52,8 @@ class IcebergBlockIO:
     @property
     def opens(self) -> int:
         """How many blocks to open at once."""
-        return IO_THREADS
+        storage, _ = self.storages.place_of(self.outputs.location)
+        return 1 if storage.is_local else IO_THREADS
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         """Return blocks without their deleted rows."""

@@ -57,6 +57,7 @@ class Outputs:
         )
         self._env = env
         self._storages = storages
+        self.location = metadata.location
         self._table = metadata.table_uuid.hex
         self.target_bytes = target_bytes(properties)
         self._columns = primitives(list(schema.written))
