@@ -256,6 +256,9 @@ def _verified_footer(
     return open_verified(place, seal, size, end, fetch)
 
 
+_READ_BYTES = 1 << 18
+
+
 def _parquet_file(
     source: pa.NativeFile,
     verified: VerifiedFile | None,
@@ -268,6 +271,8 @@ def _parquet_file(
         source if verified is None else pa.PythonFile(verified, mode="r"),
         metadata=metadata,
         pre_buffer=pre_buffer,
+        # Checksums of chunks need whole chunks. Others are read as they are decoded: they may take 100 MB and more.
+        buffer_size=0 if pre_buffer or verified is not None else _READ_BYTES,
         page_checksum_verification=verified is None,
         coerce_int96_timestamp_unit="us",  # other writers' INT96 reaches beyond the years of nanoseconds
         read_dictionary=dictionaries or None,
