@@ -41,6 +41,7 @@ demo-iceberg: $(VENV)/.installed
 # environment: the editable one, or the wheel.
 test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
+	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-thorough: export HYPOTHESIS_PROFILE := thorough
@@ -75,6 +76,13 @@ bench-merge: $(VENV)/.peers
 	$(PYTHON) -m venv $@.new
 	$@.new/bin/pip install --quiet --disable-pip-version-check 'pyspark>=3.5,<3.6'
 	mv $@.new $@
+
+# DuckDB as a reader of Iceberg tables: its extensions are of this version, and tests use another. Without it, tests
+# are skipped, and fail with CI=true.
+.venv-duckdb/.installed: tests/duckdb.txt
+	$(PYTHON) -m venv .venv-duckdb
+	.venv-duckdb/bin/pip install --quiet --disable-pip-version-check --requirement tests/duckdb.txt
+	touch $@
 
 wheel: dist/.built
 
@@ -121,4 +129,4 @@ constraints:
 	mv build/constraints.txt $(CONSTRAINTS)
 
 clean:
-	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .venv-duckdb .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,5 +1,7 @@
 """Fixtures of Iceberg tables: `lake` for those of PyIceberg, `spark_lake` for those that Spark writes too.
 
+`duck` is DuckDB, a reader of both.
+
 Spark runs in a process of its own, once for all tests. Modules that use it are in the xdist_group "iceberg-spark", so
 that pytest runs them in one process, too.
 """
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from .duck import Duck
 from .lake import Lake
 from .spark_process import MissingError, SparkLake, spark_lake_of
 
@@ -32,3 +35,10 @@ def spark_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLake]:
         )
     with running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def duck() -> Iterator[Duck]:
+    running = Duck()
+    yield running
+    running.close()
