@@ -28,7 +28,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
+.PHONY: demo demo-iceberg test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -119,6 +119,9 @@ minio:
 
 chromium:
 	bash scripts/install_chromium.sh
+
+postgres:
+	bash scripts/install_postgres.sh
 
 # Resolve everything anew and write down what was chosen.
 constraints:
