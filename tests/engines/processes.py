@@ -72,10 +72,11 @@ def _ready(url: str) -> bool:
 
 
 class Trino:
-    """A running Trino, whose default catalog is of Iceberg, its schema `db`."""
+    """A running Trino, its catalog of Iceberg, its schema `db`. `splits` is how many parts the last query had."""
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self.splits = 0
 
     def sql(self, statement: str) -> list[list[Any]]:
         """Run a statement; return its rows as Trino's JSON has them."""
@@ -92,6 +93,7 @@ class Trino:
             rows += found.get("data", ())
             assert "error" not in found, f"{statement}: {found['error']['message']}"
             if "nextUri" not in found:
+                self.splits = found["stats"]["totalSplits"]
                 return rows
             request = urllib.request.Request(found["nextUri"], headers=headers)
 

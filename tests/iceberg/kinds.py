@@ -250,7 +250,7 @@ class Story:
         self.key = KEYS[partitioned]
         self.rows: dict[int, Row] = {}
         self.step = "create"
-        self._opened = lambda: lake.open(name)
+        self.opened = lambda: lake.open(name)
         self._check = check
 
     def require(self, reader: str, rows: Iterable[Row]) -> None:
@@ -269,30 +269,30 @@ class Story:
     def run(self) -> None:
         """Append, recluster, recluster finally, delete, recluster, gc and gc with expiry."""
         for first in range(3):
-            self._append(range(first, ROWS, 3))
-        self._recluster("recluster", policy="full")
-        self._append(range(ROWS, ROWS + 40))
-        self._recluster("recluster --final", policy="full", final=True)
+            self.append(range(first, ROWS, 3))
+        self.recluster("recluster", policy="full")
+        self.append(range(ROWS, ROWS + 40))
+        self.recluster("recluster --final", policy="full", final=True)
         self._delete()
         self._delete_merge_on_read()
-        self._append(range(ROWS + 40, ROWS + 60))
-        self._recluster("recluster after deletes", policy="full", final=True)
-        self._opened().gc()
-        self._checked("gc")
-        assert self._opened().gc(keep=1, expire_older_than=0).snapshots_expired
-        self._checked("gc with expiry")
+        self.append(range(ROWS + 40, ROWS + 60))
+        self.recluster("recluster after deletes", policy="full", final=True)
+        self.opened().gc()
+        self.checked("gc")
+        assert self.opened().gc(keep=1, expire_older_than=0).snapshots_expired
+        self.checked("gc with expiry")
 
-    def _append(self, ids: Iterable[int]) -> None:
+    def append(self, ids: Iterable[int]) -> None:
         rows = {id_: row_of(id_) for id_ in ids}
         self.table.refresh().append(arrow_rows(self.table, rows.values()))
         self.rows |= rows
-        self._checked("append")
+        self.checked("append")
 
-    def _recluster(self, step: str, **how: Any) -> None:
-        outcome = self._opened().recluster(cluster_by=self.key, **how)
+    def recluster(self, step: str, **how: Any) -> None:
+        outcome = self.opened().recluster(cluster_by=self.key, **how)
         assert (outcome.failed_groups, outcome.conflicted_groups) == (0, 0), outcome.groups
         assert outcome.commits > 0
-        self._checked(step)
+        self.checked(step)
 
     def _delete(self) -> None:
         """Delete some rows of most files, and all of the last ones."""
@@ -301,7 +301,7 @@ class Story:
         self.rows = {
             id_: row for id_, row in self.rows.items() if row["flag"] is not True and id_ < DELETED_FROM
         }
-        self._checked("delete")
+        self.checked("delete")
 
     def _delete_merge_on_read(self) -> None:
         """Delete the first and the fourth row of two files by position deletes."""
@@ -312,9 +312,9 @@ class Story:
             delete_rows(self.table.refresh(), {path: places}, like=task.file)
             for place in places:
                 del self.rows[ids[place]]
-        self._checked("merge-on-read delete")
+        self.checked("merge-on-read delete")
 
-    def _checked(self, step: str) -> None:
+    def checked(self, step: str) -> None:
         self.step = step
         self.table = self.table.refresh()
         self.require("PyIceberg", self.table.scan().to_arrow().to_pylist())
