@@ -27,13 +27,13 @@ TRINO = CACHE / "trino-server-476"
 NESSIE = CACHE / "nessie-quarkus-0.99.0-runner.jar"
 NEEDED_JAVA = 24
 READY_SECONDS = 180.0
-ASKED_FOR = "TBLCTL_TEST_ENGINES"
+OF_TEST_TRINO = pytest.mark.skipif(
+    os.environ.get("TBLCTL_TEST_ENGINES") != "1", reason="part of make test-trino"
+)
 
 
 def require(program: Path) -> Path:
     """Return the home of a Java that runs a program; skip the test where one of both is missing."""
-    if os.environ.get(ASKED_FOR) != "1":
-        pytest.skip("part of make test-trino")
     if not program.exists():
         pytest.skip(f"{program.name} is not installed: run scripts/install_trino.sh")
     homes = [os.environ.get("JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]

@@ -18,9 +18,9 @@ from servers import S3Server
 from ..iceberg.kinds import NAMES, ROWS, SPECS, START, Row, Story
 from ..iceberg.lake import Lake
 from ..iceberg.rest_catalog import RestCatalog
-from .processes import TRINO, Trino, require, run_trino, value_of
+from .processes import OF_TEST_TRINO, TRINO, Trino, require, run_trino, value_of
 
-pytestmark = pytest.mark.xdist_group("trino")
+pytestmark = [OF_TEST_TRINO, pytest.mark.xdist_group("trino")]
 
 LATER = START + datetime.timedelta(hours=30)
 Keeps = Callable[[Row], bool]
