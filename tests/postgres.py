@@ -41,6 +41,14 @@ class PostgresServer:
             connection.cursor().execute(f"CREATE DATABASE {name}")
         return name
 
+    def end_connections(self, database: str) -> int:
+        """End all connections to a database, as a restart of the server does; return how many there were."""
+        with contextlib.closing(self._connection()) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database,)
+            )
+            return int(cursor.rowcount)
+
     def answers(self) -> bool:
         import psycopg2
 

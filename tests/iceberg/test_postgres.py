@@ -122,6 +122,26 @@ def test_an_append_meanwhile_is_no_conflict(table: Table) -> None:
     assert sorted_ids(table) == [*range(40), 100]
 
 
+def test_connections_that_the_server_ended_are_made_anew(
+    lake: Lake, table: Table, postgres: PostgresServer
+) -> None:
+    opened = lake.open("t")
+    for _ in range(2):
+        assert opened.info(columns="id").average_depth == 2.0
+        assert postgres.end_connections(lake.options["uri"].rpartition("/")[2]) > 0
+    assert opened.recluster(cluster_by="id", policy="full").committed_groups == 2
+
+
+def test_a_commit_outlives_the_end_of_connections(lake: Lake, table: Table, postgres: PostgresServer) -> None:
+    """A merge may take hours, in which a database restarts, or a firewall drops what is idle."""
+    database = lake.options["uri"].rpartition("/")[2]
+    with Meanwhile(table, after(lambda: postgres.end_connections(database))) as meanwhile:
+        outcome = tblctl.from_iceberg(table).recluster(cluster_by="id", policy="full")
+    assert meanwhile.calls == 2
+    assert (outcome.committed_groups, outcome.failed_groups) == (2, 0)
+    assert sorted_ids(table) == list(range(40))
+
+
 def test_a_wrong_password_is_told_without_it(lake: Lake, table: Table, postgres: PostgresServer) -> None:
     uri = lake.options["uri"].replace(postgres.password, "wrong-secret")
     with pytest.raises(StorageError, match="password authentication failed") as caught:
