@@ -126,9 +126,10 @@ class TrinoStory(Story):
         self.checked("delete")
 
     def update(self, condition: str, which: Keeps) -> None:
-        self.trino.sql(f"UPDATE {self.name} SET constant = 8 WHERE {condition}")
-        self.rows = {id_: row | {"constant": 8} if which(row) else row for id_, row in self.rows.items()}
-        self.checked("update")
+        self.trino.sql(
+            f"UPDATE {self.name} SET constant = 8, structs = NULL, by_name = NULL WHERE {condition}"
+        )
+        self.change(which, constant=8, structs=None, by_name=None)
 
     def execute(self, procedure: str) -> None:
         self.trino.sql(f"ALTER TABLE {self.name} EXECUTE {procedure}")

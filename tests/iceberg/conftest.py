@@ -8,6 +8,7 @@ that pytest runs them in one process, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ from typing import TypeVar
 import pytest
 from servers import missing_server
 
-from .duck import Duck
+from .duck import INSTALLED, Duck
 from .lake import Lake
 from .spark_process import MissingError, OldSpark, SparkLake, SparkProcess
 
@@ -54,3 +55,15 @@ def duck() -> Iterator[Duck]:
     running = Duck()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def duck_too(request: pytest.FixtureRequest) -> Duck | None:
+    """DuckDB as one of several readers; without CI=true None where its environment is missing.
+
+    tests/iceberg/test_duckdb.py is skipped there, and says so.
+    """
+    if not INSTALLED.exists() and os.environ.get("CI") != "true":
+        return None
+    found: Duck = request.getfixturevalue("duck")
+    return found

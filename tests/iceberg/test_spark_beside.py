@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .duck import INSTALLED, Duck
+from .duck import Duck
 from .spark_process import SparkLake
 
 pytestmark = pytest.mark.xdist_group("iceberg-spark")
@@ -27,15 +27,6 @@ DEFINED = "id BIGINT, region STRING, at TIMESTAMP, s STRING, n INT"
 ROWS = """SELECT id, IF(id % 7 = 0, NULL, concat('r', id % 3)) AS region,
     timestamp '2024-01-01' + make_interval(0, 0, 0, int(id div 2 % 4)) AS at, concat(char(97 + id % 5), id) AS s,
     int(id * 13 % 101) AS n FROM range({first}, {last}, {step}, 1)"""
-
-
-@pytest.fixture(scope="module")
-def duck_too(request: pytest.FixtureRequest) -> Duck | None:
-    """DuckDB; without CI=true None where its environment is missing: tests/iceberg/test_duckdb.py is skipped there."""
-    if not INSTALLED.exists() and os.environ.get("CI") != "true":
-        return None
-    found: Duck = request.getfixturevalue("duck")
-    return found
 
 
 def row_of(id_: int) -> Row:
