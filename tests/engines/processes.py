@@ -97,6 +97,19 @@ class Trino:
                 return rows
             request = urllib.request.Request(found["nextUri"], headers=headers)
 
+    def wait_for_nodes(self, statement: str) -> None:
+        """Run a statement as soon as there is a node for it: the server answers before it knows its own."""
+        give_up = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                self.sql(statement)
+            except AssertionError as error:
+                if "No nodes available" not in str(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
 
 @contextlib.contextmanager
 def run_trino(folder: Path, catalog_uri: str, minio: S3Server) -> Iterator[Trino]:

@@ -13,10 +13,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyiceberg.types import LongType
 from servers import S3Server
 
 from ..iceberg.kinds import NAMES, ROWS, SPECS, START, Row, Story
-from ..iceberg.lake import Lake
+from ..iceberg.lake import Lake, append, fields
 from ..iceberg.rest_catalog import RestCatalog
 from .processes import OF_TEST_TRINO, TRINO, Trino, require, run_trino, value_of
 
@@ -77,10 +78,12 @@ def lake(minio: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def trino(lake: Lake, minio: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
+    append(lake.create("ready", fields(id=LongType())), id=[1])
     with (
         RestCatalog(lake.catalog) as catalog,
         run_trino(tmp_path_factory.mktemp("trino"), catalog.uri, minio) as running,
     ):
+        running.wait_for_nodes("SELECT * FROM ready")
         yield running
 
 
