@@ -3,6 +3,7 @@
 #   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
+#   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
@@ -28,7 +29,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium constraints clean
+.PHONY: demo demo-iceberg test test-trino test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -41,7 +42,14 @@ demo-iceberg: $(VENV)/.installed
 # environment: the editable one, or the wheel.
 test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
+	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# Trino and Nessie are too large for every run: 1.1 GB to load.
+test-trino: export TBLCTL_TEST_ENGINES := 1
+test-trino: $(TEST_VENV)/.installed
+	bash scripts/install_trino.sh
+	$(TEST_VENV)/bin/python -m pytest tests/engines
 
 test-thorough: export HYPOTHESIS_PROFILE := thorough
 test-thorough: PYTEST_ARGS += --timeout 36000
@@ -75,6 +83,13 @@ bench-merge: $(VENV)/.peers
 	$(PYTHON) -m venv $@.new
 	$@.new/bin/pip install --quiet --disable-pip-version-check 'pyspark>=3.5,<3.6'
 	mv $@.new $@
+
+# DuckDB as a reader of Iceberg tables: its extensions are of this version, and tests use another. Without it, tests
+# are skipped, and fail with CI=true.
+.venv-duckdb/.installed: tests/duckdb.txt
+	$(PYTHON) -m venv .venv-duckdb
+	.venv-duckdb/bin/pip install --quiet --disable-pip-version-check --requirement tests/duckdb.txt
+	touch $@
 
 wheel: dist/.built
 
@@ -112,6 +127,9 @@ minio:
 chromium:
 	bash scripts/install_chromium.sh
 
+postgres:
+	bash scripts/install_postgres.sh
+
 # Resolve everything anew and write down what was chosen.
 constraints:
 	rm -rf build/constraints
@@ -121,4 +139,4 @@ constraints:
 	mv build/constraints.txt $(CONSTRAINTS)
 
 clean:
-	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .venv-duckdb .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -5,6 +5,8 @@
     s3_location   (parametrised) moto and MinIO only
     minio, moto   a running server, MinIO one per session, moto one per process of it: `.endpoint_url`, `.key`,
                   `.secret`, `.bucket`, `.storage_options`, `.location()` for a fresh empty Location
+    postgres      a running PostgreSQL, one per process of the session; tests that use it are in the xdist_group
+                  "postgres"
     s3_table_url  a function that returns a fresh empty Location on MinIO
     memory_url    a fresh memory:// URL
     s3_clock      the clock of requests to S3 that are sent again: their waits end at once, `.waited_seconds` in sum
@@ -40,6 +42,7 @@ os.environ |= {
 
 import hypothesis
 import pytest
+from postgres import PostgresServer, run_postgres
 from profiles import PROFILE
 from proxy import CuttingProxy
 from servers import Location, S3Server, SharedServers, SkippingClock, run_moto
@@ -78,6 +81,12 @@ def minio() -> S3Server:
 @pytest.fixture(scope="session")
 def moto() -> Iterator[S3Server]:
     with run_moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with run_postgres() as server:
         yield server
 
 

@@ -45,7 +45,11 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     with catalog_errors(f"catalog {name}", properties):
         try:
             _require_database(name, options)
-            found = {**options, _CREATES_TABLES: "false"}
+            found = {
+                **options,
+                _CREATES_TABLES: "false",
+                _TRIES_CONNECTIONS: properties.get(_TRIES_CONNECTIONS, "true"),
+            }
             return _rest_catalog(name, found) or load_catalog(name, **found)
         except Exception as error:
             if not isinstance(error, wrong + _address_errors()):
@@ -102,6 +106,9 @@ def _rest_catalog(name: str, options: Mapping[str, str]) -> Catalog | None:
 
 _CREATES_TABLES = "init_catalog_tables"
 """PyIceberg creates the tables that it does not find in a database; who mistypes an address does not want any."""
+
+_TRIES_CONNECTIONS = "pool_pre_ping"
+"""Connections of SQL catalogs idle while files are merged, and a database that restarts then ends them."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?(?:\?.*)?")
 """The address of an SQLite database, with its file; an empty one, or none, is in memory."""

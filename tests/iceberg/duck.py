@@ -1,7 +1,6 @@
 """DuckDB with its iceberg extension, in an environment of its own, as a third reader.
 
-Make one with `python3 -m venv .venv-duckdb` and `.venv-duckdb/bin/pip install duckdb==1.5.5
-duckdb-extension-avro==1.5.5 duckdb-extension-iceberg==1.5.5`: the extensions are of one version of DuckDB, and not of
+`make .venv-duckdb/.installed` makes it, and `make test` does: the extensions are of one version of DuckDB, and not of
 the one that tests use.
 """
 
@@ -9,10 +8,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PYTHON = Path(__file__).resolve().parents[2] / ".venv-duckdb" / "bin" / "python"
+from servers import missing_server
+
+FOLDER = Path(__file__).resolve().parents[2] / ".venv-duckdb"
+INSTALLED = FOLDER / ".installed"
 
 PROGRAM = """
 import json, sys
@@ -25,6 +28,7 @@ for name in ("avro", "iceberg"):
     folder = Path(import_module(f"duckdb_extension_{name}").__file__).parent
     (path,) = folder.glob(f"extensions/*/{name}.duckdb_extension")
     database.execute(f"LOAD '{path}'")
+database.execute("SET TimeZone = 'UTC'")
 for line in sys.stdin:
     try:
         answer = {"rows": database.execute(json.loads(line)).fetchall()}
@@ -35,10 +39,12 @@ for line in sys.stdin:
 
 
 class Duck:
-    """A running DuckDB."""
+    """A running DuckDB. Skips the test, or fails it with CI=true, where its environment is missing."""
 
     def __init__(self) -> None:
-        words = [str(PYTHON), "-c", PROGRAM]
+        if not INSTALLED.exists():
+            missing_server("DuckDB's environment is missing: make .venv-duckdb/.installed")
+        words = [str(FOLDER / "bin" / "python"), "-c", PROGRAM]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def sql(self, statement: str) -> list[list[Any]]:
@@ -51,6 +57,10 @@ class Duck:
         assert "error" not in answer, answer["error"]
         rows: list[list[Any]] = answer["rows"]
         return rows
+
+    def named(self, statement: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows of a query by the names of its columns."""
+        return [dict(zip(names, row, strict=True)) for row in self.sql(statement)]
 
     def close(self) -> None:
         assert self._process.stdin is not None

@@ -23,7 +23,13 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
@@ -194,13 +200,12 @@ def commit(
         metadata.format_version, listed, id_, parent, sequence_number, "deflate"
     ) as manifests:
         manifests.add_manifests([writer.to_manifest_file(), *held])
-    is_data = content == ManifestContent.DATA
     snapshot = Snapshot(
         snapshot_id=id_,
         parent_snapshot_id=parent,
         sequence_number=sequence_number,
         manifest_list=listed.location,
-        summary=Summary(Operation.APPEND if is_data else Operation.DELETE),
+        summary=_summary_of(files, content, before),
         schema_id=metadata.current_schema_id,
     )
     reference = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=id_)
@@ -210,3 +215,13 @@ def commit(
         (AddSnapshotUpdate(snapshot=snapshot), reference),
     )
     return table.refresh()
+
+
+def _summary_of(files: Sequence[DataFile], content: ManifestContent, before: Snapshot | None) -> Summary:
+    """Return the summary of a snapshot that adds files, with totals as all engines keep them."""
+    added = SnapshotSummaryCollector()
+    for file in files:
+        added.metrics.add_file(file)
+    operation = Operation.APPEND if content == ManifestContent.DATA else Operation.DELETE
+    known = before.summary.additional_properties if before and before.summary else None
+    return update_snapshot_summaries(Summary(operation, **added.build()), known)

@@ -116,11 +116,15 @@ class RestCatalog:
         return 404, {"error": {"message": path, "type": "NoSuchViewException", "code": 404}}
 
     def _commit(self, name: tuple[str, str], body: bytes) -> tuple[int, Any]:
-        request = CommitTableRequest.model_validate_json(body)
+        named = {"identifier": {"namespace": [name[0]], "name": name[1]}}  # which Java leaves to the address
+        request = CommitTableRequest.model_validate(named | json.loads(body))
+
+        # PyIceberg removes the statistics of a snapshot with it, and then misses those that it is told to remove.
+        updates = sorted(request.updates, key=lambda update: update.action != "remove-statistics")
 
         def commit() -> None:
             table = self.catalog.load_table(name)
-            self.catalog.commit_table(table, request.requirements, request.updates)
+            self.catalog.commit_table(table, request.requirements, tuple(updates))
 
         status = commit() if self.on_commit is None else self.on_commit(commit)
         if status is not None:

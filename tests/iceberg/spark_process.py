@@ -1,4 +1,4 @@
-"""Spark with Iceberg 1.12, on the catalog of a `Lake`, in a process of its own.
+"""Spark with Iceberg in a process of its own.
 
 A process has one classic session at most, with the settings it began with; other tests have theirs.
 """
@@ -11,14 +11,20 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from jvm import quick_java
+from pyiceberg.table import Table
 
 from .lake import NAME, Lake
 
-PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+RUNTIMES = {
+    "1.12": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "1.10": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",  # made for Spark 4.0, and reads on 4.1
+}
+SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 
 PROGRAM = """
 import json, os, sys
@@ -51,20 +57,33 @@ class MissingError(Exception):
     """What Spark with Iceberg needs is not on this machine."""
 
 
-class SparkLake(Lake):
-    """A catalog that Spark shares: `sql` runs there, in the catalog `lake`. Tables of `create` are PyIceberg's."""
+class SparkProcess:
+    """A running Spark, whose default catalog is an Iceberg catalog named `lake`.
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, schema_version="v1")
+    Args:
+        folder: for Spark's files.
+        iceberg: the version, of `RUNTIMES`.
+        catalog: the catalog's properties.
+        packages: beside Iceberg.
+
+    Raises:
+        MissingError: Java or pyspark is missing, or the packages cannot be had.
+    """
+
+    def __init__(
+        self, folder: Path, *, iceberg: str = "1.12", catalog: Mapping[str, str], packages: Sequence[str] = ()
+    ) -> None:
+        if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+            raise MissingError("no java in PATH or JAVA_HOME")
+        if importlib.util.find_spec("pyspark") is None:
+            raise MissingError("no pyspark: pip install 'tblctl[spark]'")
+        jars = ",".join([RUNTIMES[iceberg], *packages])
         self._log = (folder / "spark.log").open("wb")
         conf = {
-            "spark.jars.packages": PACKAGES,
+            "spark.jars.packages": jars,
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             f"spark.sql.catalog.{NAME}": "org.apache.iceberg.spark.SparkCatalog",
-            f"spark.sql.catalog.{NAME}.type": "jdbc",
-            f"spark.sql.catalog.{NAME}.uri": f"jdbc:sqlite:{folder}/catalog.db",
-            f"spark.sql.catalog.{NAME}.jdbc.schema-version": "V1",
-            f"spark.sql.catalog.{NAME}.warehouse": str(folder / "tables"),
+            **{f"spark.sql.catalog.{NAME}.{name}": value for name, value in catalog.items()},
             f"spark.sql.catalog.{NAME}.cache-enabled": "false",
             "spark.sql.defaultCatalog": NAME,
             "spark.sql.shuffle.partitions": "1",
@@ -93,7 +112,7 @@ class SparkLake(Lake):
         except EOFError as error:
             self.close()
             last = (folder / "spark.log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise MissingError(f"it does not start with {PACKAGES}: {' '.join(last)}") from error
+            raise MissingError(f"it does not start with {jars}: {' '.join(last)}") from error
 
     def sql(self, *statements: str) -> list[dict[str, Any]]:
         """Run statements; return the rows of the last one."""
@@ -137,14 +156,39 @@ class SparkLake(Lake):
         self.close()
 
 
-def spark_lake_of(folder: Path) -> SparkLake:
-    """Start Spark on a new catalog.
+class SparkLake(SparkProcess, Lake):
+    """A catalog that Spark shares: `sql` runs there. Tables of `create` are PyIceberg's."""
 
-    Raises:
-        MissingError: Java or pyspark is missing, or Iceberg's jars cannot be had.
-    """
-    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        raise MissingError("no java in PATH or JAVA_HOME")
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingError("no pyspark: pip install 'tblctl[spark]'")
-    return SparkLake(folder)
+    def __init__(self, folder: Path) -> None:
+        Lake.__init__(self, folder, schema_version="v1")
+        catalog = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "jdbc.schema-version": "V1",
+            "warehouse": str(folder / "tables"),
+        }
+        SparkProcess.__init__(self, folder, catalog=catalog, packages=[SQLITE])
+
+
+class OldSpark(SparkProcess):
+    """Spark with Iceberg 1.10 and a catalog of its own, to read tables by their metadata files."""
+
+    def __init__(self, folder: Path) -> None:
+        catalog = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "jdbc.schema-version": "V1",
+            "clients": "1",  # 1.10 leaves read locks behind, which stop other connections
+            "warehouse": str(folder / "tables"),
+        }
+        super().__init__(folder, iceberg="1.10", catalog=catalog, packages=[SQLITE])
+        self.sql("CREATE NAMESPACE db")
+        self._count = 0
+
+    def shown(self, table: Table) -> str:
+        """Return the name of a table as it is now, in this catalog."""
+        self._count += 1
+        name = f"db.t{self._count}"
+        location = table.metadata_location
+        self.sql(f"CALL {NAME}.system.register_table(table => '{name}', metadata_file => '{location}')")
+        return name

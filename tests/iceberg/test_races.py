@@ -31,11 +31,16 @@ SECONDS = 60 if THOROUGH else 12
 ROLES = ("append", "delete", "recluster", "recluster", "gc")
 
 
-@pytest.fixture(params=["local", "minio"])
+@pytest.fixture(
+    params=["local", "minio", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
+)
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The options of a catalog in an SQLite file, whose tables are on local disk, or on MinIO."""
+    """The options of a catalog in an SQLite file or on PostgreSQL, whose tables are on local disk, or on MinIO."""
     found = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
-    if request.param == "local":
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres")
+        found["uri"] = server.uri(server.create_database())
+    if request.param != "minio":
         return found | {"warehouse": f"file://{tmp_path}/tables"}
     minio = request.getfixturevalue("minio")
     return found | {

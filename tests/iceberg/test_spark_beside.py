@@ -8,13 +8,13 @@ from __future__ import annotations
 import datetime
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .duck import PYTHON, Duck
+from .duck import Duck
 from .spark_process import SparkLake
 
 pytestmark = pytest.mark.xdist_group("iceberg-spark")
@@ -27,17 +27,6 @@ DEFINED = "id BIGINT, region STRING, at TIMESTAMP, s STRING, n INT"
 ROWS = """SELECT id, IF(id % 7 = 0, NULL, concat('r', id % 3)) AS region,
     timestamp '2024-01-01' + make_interval(0, 0, 0, int(id div 2 % 4)) AS at, concat(char(97 + id % 5), id) AS s,
     int(id * 13 % 101) AS n FROM range({first}, {last}, {step}, 1)"""
-
-
-@pytest.fixture(scope="module")
-def duck() -> Iterator[Duck | None]:
-    """DuckDB, or None where its environment is missing."""
-    if not PYTHON.exists():
-        yield None
-        return
-    running = Duck()
-    yield running
-    running.close()
 
 
 def row_of(id_: int) -> Row:
@@ -156,9 +145,9 @@ class Story:
 
 @pytest.mark.parametrize("partitioned", ["days(at)", "bucket(4, id)", "truncate(1, s)", "region"])
 def test_rows_stay_the_same_beside_merge_on_read(
-    spark_lake: SparkLake, duck: Duck | None, partitioned: str
+    spark_lake: SparkLake, duck_too: Duck | None, partitioned: str
 ) -> None:
-    story = Story(spark_lake, "beside_" + partitioned.partition("(")[0], duck, partitioned=partitioned)
+    story = Story(spark_lake, "beside_" + partitioned.partition("(")[0], duck_too, partitioned=partitioned)
     story.insert(0, 60, 2)
     story.insert(1, 60, 2)
     story.recluster(merges=True)
@@ -171,8 +160,10 @@ def test_rows_stay_the_same_beside_merge_on_read(
         assert story.by_spark(snapshot) == expected
 
 
-def test_columns_and_partition_specs_may_change_in_between(spark_lake: SparkLake, duck: Duck | None) -> None:
-    story = Story(spark_lake, "evolving", duck, partitioned="days(at)")
+def test_columns_and_partition_specs_may_change_in_between(
+    spark_lake: SparkLake, duck_too: Duck | None
+) -> None:
+    story = Story(spark_lake, "evolving", duck_too, partitioned="days(at)")
     story.insert(0, 40, 2)
     story.insert(1, 40, 2)
     story.spark("ALTER TABLE TABLE_NAME ADD COLUMN late STRING")
@@ -194,8 +185,8 @@ def test_columns_and_partition_specs_may_change_in_between(spark_lake: SparkLake
     assert len({task.file.spec_id for task in story.table.scan().plan_files()}) > 1
 
 
-def test_upkeep_of_spark_and_of_tblctl_take_turns(spark_lake: SparkLake, duck: Duck | None) -> None:
-    story = Story(spark_lake, "upkeep", duck, partitioned="region")
+def test_upkeep_of_spark_and_of_tblctl_take_turns(spark_lake: SparkLake, duck_too: Duck | None) -> None:
+    story = Story(spark_lake, "upkeep", duck_too, partitioned="region")
     story.insert(0, 40, 2)
     story.insert(1, 40, 2)
     story.recluster(merges=True)
@@ -237,8 +228,10 @@ def aged(story: Story) -> None:
         os.utime(path, (then, then))
 
 
-def test_readers_of_changes_skip_reclusters(spark_lake: SparkLake, tmp_path: Path, duck: Duck | None) -> None:
-    story = Story(spark_lake, "changes", duck)
+def test_readers_of_changes_skip_reclusters(
+    spark_lake: SparkLake, tmp_path: Path, duck_too: Duck | None
+) -> None:
+    story = Story(spark_lake, "changes", duck_too)
     story.insert(0, 10, 2)
     first = story.table.current_snapshot().snapshot_id
     story.insert(1, 10, 2)
