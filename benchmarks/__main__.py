@@ -27,6 +27,7 @@ SUBJECTS = (
     "spark_source",
     "manifests",
     "commits",
+    "iceberg",
 )
 
 
