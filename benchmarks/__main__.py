@@ -28,6 +28,8 @@ SUBJECTS = (
     "manifests",
     "commits",
     "iceberg",
+    "small",
+    "overlap",
 )
 
 

@@ -81,7 +81,11 @@ class Lake:
         """Return the data files of a table. None may have deletes."""
         tasks = list(self.load(name).scan().plan_files())
         assert not any(task.delete_files for task in tasks)
-        return [task.file.file_path.removeprefix("file:").replace("///", "/", 1) for task in tasks]
+        return [self.path(task.file.file_path) for task in tasks]
+
+    def path(self, uri: str) -> str:
+        """Return where a file is. Spark writes `file:/path`, others `file:///path`."""
+        return uri.removeprefix("file:").replace("///", "/", 1)
 
     def reset(self, name: str) -> None:
         """Restore a table as it was at the first call, and delete what was written since."""
