@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NAME = "lake"
 PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
 
+_PYTHON = {"PYSPARK_PYTHON": sys.executable}  # by which spark-submit also finds Spark
 _PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
@@ -127,7 +128,7 @@ class Lake:
             *settings,
             str(program),
             *statements,
-            variables={"PYSPARK_PYTHON": sys.executable},
+            variables=_PYTHON,
         )
 
 
@@ -176,14 +177,16 @@ def jars() -> list[str]:
     found = _downloaded()
     if found is None:
         words = [
+            script("spark-submit"),
             "--packages",
             PACKAGES,
             "--class",
-            "org.apache.spark.deploy.SparkSubmit",
+            "none",
             "spark-internal",
-            "--version",
-        ]
-        done = subprocess.run([script("spark-submit"), *words], capture_output=True, text=True, check=False)
+        ]  # ends there
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, env={**os.environ, **_PYTHON}
+        )
         found = _downloaded()
         if found is None:
             msg = f"{PACKAGES} cannot be downloaded: {' '.join(done.stderr.strip().splitlines()[-1:])}"
