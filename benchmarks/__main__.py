@@ -27,6 +27,9 @@ SUBJECTS = (
     "spark_source",
     "manifests",
     "commits",
+    "iceberg",
+    "small",
+    "overlap",
 )
 
 

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,17 +84,20 @@ def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_cou
 class Command:
     """A case that runs a command as a process. Its output is read and discarded.
 
-    `cpu_seconds` is the processor time of every run, which is reliable on a busy machine too.
+    `cpu_seconds` is the processor time of every run, which is reliable on a busy machine too. `variables` are added to
+    those of the environment.
     """
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, variables: Mapping[str, str] | None = None) -> None:
         self.words = words
         self.cpu_seconds: list[float] = []
+        self._variables = variables
 
     def __call__(self) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.perf_counter()
-        done = subprocess.run(self.words, capture_output=True, text=True, check=False)
+        variables = None if self._variables is None else {**os.environ, **self._variables}
+        done = subprocess.run(self.words, capture_output=True, text=True, check=False, env=variables)
         seconds = time.perf_counter() - started
         if done.returncode != 0:
             msg = f"{' '.join(self.words)} ended with {done.returncode}: {done.stderr[-500:]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import itertools
+import math
 import multiprocessing
 import os
 import shutil
@@ -105,7 +106,12 @@ def link_all(files: Sequence[str], folder: Path) -> None:
 
 
 class Host:
-    """A process with one or more contenders that stay warm between runs."""
+    """A process with one or more contenders that stay warm between runs.
+
+    `cpu_seconds` is the processor time of the last run, with that of all processes that this one started.
+    """
+
+    cpu_seconds = math.nan
 
     def __init__(self, process: multiprocessing.process.BaseProcess, end: Connection) -> None:
         self._process = process
@@ -122,7 +128,8 @@ class Host:
             AssertionError: the contender itself finds that it did not do the job.
         """
         self._end.send(name)
-        return self._received()
+        seconds, self.cpu_seconds, files = self._received()
+        return seconds, files
 
     def close(self) -> None:
         """End the process."""
@@ -172,17 +179,34 @@ def _serve(end: Connection, contenders: dict[str, str], job: Job, folder: str) -
             gc.collect()
             if job.waits_for_disk:
                 os.sync()
-            started = time.perf_counter()
+            used, started = _cpu_seconds(), time.perf_counter()
             try:
                 contender.run()
                 seconds = time.perf_counter() - started
-                end.send(((seconds, list(contender.output())), None))
+                used = _cpu_seconds() - used
+                end.send(((seconds, used, list(contender.output())), None))
             except AssertionError as error:
                 end.send((None, error))
     except EOFError:
         return
     except Exception:  # noqa: BLE001 (raised again in the parent)
         end.send((None, RuntimeError(traceback.format_exc())))
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and all below it, also of those that ended (Linux)."""
+    processes = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        processes[int(path.parent.name)] = int(words[1]), sum(map(int, words[11:15]))
+    below, ticks = {os.getpid()} & set(processes), 0
+    while below:
+        ticks += sum(processes[process][1] for process in below)
+        below = {process for process, (parent, _) in processes.items() if parent in below}
+    return ticks / os.sysconf("SC_CLK_TCK") if processes else math.nan
 
 
 def _constructed(

@@ -11,14 +11,14 @@ from benchmarks.merging.contender import KEY, Job
 from benchmarks.merging.ours import Local
 from benchmarks.merging.session import spark_session
 
-_session = cache(spark_session)
+session = cache(spark_session)
 
 
 class OursOnSpark(Local):
     """Plan, merge, verify and commit, the tasks in Spark's workers."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self._spark = _session(folder.parent)
+        self._spark = session(folder.parent)
         super().__init__(job, folder)
 
     def _recluster(self) -> tblctl.Outcome:
@@ -29,7 +29,7 @@ class SparkOwn:
     """Range partition, sort and write, by the JVM alone."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self._spark = _session(folder.parent)
+        self._spark = session(folder.parent)
         self._job = job
         self._output = folder / "out"
 

@@ -33,6 +33,13 @@ NAME = "lake"
 TABLE = "db.raced"
 PARTITIONS = 3
 ROWS = 60
+SPARK_FIRST = 500_000
+"""The first number of Spark's appends; PyIceberg's begin at 0."""
+
+SPARK_PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.iceberg:iceberg-aws-bundle:1.12.0,"
+    "org.xerial:sqlite-jdbc:3.50.3.0"
+)
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("text", pa.string())])
 
 
@@ -145,6 +152,49 @@ class Racer:
 
         self.run(step, pause=0.1)
 
+    def spark(self) -> None:
+        """Append rows and delete some merge-on-read with Spark, after the line `ready` on standard output.
+
+        Which step a snapshot is of lies in its summary, for errors that leave it open.
+        """
+        spark = spark_of(self.options)
+        table = f"{NAME}.{TABLE}"
+        spark.sql(f"SELECT count(*) FROM {table}").collect()
+        print("ready", flush=True)
+        count = 0
+        has_deleted = False
+
+        def committed(statement: str) -> bool:
+            nonlocal count
+            count += 1
+            spark.conf.set("spark.sql.iceberg.snapshot-property.race.first", f"spark {count}")
+            try:
+                spark.sql(statement).collect()
+            except Exception as error:
+                known = spark.sql(f"SELECT summary['race.first'] AS step FROM {table}.snapshots").collect()
+                if f"spark {count}" not in {row.step for row in known}:
+                    self.did(refused=reason(error))
+                    return False
+            return True
+
+        def step() -> bool:
+            nonlocal has_deleted
+            first = SPARK_FIRST + count * ROWS
+            numbers = f"SELECT id * 7919 % 1000003 AS k FROM range({first}, {first + ROWS}, 1, 1)"
+            row = f"k, CAST(k % {PARTITIONS} AS INT), concat('row ', k * 7919)"
+            if committed(f"INSERT INTO {table} SELECT {row} FROM ({numbers})"):
+                self.did(appended=first)
+            live = sorted(row.id for row in spark.sql(f"SELECT id FROM {table}").collect())
+            chosen = self.random.sample(live, min(5, len(live)))
+            words = ", ".join(map(str, chosen))
+            if chosen and committed(f"DELETE FROM {table} WHERE id IN ({words})"):
+                self.did(deleted=chosen)
+                has_deleted = True
+            return not has_deleted  # others may always be faster, until their time is over
+
+        self.run(step, pause=0.2)
+        spark.stop()
+
     def gc(self) -> None:
         def step() -> None:
             try:
@@ -166,6 +216,45 @@ class Racer:
             database.execute("ROLLBACK")
 
         self.run(step, pause=0.4)
+
+
+def reason(error: Exception) -> str:
+    """Return the line of an error of Spark's that says most: the last cause that Java names."""
+    causes = [line for line in str(error).splitlines() if line.startswith(("Caused by:", ": "))]
+    return (causes or [str(error)])[-1][:200]
+
+
+def spark_of(options: dict[str, str]) -> Any:
+    """Return a Spark session with the catalog, which lies on MinIO."""
+    from pyspark.sql import SparkSession
+
+    catalog = f"spark.sql.catalog.{NAME}"
+    conf = {
+        "spark.jars.packages": SPARK_PACKAGES,
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": options["uri"].replace("sqlite:///", "jdbc:sqlite:"),
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": options["warehouse"],
+        f"{catalog}.cache-enabled": "false",
+        f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        f"{catalog}.s3.endpoint": options["s3.endpoint"],
+        f"{catalog}.s3.path-style-access": "true",
+        f"{catalog}.s3.access-key-id": options["s3.access-key-id"],
+        f"{catalog}.s3.secret-access-key": options["s3.secret-access-key"],
+        f"{catalog}.client.region": options["s3.region"],
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def patiently(load: Callable[[], Table]) -> Table:

@@ -1,11 +1,13 @@
 """Appends, deletes, reclusters and gc of one table at once, each a process: no row is lost, doubled, or back.
 
-Spark takes part by hand: PyIceberg appends, and `position_deletes` commits what engines write for merge-on-read.
+In the short races Spark takes part by hand: PyIceberg appends, and `position_deletes` commits what engines write for
+merge-on-read. In a longer one Spark itself appends and deletes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jvm import quick_java
 from profiles import THOROUGH
 from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -28,6 +31,7 @@ from . import racers
 from .lake import fields
 
 SECONDS = 60 if THOROUGH else 12
+SPARK_SECONDS = 300 if THOROUGH else 30
 ROLES = ("append", "delete", "recluster", "recluster", "gc")
 
 
@@ -36,14 +40,21 @@ ROLES = ("append", "delete", "recluster", "recluster", "gc")
 )
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The options of a catalog in an SQLite file or on PostgreSQL, whose tables are on local disk, or on MinIO."""
-    found = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    if request.param == "minio":
+        return on_minio(request.getfixturevalue("minio"), tmp_path)
+    found = database(tmp_path)
     if request.param == "postgres":
         server = request.getfixturevalue("postgres")
         found["uri"] = server.uri(server.create_database())
-    if request.param != "minio":
-        return found | {"warehouse": f"file://{tmp_path}/tables"}
-    minio = request.getfixturevalue("minio")
-    return found | {
+    return found | {"warehouse": f"file://{tmp_path}/tables"}
+
+
+def database(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+
+
+def on_minio(minio: Any, folder: Path) -> dict[str, str]:
+    return database(folder) | {
         "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
         "s3.endpoint": minio.endpoint_url,
         "s3.access-key-id": minio.key,
@@ -52,33 +63,48 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def create(options: dict[str, str]) -> Table:
+def create(options: dict[str, str], **more: str) -> Table:
     catalog = load_catalog(racers.NAME, **options)
     catalog.create_namespace("db")
     return catalog.create_table(
         racers.TABLE,
         fields(id=LongType(), part=IntegerType(), text=StringType()),
         partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part")),
-        properties={"commit.manifest.min-count-to-merge": "10"},
+        properties={"commit.manifest.min-count-to-merge": "10", **more},
     )
 
 
-def race(options: dict[str, str], folder: Path, roles: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Run all roles at once; return what each did."""
+def race(
+    options: dict[str, str], folder: Path, roles: Sequence[str], seconds: int = SECONDS
+) -> list[tuple[str, dict[str, Any]]]:
+    """Run all roles at once; return what each did. The others begin when Spark is ready."""
     running = []
     for seed, role in enumerate(roles):
         log = folder / f"{seed}-{role}.log"
-        words = [role, json.dumps(options), str(SECONDS), str(seed), str(log)]
+        words = [role, json.dumps(options), str(seconds), str(seed), str(log)]
         process = subprocess.Popen(
-            [sys.executable, racers.__file__, *words], stderr=subprocess.PIPE, text=True
+            [sys.executable, racers.__file__, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (quick_java() | {"PYSPARK_PYTHON": sys.executable} if role == "spark" else {}),
         )
+        if role == "spark":
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            if said != "ready\n":
+                raise NotReadyError("".join(process.communicate()[1].splitlines(keepends=True)[-5:]))
         running.append((role, log, process))
     told = [
-        (role, log, process.communicate(timeout=SECONDS + 120)[1], process) for role, log, process in running
+        (role, log, process.communicate(timeout=seconds + 120)[1], process) for role, log, process in running
     ]
     for role, _, errors, process in told:
         assert process.returncode == 0, f"{role}: {errors}"
     return [(role, json.loads(line)) for role, log, *_ in told for line in log.read_text().splitlines()]
+
+
+class NotReadyError(Exception):
+    """Spark did not start."""
 
 
 def expected(done: list[tuple[str, dict[str, Any]]]) -> set[int]:
@@ -109,7 +135,7 @@ def judged(
     total = {
         name: sum(did.get(name, 0) for _, did in done) for name in ("commits", "committed", "conflicted")
     }
-    print(f"{SECONDS} s: {dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}")
+    print(f"{dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}")
     rows = table.refresh().scan().to_arrow()
     left = sorted(expected(done))
     assert sorted(rows["id"].to_pylist()) == left
@@ -142,4 +168,25 @@ def test_no_row_is_lost_while_the_catalog_often_refuses(tmp_path: Path) -> None:
     table = create(options)
     done = race(options | {"uri": f"{uri}?timeout=0.01"}, tmp_path, (*ROLES, "lock"))
     errors = judged(table, options, done, locked=True)
+    assert all("database is locked" in error for error in errors), errors
+
+
+@pytest.mark.xdist_group("iceberg-spark")
+@pytest.mark.timeout(1800)
+def test_no_row_is_lost_doubled_or_back_beside_spark(minio: Any, tmp_path: Path) -> None:
+    """Spark appends and deletes merge-on-read, PyIceberg appends, two tblctl recluster, and gc runs."""
+    options = on_minio(minio, tmp_path) | {"schema_version": "v1"}
+    merge_on_read = {"write.delete.mode": "merge-on-read", "write.delete.isolation-level": "snapshot"}
+    table = create(options, **merge_on_read)
+    try:
+        done = race(options, tmp_path, ("spark", "append", "recluster", "recluster", "gc"), SPARK_SECONDS)
+    except NotReadyError as error:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            f"Iceberg's Spark cannot run: {error}"
+        )
+    refused = Counter(did["refused"][:80] for _, did in done if "refused" in did)
+    print(f"refused to Spark: {dict(refused)}")
+    assert any("appended" in did for role, did in done if role == "spark")
+    assert any("deleted" in did for role, did in done if role == "spark")
+    errors = judged(table, options, done, locked=False)
     assert all("database is locked" in error for error in errors), errors

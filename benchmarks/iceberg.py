@@ -1,0 +1,178 @@
+"""An Iceberg table of 61 sorted files of TPC-H lineitem, sorted as a whole: tblctl against `rewrite_data_files`.
+
+The files are those of `benchmarks.merge`. PyIceberg registers them (`add_files`, with a name mapping) in a catalog that
+is one SQLite file; each contender has such a table of its own, which is set back before each run. All aim at files of
+the same size, zstd level 1. tblctl sorts by policy `full`, Iceberg by its strategy `sort` with `rewrite-all`.
+
+- Cold, as a user has it: a command of the shell, in a new process, from its start to its end. Spark's jars were
+  downloaded beforehand, and are given by path.
+- Warm: two runs in a process that stays, the second of which counts, as in `benchmarks.merge`. Here are also the native
+  table's times, and processor seconds of all processes of a contender.
+
+Contenders take turns; ratios are those of one round, and the result is their median. The output of each run that counts
+is checked: its rows, and their order.
+
+    python -m benchmarks.iceberg --rounds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.common import Command, Report, in_turn, lineitem, main, scratch
+from benchmarks.merging.contender import KEY, Check, Host, Job, MissingError, cut_input, hosts
+from benchmarks.merging.lake import PLAIN_CONF, Lake, rewrite
+
+TABLE = "lineitem"
+ICEBERG, LOCAL, SPARK, NATIVE, NATIVE_SPARK = "iceberg", "local", "spark", "native", "native-spark"
+TITLES = {
+    ICEBERG: "rewrite_data_files, sort, on Spark local[2]",
+    LOCAL: "tblctl, in-process",
+    SPARK: "tblctl, on Spark local[2]",
+    NATIVE: "tblctl's own format, in-process",
+    NATIVE_SPARK: "tblctl's own format, on Spark local[2]",
+}
+WARM = {  # name: process, and `module:class` in `benchmarks.merging`
+    ICEBERG: ("iceberg", "registered:Sort"),
+    LOCAL: ("local", "registered:Ours"),
+    SPARK: ("spark", "registered:OursOnSpark"),
+    NATIVE: ("native", "ours:Local"),
+    NATIVE_SPARK: ("spark", "spark:OursOnSpark"),
+}
+WITHOUT_SPARK = (LOCAL, NATIVE)
+LEAST_COLD = {LOCAL: 5.0, SPARK: 2.0}
+LEAST_WARM = {LOCAL: 3.0, SPARK: 2.5}
+MOST_PROCESSOR_TIME = 1.15
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contender")
+    parser.add_argument("--part", choices=("cold", "warm"), help="only this one")
+
+
+def measure(report: Report, tiny: bool, *, rounds: int, part: str | None) -> None:
+    rounds = 1 if tiny else rounds
+    with scratch() as folder:
+        job = make_job(folder / "input", tiny=tiny)
+        report.line(
+            f"{len(job.files)} files of lineitem, each sorted by {KEY}; files of {job.output_bytes / 2**20:.1f} MiB "
+            f"are wanted; {rounds} rounds"
+        )
+        if part != "warm":
+            cold(report, job, folder, rounds, tiny=tiny)
+        if part != "cold":
+            warm(report, job, folder, rounds, tiny=tiny)
+
+
+def make_job(folder: Path, *, tiny: bool) -> Job:
+    rows = 500 if tiny else 100_000
+    source = lineitem("0.001" if tiny else "1")
+    files = cut_input(source, folder, rows=rows, row_group_rows=rows // 5, is_sorted=True)
+    return Job(
+        files=files,
+        is_sorted=True,
+        block_rows=rows * 10,
+        output_files=2 if tiny else 8,
+        row_group_rows=rows // 5,
+        waits_for_disk=not tiny,
+    )
+
+
+# -- cold --------------------------------------------------------------------------------------------------------------
+
+
+def cold(report: Report, job: Job, folder: Path, rounds: int, *, tiny: bool) -> None:
+    """Compare commands of the shell. In a tiny run ours alone, without Spark."""
+    report.begin("cold: one command of the shell, from its start to its end")
+    lake = Lake(folder / "cold")
+    lake.register(TABLE, job.files, target_bytes=job.output_bytes)
+    words = ("--cluster-by", KEY, "--policy", "full")
+    commands = {LOCAL: lake.tblctl("recluster", TABLE, *words)}
+    if not tiny:
+        conf = [word for item in PLAIN_CONF.items() for word in ("--spark-conf", "=".join(item))]
+        call = rewrite(TABLE, KEY, rewrite_all="true", target_file_size_bytes=job.output_bytes)
+        commands[SPARK] = lake.tblctl("recluster", TABLE, *words, "--master", "local[2]", *conf)
+        try:
+            commands[ICEBERG] = lake.spark_submit(call)
+        except MissingError as error:
+            report.line(f"skipped {TITLES[ICEBERG]}: {error}")
+    check = Check(job)
+    cases = [Checked(name, command, lake, check) for name, command in commands.items()]
+    seconds = dict(zip(commands, in_turn(cases, runs=rounds), strict=True))
+    for name, found in seconds.items():
+        report.seconds(TITLES[name], found)
+        if name != SPARK:  # its JVM is nobody's child in the end
+            report.seconds("  of processor time", commands[name].cpu_seconds[1:])
+    for name, least in LEAST_COLD.items():
+        if name in seconds and ICEBERG in seconds:
+            report.figure(f"{ICEBERG} / {name}", ratio(seconds[ICEBERG], seconds[name]), "x", least=least)
+
+
+class Checked:
+    """A case of a command that rewrites the table. The table is set back beforehand, and looked at afterwards."""
+
+    def __init__(self, name: str, command: Command, lake: Lake, check: Check) -> None:
+        self._name, self._command, self._lake, self._check = name, command, lake, check
+
+    def __call__(self) -> float:
+        self._lake.reset(TABLE)
+        seconds = self._command()
+        self._check.require_equal(self._name, self._lake.files(TABLE), ordered=True)
+        return seconds
+
+
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    """Return the median of the ratios of the rounds."""
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+
+
+# -- warm --------------------------------------------------------------------------------------------------------------
+
+
+def warm(report: Report, job: Job, folder: Path, rounds: int, *, tiny: bool) -> None:
+    """Compare contenders in processes that stay."""
+    report.begin("warm: the second of two runs in a process that stays")
+    names = WITHOUT_SPARK if tiny else tuple(WARM)
+    places: dict[str, dict[str, str]] = {}
+    for name in names:
+        place, kind = WARM[name]
+        places.setdefault(place, {})[name] = kind
+    with hosts(places, job, folder) as running:
+        missing = {name: why for host in running.values() for name, why in host.missing().items()}
+        for name, why in missing.items():
+            report.line(f"skipped {TITLES[name]}: {why}")
+        ready = {name: running[WARM[name][0]] for name in names if name not in missing}
+        seconds, used = in_rounds(ready, Check(job), rounds)
+    for name in ready:
+        report.seconds(TITLES[name], seconds[name])
+        report.seconds("  of processor time", used[name])
+    for name, least in LEAST_WARM.items():
+        if name in ready and ICEBERG in ready:
+            report.figure(f"{ICEBERG} / {name}", ratio(seconds[ICEBERG], seconds[name]), "x", least=least)
+    for name, native in ((LOCAL, NATIVE), (SPARK, NATIVE_SPARK)):
+        if name in ready and native in ready:
+            share = ratio(used[name], used[native])
+            report.figure(f"processor time, {name} / {native}", share, "x", most=MOST_PROCESSOR_TIME)
+
+
+def in_rounds(
+    ready: dict[str, Host], check: Check, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the seconds and processor seconds of every contender, of the second of two runs in every round."""
+    seconds: dict[str, list[float]] = {name: [] for name in ready}
+    used: dict[str, list[float]] = {name: [] for name in ready}
+    for _ in range(rounds):
+        for name, host in ready.items():
+            host.run(name)
+            found, files = host.run(name)
+            check.require_equal(name, files, ordered=True)
+            seconds[name].append(found)
+            used[name].append(host.cpu_seconds)
+    return seconds, used
+
+
+if __name__ == "__main__":
+    main("iceberg", measure, options)
