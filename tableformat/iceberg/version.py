@@ -303,12 +303,6 @@ class IcebergVersion:
         """Return the bytes of some manifests of the table."""
         return self._metadata_files.contents([manifest.manifest_path for manifest in manifests])
 
-    def live_paths(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return which of some data files are live."""
-        entries = self.files.entries
-        wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
-        return frozenset(entries.path.filter(wanted).to_pylist())
-
     def of(self, metadata: TableMetadata, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of a snapshot in newer metadata of the table."""
         return IcebergVersion(

@@ -15,8 +15,9 @@ from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import DeleteFiles
+from tblctl.tableformat.iceberg.options import number
 from tblctl.tableformat.iceberg.own_files import key_rows
-from tblctl.tableformat.iceberg.own_keys import MOST_SIDE_FILES, SIDE_FILES, SORT
+from tblctl.tableformat.iceberg.own_keys import MOST_SIDE_FILES, SIDE_FILES, SORT, side_files_named
 from tblctl.tableformat.iceberg.publish.conflicts import (
     AppliedDeletes,
     conflicting_inputs,
@@ -88,7 +89,7 @@ class Drafts:
         self._require_descent(head)
         state = HeadState.of(head, self._inputs, head.entries_in)
         self._require_inputs(head, state)
-        leaving = self._leaving_deletes(head)
+        leaving = self._leaving_deletes(head, state)
         sequence = self.base.snapshot.sequence_number if self.base.snapshot else 0
         with writing(self.base.location, table.io):
             manifests = [
@@ -96,7 +97,7 @@ class Drafts:
                 *self._data_manifests(table, head, state),
                 *self._delete_manifests(table, head, leaving),
             ]
-            side = self._side_files(table, head)
+            side = self._side_files(table, head, state)
             return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
 
     def require_fresh(self) -> None:
@@ -109,9 +110,10 @@ class Drafts:
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""
-        state = HeadState.of(head, self._inputs, head.entries_in)
         outputs = [record.path for record in self._records]
-        return bool(state.count(outputs)) if outputs else not self.inputs_are_live(head)
+        if not outputs:
+            return not self.inputs_are_live(head)
+        return bool(HeadState.of(head, self._inputs, head.entries_in).count(outputs))
 
     def inputs_are_live(self, head: IcebergVersion) -> bool:
         """Return whether all inputs are live at the head."""
@@ -129,7 +131,7 @@ class Drafts:
             used = [
                 done.snapshot.manifest_list,
                 *(manifest.manifest_path for manifest in done.manifests),
-                *self._keys.values(),
+                *side_files_named(done.snapshot),
             ]
             self._new.discard(self._io, used)
 
@@ -159,7 +161,7 @@ class Drafts:
     def _names(self, deletes: DeleteFiles, delete: str, path: str) -> bool:
         return path in self._delete_rows.paths(deletes, delete)
 
-    def _leaving_deletes(self, head: IcebergVersion) -> frozenset[str]:
+    def _leaving_deletes(self, head: IcebergVersion, state: HeadState) -> frozenset[str]:
         """Return the delete files that applied to inputs, and of which no data file is live after the commit."""
         applied = sorted(frozenset[str]().union(*self._planned.position.values()))
         if not applied:
@@ -167,7 +169,7 @@ class Drafts:
         removed = self._replacement.removed
         rows = {path: self._delete_rows.paths(head.deletes, path) for path in applied}
         others = sorted(frozenset[str]().union(*rows.values()) - removed)
-        live = head.live_paths(others)
+        live = state.live(others)
         return frozenset(without_use(rows, live.__contains__))
 
     def _data_manifests(self, table: Table, head: IcebergVersion, state: HeadState) -> list[ManifestFile]:
@@ -194,8 +196,8 @@ class Drafts:
         self, table: Table, head: IcebergVersion, manifests: Sequence[ManifestFile]
     ) -> list[list[int]]:
         properties = table.metadata.properties
-        target = _number(properties.get(_MERGE_BYTES), _DEFAULT_MERGE_BYTES)
-        least = _number(properties.get(_MERGE_COUNT), _DEFAULT_MERGE_COUNT)
+        target = number(properties, _MERGE_BYTES) or _DEFAULT_MERGE_BYTES
+        least = number(properties, _MERGE_COUNT) or _DEFAULT_MERGE_COUNT
         small = [manifest for manifest in manifests if manifest.manifest_length < target]
         if properties.get(_MERGE, "true").lower() == "false" or len(small) < least:
             return []
@@ -238,7 +240,7 @@ class Drafts:
             found.append(self._copied(table, head, [item], leaving) if item and changed else manifest)
         return found
 
-    def _side_files(self, table: Table, head: IcebergVersion) -> dict[str, str]:
+    def _side_files(self, table: Table, head: IcebergVersion, state: HeadState) -> dict[str, str]:
         """Write the keys of the new files, and return the summary's entries that name them and the earlier ones."""
         sort = self.base.sort
         mine = [record for record in self._records if sort is not None and record.cluster_key_id == sort.id]
@@ -248,14 +250,14 @@ class Drafts:
         if earlier not in self._keys:
             rows = [key_rows(mine)]
             if len(earlier) >= MOST_SIDE_FILES:
-                rows += [self._still_live(head, found) for found in head.side_rows(earlier)]
+                rows += [self._still_live(state, found) for found in head.side_rows(earlier)]
             joined = pa.concat_tables(rows, promote_options="permissive")
             self._keys[earlier] = self._new.write_keys(table, joined)
         kept = () if len(earlier) >= MOST_SIDE_FILES else earlier
         return {SIDE_FILES: json.dumps([self._keys[earlier], *kept]), SORT: f"{sort.id:012x}"}
 
-    def _still_live(self, head: IcebergVersion, rows: pa.Table) -> pa.Table:
-        live = head.live_paths(rows["path"].to_pylist()) - self._replacement.removed
+    def _still_live(self, state: HeadState, rows: pa.Table) -> pa.Table:
+        live = state.live(rows["path"].to_pylist()) - self._replacement.removed
         return rows.filter(pc.is_in(rows["path"], pa.array(sorted(live), pa.string())))
 
     def _removed(self, head: IcebergVersion, leaving: frozenset[str]) -> Removed:
@@ -310,7 +312,3 @@ class Drafts:
 def _has_live(item: ManifestEntries, paths: Collection[str]) -> bool:
     """Return whether a manifest has one of some files. Entries of files that left before do no harm."""
     return bool(is_among(item.entries.path, paths).any())
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else default

@@ -85,11 +85,13 @@ class HeadState:
 
     Attributes:
         decoded: they, and their entries.
-        others: the manifests that have none.
+        others: the manifests that have none. They were there when the inputs were planned.
+        planned: the planned version.
     """
 
     decoded: tuple[ManifestEntries, ...]
     others: tuple[ManifestFile, ...]
+    planned: IcebergVersion
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class HeadState:
         return cls(
             decoded=decoded,
             others=tuple(manifest for manifest in data if manifest.manifest_path in known),
+            planned=inputs.version,
         )
 
     def count(self, paths: Sequence[str]) -> Mapping[str, int]:
@@ -124,6 +127,16 @@ class HeadState:
             rows = _rows_of(entries, paths)
             found.update(entries.path.take(pa.array(rows[entries.status[rows] != DELETED])).to_pylist())
         return found
+
+    def live(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return which of some data files are live. What manifests list that did not change was read by the plan."""
+        kept = {manifest.manifest_path for manifest in self.others}
+        data = [manifest for manifest in self.planned.manifests if manifest.content == 0]
+        entries = self.planned.files.entries
+        rows = _rows_of(entries, paths)
+        is_kept = [data[place].manifest_path in kept for place in entries.manifest[rows].tolist()]
+        found = entries.path.take(pa.array(rows[np.array(is_kept, bool)]))
+        return frozenset(found.to_pylist()) | self.count(paths).keys()
 
 
 def has_live(manifest: ManifestFile) -> bool:

@@ -66,21 +66,25 @@ class Inputs:
         version = self._version
         if version is None:
             raise InternalError("deletes of data files are looked up where the merge was planned")
-        files = [self._described(version, block) for block in blocks]
-        return tuple(self._without_deleted(file) for file in files)
+        return tuple(self._without_deleted(file) for file in self._described(version, blocks))
 
-    def _described(self, version: IcebergVersion, block: Block) -> DataFile:
-        found = version.data_file(block)
-        if not len(version.deletes):
-            return found
-        numbers = deletes_of(
-            [block.path], [found.sequence_number], [version.partition_key(block.path)], version.deletes
-        )[0]
+    def _described(self, version: IcebergVersion, blocks: Sequence[Block]) -> list[DataFile]:
+        files = [version.data_file(block) for block in blocks]
+        found = deletes_of(
+            [file.path for file in files],
+            [file.sequence_number for file in files],
+            [version.partition_key(file.path) for file in files],
+            version.deletes,
+        )
         entries = version.deletes.entries
-        if (entries.content[list(numbers)] == EQUALITY).any():
-            msg = f"{self._location}: equality deletes apply to {block.path}: have an engine apply them first"
-            raise InvalidOptionError(msg)
-        return replace(found, deletes=tuple(entries.path[number].as_py() for number in numbers))
+        for file, numbers in zip(files, found, strict=True):
+            if (entries.content[list(numbers)] == EQUALITY).any():
+                msg = f"{self._location}: equality deletes apply to {file.path}: have an engine apply them first"
+                raise InvalidOptionError(msg)
+        return [
+            replace(file, deletes=tuple(entries.path[number].as_py() for number in numbers))
+            for file, numbers in zip(files, found, strict=True)
+        ]
 
     def _without_deleted(self, file: DataFile) -> Block:
         return file.without(len(self._positions(file))) if file.deletes else file
