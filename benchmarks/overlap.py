@@ -16,6 +16,7 @@ is one SQLite file. The rows are compared afterwards. Seconds are of one run in 
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import time
@@ -30,7 +31,7 @@ import pyarrow.parquet as pq
 from benchmarks.common import Report, lineitem, main, scratch
 from benchmarks.e2e import read
 from benchmarks.merging.contender import Check, Job, MissingError
-from benchmarks.merging.lake import PACKAGES, Lake, rewrite, spark_conf
+from benchmarks.merging.lake import PACKAGES, Lake, rewrite, spark_conf, spark_wanted
 from benchmarks.merging.session import spark_session
 
 KEY = "l_orderkey"
@@ -77,14 +78,18 @@ class Found:
     read_bytes: int
 
 
-def measure(report: Report, tiny: bool) -> None:
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--spark", action=argparse.BooleanOptionalAction, help="default: unless --tiny")
+
+
+def measure(report: Report, tiny: bool, *, spark: bool | None) -> None:
     rows = read(lineitem("0.001" if tiny else "1"))
     report.line(
         f"{rows.num_rows:,} rows; queries: {QUERIES} of one key, {QUERIES} of {RANGE_SHARE:.1%} of the keys"
     )
     with scratch() as folder:
         lake = Lake(folder / "lake")
-        session = None if tiny else spark_of(report, lake)
+        session = spark_of(report, lake) if spark_wanted(spark, tiny) else None
         for number, (title, shape) in enumerate(SHAPES.items()):
             report.begin(title)
             place = folder / f"files{number}"
@@ -243,4 +248,4 @@ def judge(report: Report, found: dict[str, Found], shape: Shape) -> None:
 
 
 if __name__ == "__main__":
-    main("overlap", measure)
+    main("overlap", measure, options)

@@ -4,7 +4,7 @@ Each of two tables has ten files that all overlap, of appends by PyIceberg, in a
 local disk. Every command is a new process, timed from its start to its end; the table is set back before each. Spark's
 jars were downloaded beforehand, and are given by path. Commands take turns; the rows are checked after each rewrite.
 
-    python -m benchmarks.small --rounds 11 --without-spark
+    python -m benchmarks.small --rounds 11 --no-spark     ours alone
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import Command, Report, in_turn, main, scratch
 from benchmarks.merging.contender import MissingError
-from benchmarks.merging.lake import Lake, rewrite
+from benchmarks.merging.lake import Lake, rewrite, spark_wanted
 
 APPENDS = 10
 SIZES = {"315 KB": (37_500, 1.0), "22 MB": (2_250_000, 3.0)}  # rows, and most seconds of a command
@@ -29,12 +29,12 @@ TARGET_BYTES = 512 * 2**20  # Iceberg's default
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rounds", type=int, default=5, help="turns of each command, after one that does not count"
+        "--rounds", type=int, default=3, help="turns of each command, after one that does not count"
     )
-    parser.add_argument("--without-spark", action="store_true", help="ours alone")
+    parser.add_argument("--spark", action=argparse.BooleanOptionalAction, help="default: unless --tiny")
 
 
-def measure(report: Report, tiny: bool, *, rounds: int, without_spark: bool) -> None:
+def measure(report: Report, tiny: bool, *, rounds: int, spark: bool | None) -> None:
     sizes = {"tiny": (200, 60.0)} if tiny else SIZES
     for name, (rows, most) in sizes.items():
         with scratch() as folder:
@@ -44,7 +44,7 @@ def measure(report: Report, tiny: bool, *, rounds: int, without_spark: bool) -> 
                 Small(folder, rows),
                 most,
                 1 if tiny else rounds,
-                spark=not (tiny or without_spark),
+                spark=spark_wanted(spark, tiny),
             )
 
 

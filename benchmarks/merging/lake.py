@@ -165,6 +165,11 @@ def rewrite(name: str, sort_order: str, **options: object) -> str:
     )
 
 
+def spark_wanted(given: bool | None, tiny: bool) -> bool:
+    """Return whether Spark takes part: as the command line says, else unless the run is tiny."""
+    return not tiny if given is None else given
+
+
 def jars() -> list[str]:
     """Return the files of `PACKAGES`, which Spark downloads at first use.
 

@@ -54,6 +54,18 @@ def test_peers_that_spark_downloads_do_the_same_job():
     assert "Delta: OPTIMIZE ZORDER BY" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("subject", ["iceberg", "small", "overlap"])
+def test_rewrites_by_iceberg_are_compared_with_reclusters(subject):
+    done = tiny(subject, "--spark", spark=True)
+    assert done.returncode == 0, done.stderr
+    if "skipped" in done.stdout:
+        pytest.skip(next(line for line in done.stdout.splitlines() if line.startswith("skipped")))
+    assert "rewrite_data_files" in done.stdout
+
+
 def test_every_subject_is_run_by_make_bench_and_here():
     from_files = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {
         "__init__",
