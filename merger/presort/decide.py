@@ -144,7 +144,7 @@ def presort_unstreamable(
     bounds: np.ndarray,
     spans: Callable[[], Spans],
     *,
-    group_rows: int,
+    group_rows: Sequence[int],
     memory_bytes: int,
     thresholds: Thresholds,
 ) -> Sequence[InputSplit]:
@@ -154,7 +154,7 @@ def presort_unstreamable(
         splits: all rows of each block.
         bounds: how many rows of each block (columns) lie before each task, and in the end (rows).
         spans: called only if the streamed blocks together exceed memory or file handles.
-        group_rows: the most rows of a row group.
+        group_rows: the most rows of a row group of each block.
         memory_bytes: of a task.
         thresholds: to compare with.
     """
@@ -163,10 +163,11 @@ def presort_unstreamable(
     sorts = -(-total_bytes // thresholds.sort_bytes(memory_bytes, total_bytes, tasks))
     if thresholds.piece_bytes(memory_bytes, sorts) < thresholds.useful_piece_bytes:
         return splits
-    row_groups = -(-bounds[-1] // group_rows)
-    decoded = _row_groups_decoded(bounds, group_rows)
+    most_rows = np.array(group_rows)
+    row_groups = -(-bounds[-1] // most_rows)
+    decoded = _row_groups_decoded(bounds, most_rows)
     presorted = decoded >= thresholds.repeated_decodings * row_groups
-    held = np.array([_held_bytes(item, group_rows) for item in splits])
+    held = np.array([_held_bytes(*pair) for pair in zip(splits, group_rows, strict=True)])
     most_bytes = memory_bytes // thresholds.read_divisor
     if held.sum() > most_bytes or np.count_nonzero(held) > thresholds.open_blocks:
         presorted |= crowded(spans(), held, most_bytes=most_bytes, most_open=thresholds.open_blocks)
@@ -176,7 +177,7 @@ def presort_unstreamable(
     ]
 
 
-def _row_groups_decoded(bounds: np.ndarray, group_rows: int) -> np.ndarray:
+def _row_groups_decoded(bounds: np.ndarray, group_rows: int | np.ndarray) -> np.ndarray:
     """Return how many row groups of each block the tasks decode in all."""
     start, stop = bounds[:-1], bounds[1:]
     touched = -(-stop // group_rows) - start // group_rows

@@ -108,11 +108,12 @@ def cut_into_tasks(
         firsts = _first_blocks(cuts, blocks, tasks, most_rows_held)
         found = [cuts.rows_before(blocks.ranks[first], blocks.slack[first - 1]) for first in firsts[1:]]
         bounds = np.array([[item.start for item in splits], *found, [item.stop for item in splits]])
+        usual = io.options.row_group_rows
         splits = presort_unstreamable(
-            splits,
+            keys.splits,
             bounds,
             cuts.spans,
-            group_rows=io.options.row_group_rows,
+            group_rows=[keys.group_rows(place, usual) for place in range(len(splits))],
             memory_bytes=output.memory_bytes,
             thresholds=thresholds,
         )

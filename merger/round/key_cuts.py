@@ -46,6 +46,8 @@ def bytes_per_key(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> floa
 class SplitKeys:
     """The keys of some splits, in key order within each split. Each block is read once if memory allows.
 
+    Some blocks that nobody knows to be in key order are so all the same: `splits` says it once they were read.
+
     Keys are kept in memory, up to `most_bytes`. Further keys of blocks in another order go to the spill folder. Further
     keys of blocks in key order are dropped: parts of them can be read again.
 
@@ -72,7 +74,7 @@ class SplitKeys:
         key_bytes: float,
         piece_rows: int,
     ) -> None:
-        self.splits = splits
+        self.splits = list(splits)
         self.sort = sort
         most = max(item.rows * (key_bytes + (0 if item.is_ordered else ORDER_BYTES)) for item in splits)
         self.threads = max(1, min(max(cpu_threads(), io.opens), int(reading_bytes / most)))
@@ -88,8 +90,10 @@ class SplitKeys:
         """Return the keys of a split, and keep them."""
         split = self.splits[place]
         with self._io.open(split.block) as reader:
-            keys = keys_in_order(reader, split, self.sort).combine_chunks()
-            if split.is_ordered:
+            keys, is_ordered = keys_in_order(reader, split, self.sort)
+            keys = keys.combine_chunks()
+            split = self.splits[place] = replace(split, is_ordered=is_ordered)
+            if is_ordered:
                 self._row_groups[place] = reader.group_rows, reader.group_bytes
         with self._lock:
             fits = keys.nbytes <= self._room_bytes
@@ -107,13 +111,18 @@ class SplitKeys:
         rows, sizes = self._row_groups.get(place, ([block.row_count], [block.decoded_bytes]))
         return np.cumsum([0, *rows]), np.cumsum([0, *sizes])
 
+    def group_rows(self, place: int, usual: int) -> int:
+        """Return the rows of the largest row group of a split in key order; `usual` if it was not read."""
+        rows, _ = self._row_groups.get(place, ([usual], []))
+        return max(rows, default=usual)
+
     def part(self, place: int, low: int, high: int) -> pa.Table:
         """Return the keys `low` to `high` of a split that was read."""
         kept = self._kept.get(place)
         if kept is None:
             split = replace(self.splits[place], start=low, stop=high)
             with self._io.open(split.block) as reader:
-                return keys_in_order(reader, split, self.sort)
+                return keys_in_order(reader, split, self.sort)[0]
         if isinstance(kept, pa.Table):
             return kept.slice(low, high - low)
         first = low // self._piece_rows

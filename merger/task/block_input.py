@@ -106,16 +106,18 @@ class BlockInput:
         return np.repeat(sizes, [item.rows for item in self.ranges])
 
 
-def keys_in_order(reader: BlockReader, split: InputSplit, sort: Sort) -> pa.Table:
-    """Return the keys of a split in key order, for a block in any order.
+def keys_in_order(reader: BlockReader, split: InputSplit, sort: Sort) -> tuple[pa.Table, bool]:
+    """Return the keys of a split in key order, for a block in any order, and whether the block is in key order.
 
     Raises:
         CorruptTableError: the block is damaged, or not in the order that its metadata states.
     """
     if split.is_ordered:
-        return _ordered_keys(reader, split, sort)[0]
+        return _ordered_keys(reader, split, sort)[0], True
     keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
-    return keys.take(sort_indices(keys, sort).slice(split.start, split.rows))
+    if is_sorted(keys, sort):
+        return keys.slice(split.start, split.rows), True
+    return keys.take(sort_indices(keys, sort).slice(split.start, split.rows)), False
 
 
 def look_at(io: BlockIO, split: InputSplit, sort: Sort) -> tuple[pa.Table, BlockInput]:

@@ -42,6 +42,11 @@ class Copy:
         return self.stop - self.start
 
 
+def least_copied(group_rows: int) -> int:
+    """Return the fewest rows of a row group that is copied, and of rows that are encoded beside it."""
+    return (group_rows + 1) // 2
+
+
 def plan_copies(
     order: np.ndarray,
     inputs: Sequence[BlockInput | Portion],
@@ -59,7 +64,7 @@ def plan_copies(
         group_rows: the most rows of a row group to write.
         most_bytes: the most bytes of a row group that is copied: it is in memory as a whole.
     """
-    least = (group_rows + 1) // 2
+    least = least_copied(group_rows)
     found = [
         (first, rows, number, block)
         for first, rows, number, block in _row_groups(inputs)

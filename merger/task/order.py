@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tblctl.merger.presort.portions import Portion
 from tblctl.merger.task.block_input import BlockInput, look_at
-from tblctl.merger.task.copying import Copy, plan_copies, without_copied
+from tblctl.merger.task.copying import Copy, least_copied, plan_copies, without_copied
 from tblctl.merger.task.file_ends import FileEnds
 from tblctl.merger.task.spec import MergeTask
 from tblctl.merger.task.threads import Threads
@@ -21,6 +21,10 @@ from tblctl.tableformat.port import BlockIO
 
 _COPY_DIVISOR = 16
 """Part of a task's memory that a copied row group may take: each thread has a whole one in memory."""
+
+
+_COPIES_OF_FILE = 8
+"""Row groups above this part of a file's size are not copied where files have a size: no file ends inside a copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +70,15 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
     del places
     inputs = [item for _, item in found]
     most_bytes = task.memory_bytes // _COPY_DIVISOR
-    copies = plan_copies(order, inputs, cuts, group_rows=io.options.row_group_rows, most_bytes=most_bytes)
+    if io.file_bytes is not None:
+        most_bytes = min(most_bytes, io.file_bytes // _COPIES_OF_FILE)
+    group_rows = io.options.row_group_rows
+    copies = plan_copies(order, inputs, cuts, group_rows=group_rows, most_bytes=most_bytes)
     return MergeOrder(
         inputs=without_copied(inputs, copies),
         order=order,
         cuts=cuts,
-        ends=FileEnds(keys, order, copies) if is_sized else None,
+        ends=FileEnds(keys, order, copies, least=least_copied(group_rows)) if is_sized else None,
         copies=copies,
         copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
         at_once=_at_once(order, [item.rows for item in inputs]),

@@ -225,7 +225,10 @@ def test_tasks_share_the_bytes_where_rows_differ_in_width_with_the_key(ordered):
             keys = [start + 4 * number for number in range(400)]
             texts = [f"{key:04}" * (1 if key < 800 else 100) for key in keys]  # none twice: no dictionary
             data = pa.table({"k": keys, "s": texts}, schema=here.schema.logical)
-            (here.add if ordered else here.unordered)(data)
+            if ordered:
+                here.add(data)
+            else:
+                here.unordered(data.sort_by([("k", "descending")]))
         tasks = here.cut(tasks=4)
         assert [task.rows for task in tasks] == ([1000, 200, 200, 200] if ordered else [400] * 4)
         assert sum(len(task.cuts) for task in tasks) == 16

@@ -94,12 +94,13 @@ def test_row_groups_are_whole_within_a_file():
 # -- places -----------------------------------------------------------------------------------------------------------
 
 
-def ends_of(keys, copies=()):
+def ends_of(keys, copies=(), least=1):
     table = pa.table({"0": keys})
     return FileEnds(
         table,
         np.argsort(keys, kind="stable"),
         [Copy(input=0, block=None, groups=(0,), start=start, stop=stop) for start, stop in copies],
+        least=least,
     )
 
 
@@ -122,6 +123,25 @@ def test_files_do_not_end_inside_copies():
     assert ends.nearest(27, file_rows=200, after=0) == 30
     assert ends.nearest(22, file_rows=200, after=0) == 20
     assert ends.nearest(60, file_rows=20, after=0) == 50, "no end of a key near by"
+
+
+def test_no_small_row_group_is_left_beside_a_copy():
+    ends = ends_of(list(range(100)), [(10, 20), (40, 50), (80, 90)], least=8)
+    assert [ends.outside_copies(place, 10) for place in (21, 23, 26, 27, 30, 33, 38)] == [
+        20,
+        20,
+        28,
+        28,
+        30,
+        32,
+        40,
+    ]
+    assert [ends.nearest(place, file_rows=200, after=10) for place in (21, 26, 30, 38)] == [20, 28, 30, 40]
+    assert ends.outside_copies(22, 20) == 28
+    assert ends.outside_copies(34, 28) == 40, "one more of 8 rows does not fit"
+    assert ends.outside_copies(93, 90) == 100
+    ends = ends_of([0] * 100, [(10, 20), (40, 50)], least=8)
+    assert ends.nearest(26, file_rows=200, after=10) == 28
 
 
 @given(st.data())
@@ -241,3 +261,21 @@ def test_row_groups_are_copied_into_several_files():
         assert max(pages) < 1.3 * size // 3
         assert canonical(here.rows_of(result.records)) == canonical(here.expected())
         assert here.problems(result.records) == []
+
+
+def test_row_groups_that_are_large_for_a_file_are_not_copied():
+    """The target was lowered: files get the new size all the same."""
+    with lake("k: int64, n: int64", "k", row_group_rows=1_000) as here:
+        rng = random.Random(3)
+        rows = {"k": list(range(10_000)), "n": [rng.randrange(1 << 60) for _ in range(10_000)]}
+        here.add(pa.table(rows))
+        here.add(pa.table({"k": [7], "n": [7]}))
+        sized(here, here.splits[0].block.size_bytes // 5)
+        here.set_options(row_group_rows=1_000)
+        (task,) = here.cut()
+        result = run_task(here.io, task)
+        assert result.rows_copied == 0
+        sizes = [record.row_count for record in result.records]
+        assert len(sizes) == 5
+        assert min(sizes) > 1_600
+        assert canonical(here.rows_of(result.records)) == canonical(here.expected())

@@ -352,7 +352,9 @@ def test_portions_in_memory_are_let_go_of_with_their_group(monkeypatch):
     held = []
     with lake(COLUMNS, "k", block_rows=2_000) as here:
         for seed in range(4):
-            here.unordered(pa.table({"k": range(2_000), "n": range(2_000), "s": [f"{seed:0200d}"] * 2_000}))
+            here.unordered(
+                pa.table({"k": range(2_000, 0, -1), "n": range(2_000), "s": [f"{seed:0200d}"] * 2_000})
+            )
         tasks = here.cut(tasks=4)
         before = pa.total_allocated_bytes()
         groups = [replace(task, group=group) for group in range(8) for task in tasks]
@@ -542,3 +544,17 @@ def test_a_failure_on_the_way_is_that_of_the_merge_tasks(here, monkeypatch):
     with pytest.raises(CorruptTableError, match="is missing"):
         merge_packed(here, tasks)
     assert here.stored() == set()
+
+
+def test_blocks_that_happen_to_be_in_key_order_are_streamed():
+    """Nobody said so, such as of files that Spark sorted: whoever cuts reads all keys anyway."""
+    with lake("k: int64", "k", block_rows=10) as here:
+        here.unordered(pa.table({"k": [*range(0, 80, 2), 80, 80]}))
+        here.unordered(pa.table({"k": [*range(50), 0]}))
+        tasks = here.cut(2)
+        assert len(tasks) == 2
+        streamed = {item.place: item.is_streamed for task in tasks for item in task.splits}
+        assert streamed == {0: True, 1: False}
+        records = here.run(tasks)
+        assert canonical(here.rows_of(records)) == canonical(here.expected())
+        assert here.problems(records) == []

@@ -84,11 +84,13 @@ class HeadState:
     """The data manifests of the head: those that may have inputs are decoded.
 
     Attributes:
-        decoded: they, and their entries.
+        entries: of these, in their order.
+        decoded: each of them, with its entries.
         others: the manifests that have none. They were there when the inputs were planned.
         planned: the planned version.
     """
 
+    entries: FileEntries
     decoded: tuple[ManifestEntries, ...]
     others: tuple[ManifestFile, ...]
     planned: IcebergVersion
@@ -114,6 +116,7 @@ class HeadState:
             for place, manifest in enumerate(looked_at)
         )
         return cls(
+            entries=entries,
             decoded=decoded,
             others=tuple(manifest for manifest in data if manifest.manifest_path in known),
             planned=inputs.version,
@@ -121,12 +124,9 @@ class HeadState:
 
     def count(self, paths: Sequence[str]) -> Mapping[str, int]:
         """Return how many live entries of decoded manifests name each of some files."""
-        found: Counter[str] = Counter()
-        for item in self.decoded:
-            entries = item.entries
-            rows = _rows_of(entries, paths)
-            found.update(entries.path.take(pa.array(rows[entries.status[rows] != DELETED])).to_pylist())
-        return found
+        rows = _rows_of(self.entries, paths)
+        live = rows[self.entries.status[rows] != DELETED]
+        return Counter(self.entries.path.take(pa.array(live)).to_pylist())
 
     def live(self, paths: Sequence[str]) -> frozenset[str]:
         """Return which of some data files are live. What manifests list that did not change was read by the plan."""
