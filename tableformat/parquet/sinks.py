@@ -75,12 +75,16 @@ class HeldPages:
         return self._data
 
 
+_BUFFER_BYTES = 1 << 20
+
+
 class StreamedPages:
     """A `PageSink` that passes pages on to an upload as they come. Only the end is held."""
 
     def __init__(self, upload: Upload) -> None:
         self._file = _Forwarding(upload)
-        self._target = pa.PythonFile(self._file, mode="w")
+        # Parquet's writer writes each page and each header by itself.
+        self._target = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
 
     @property
     def target(self) -> pa.NativeFile:
@@ -89,18 +93,20 @@ class StreamedPages:
 
     def tell(self) -> int:
         """Return how many bytes there are so far."""
-        return self._file.tell()
+        return int(self._target.tell())
 
     def write(self, data: bytes | pa.Buffer) -> None:
         """Append pages that are copied."""
-        self._file.write(data)
+        self._target.write(data)
 
     def before_end(self) -> None:
         """Hold what comes from now on."""
+        self._target.flush()
         self._file.hold()
 
     def end(self) -> tuple[int, pa.Buffer]:
         """Return where the writer's end begins, and its bytes."""
+        self._target.flush()
         return self._file.held_from, pa.py_buffer(bytes(self._file.held))
 
     def drop(self) -> None:
@@ -138,10 +144,6 @@ class _Forwarding(io.RawIOBase):
             self._upload.write(data)
         self._size += size
         return size
-
-    def tell(self) -> int:
-        """Return how many bytes were written."""
-        return self._size
 
     def hold(self) -> None:
         """Hold what comes from now on."""

@@ -363,6 +363,7 @@ def everything_in(table: Table) -> set[Path]:
 
 
 def test_pages_leave_before_the_file_is_complete(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tblctl.tableformat.parquet.sinks._BUFFER_BYTES", 1_000)
     table = wide(lake, 10)
     builder, rows = built(table)
     seen = Recorded(monkeypatch)
