@@ -57,12 +57,15 @@ THREADS = 2
 
 _LEAST_ROW_BYTES = 0.01
 
+_MOST_WINDOW_BYTES = 1 << 30
+"""Arrow's text and lists have offsets of 32 bits."""
+
 _T = TypeVar("_T")
 
 
 def window_bytes(memory_bytes: int) -> int:
     """Return the size of a window. It does not depend on what else a machine has, so that neither do blocks."""
-    return max(1, int(0.6 * memory_bytes / (3 + 1.25 * WRITING)))
+    return max(1, min(int(0.6 * memory_bytes / (3 + 1.25 * WRITING)), _MOST_WINDOW_BYTES))
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)

@@ -42,12 +42,12 @@ def _column(field: NestedField) -> pa.Field:
     try:
         return _plain(schema_to_pyarrow(IcebergSchema(field)).field(0))
     except (TypeError, ValueError, NotImplementedError):
-        return with_id(pa.field(field.name, pa.large_binary(), nullable=not field.required), field.field_id)
+        return with_id(pa.field(field.name, pa.binary(), nullable=not field.required), field.field_id)
 
 
 def _plain(field: pa.Field) -> pa.Field:
     """Return the field with its id as its only metadata, nested fields too, in types without extensions."""
-    plain = strip_extension(field.type) if not child_fields(field.type) else field.type
+    plain = _small(field.type if child_fields(field.type) else strip_extension(field.type))
     children = tuple(_plain(child) for child in child_fields(plain))
     if children:
         plain = with_child_fields(plain, named_children(plain, children))
@@ -55,6 +55,15 @@ def _plain(field: pa.Field) -> pa.Field:
     if id_ is None:
         raise ValueError(f"field {field.name} has no id")
     return with_id(field.with_type(plain), id_)
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the type with offsets of 32 bits: that of text, bytes and lists in files, which need no cast then."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return pa.list_(kind.value_field) if pa.types.is_large_list(kind) else kind
 
 
 def sort_of(order: SortOrder, schema: Schema) -> Sort | None:
