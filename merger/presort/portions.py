@@ -31,7 +31,7 @@ from tblctl.tableformat.port import BlockIO, BlockReader
 
 _RANKED_AT_ONCE = 1 << 20
 
-_RANKING = Lock()
+_SORTING = Lock()
 """One thread of the process at a time puts all keys of a large block in order: this takes more memory than the rest."""
 
 _READS = 8
@@ -142,8 +142,7 @@ def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_SortedRun]:
     """Yield the rows of the task's one block in runs of about the size that may be sorted at once."""
     (split,) = task.splits
     with io.open(split.block, coded=_text_columns(io.schema, task.sort)) as reader:
-        with _RANKING:
-            ranks = None if split.is_ordered else _ranks(reader, task.sort)
+        ranks = None if split.is_ordered else _ranks(reader, task.sort)
         start = 0
         for number, rows in enumerate(_parts(reader, split, task.sort_bytes)):
             stop = start + rows.num_rows
@@ -162,12 +161,13 @@ def _text_columns(schema: Schema, sort: Sort) -> frozenset[int]:
 def _ranks(reader: BlockReader, sort: Sort) -> np.ndarray:
     """Return the place of each row of a block in key order: 4 bytes a row, and temporarily 8 and its key."""
     keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
-    order = sort_indices(keys, sort).to_numpy()
-    del keys
-    ranks = np.empty(len(order), dtype=np.uint32 if len(order) < 1 << 32 else np.int64)
-    for start in range(0, len(order), _RANKED_AT_ONCE):
-        places = order[start : start + _RANKED_AT_ONCE]
-        ranks[places] = np.arange(start, start + len(places), dtype=ranks.dtype)
+    with _SORTING:
+        order = sort_indices(keys, sort).to_numpy()
+        del keys
+        ranks = np.empty(len(order), dtype=np.uint32 if len(order) < 1 << 32 else np.int64)
+        for start in range(0, len(order), _RANKED_AT_ONCE):
+            places = order[start : start + _RANKED_AT_ONCE]
+            ranks[places] = np.arange(start, start + len(places), dtype=ranks.dtype)
     return ranks
 
 

@@ -32,6 +32,8 @@ _NO_TASK = 0.05
 """A remainder of the load up to this share does not get a task of its own."""
 
 
+_FILES_PER_TASK = 2
+
 _READING_DIVISOR = 2
 """Part of a task's memory for the keys of blocks that are read at the same time."""
 
@@ -90,6 +92,10 @@ def cut_into_tasks(
     """
     splits = presort_many_small(splits, thresholds)
     blocks = _OutputBlocks.of(splits, output, io.options)
+    if (
+        io.file_bytes is not None
+    ):  # rows in order take less: a task for each planned file would write small ones
+        tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
     key_bytes = _key_bytes(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
     most_rows_held = key_memory_bytes / (key_bytes + ORDER_BYTES)

@@ -6,6 +6,7 @@ block. A sample of the keys gives a bracket for every cut and the slack before i
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +58,8 @@ class SplitKeys:
         sort: the order.
         folder: for keys that memory has no room for.
         most_bytes: of keys in memory.
-        reading_bytes: of keys that are being read and sorted, or of one block if that has more.
+        reading_bytes: of keys that are read and sorted at the same time. Blocks that have more than a thread's share
+            are read one at a time.
         key_bytes: of a key, about.
         piece_rows: keys are read back from the spill folder this many at a time.
     """
@@ -76,8 +78,9 @@ class SplitKeys:
     ) -> None:
         self.splits = list(splits)
         self.sort = sort
-        most = max(item.rows * (key_bytes + (0 if item.is_ordered else ORDER_BYTES)) for item in splits)
-        self.threads = max(1, min(max(cpu_threads(), io.opens), int(reading_bytes / most)))
+        self.threads = max(cpu_threads(), io.opens)
+        self._large_rows = reading_bytes / self.threads / (key_bytes + ORDER_BYTES)
+        self._reading_large = Lock()
         self._io = io
         self._folder = folder
         self._room_bytes = most_bytes
@@ -89,7 +92,8 @@ class SplitKeys:
     def read(self, place: int) -> pa.Table:
         """Return the keys of a split, and keep them."""
         split = self.splits[place]
-        with self._io.open(split.block) as reader:
+        one_by_one = self._reading_large if split.rows > self._large_rows else contextlib.nullcontext()
+        with one_by_one, self._io.open(split.block) as reader:
             keys, is_ordered = keys_in_order(reader, split, self.sort)
             keys = keys.combine_chunks()
             split = self.splits[place] = replace(split, is_ordered=is_ordered)

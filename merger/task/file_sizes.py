@@ -1,7 +1,8 @@
 """Decide, while a task writes, where its files end, so that each takes about a given number of bytes on storage.
 
 Pure. Rows in key order compress better than they did in the files that are merged, and by how much shows only once some
-were written. So the first rows of a task are a probe, and what was written since corrects the guess all the time.
+were written. So the first rows of a task are a probe, and what was written since corrects the guess all the time. Rows
+count by their approximate memory, here their weight: a few large ones after many small ones fill a file, too.
 """
 
 from __future__ import annotations
@@ -10,17 +11,49 @@ import math
 from collections import deque
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 _TOLERANCE = 0.1
 """A file may exceed the target by this share, if otherwise there were one file more. Iceberg's rewrite does so too."""
 
 _SPANS = 8
-"""About how many spans make a file: after each the guess is corrected."""
+"""At most about how many spans make a file: after each the guess is corrected."""
+
+_MOST_UNKNOWN = 0.3
+"""Part of a file that may be guessed while it is being written."""
+
+_STEP = 4096
+
+
+class Weights:
+    """The weight of rows in their order, at every 4,096th place.
+
+    Args:
+        row_bytes: approximate memory of each row, by its number.
+        order: the rows' numbers, in key order.
+    """
+
+    def __init__(self, row_bytes: npt.NDArray[np.floating], order: npt.NDArray[np.integer]) -> None:
+        parts = [
+            float(row_bytes[order[start : start + _STEP]].sum()) for start in range(0, len(order), _STEP)
+        ]
+        self._places = np.append(np.arange(0, len(order), _STEP), len(order))
+        self._weights = np.cumsum([0.0, *parts])
+
+    def before(self, place: int) -> float:
+        """Return about the weight of the rows before a place."""
+        return float(np.interp(place, self._places, self._weights))
+
+    def place(self, weight: float) -> int:
+        """Return about the place before which rows have a weight."""
+        return round(float(np.interp(weight, self._weights, self._places)))
 
 
 class Span(NamedTuple):
-    """Rows to write next; `ends_file` if the next rows belong to another file."""
+    """What to write next, by its weight; `ends_file` if what follows belongs to another file."""
 
-    rows: int
+    weight: float
     ends_file: bool
 
 
@@ -28,59 +61,65 @@ class FileSizes:
     """The files of one task.
 
     Args:
-        rows: of the task.
+        weight: of the task's rows.
         target_bytes: that a file should take.
-        row_bytes: that a row took in the files that are merged: the first guess.
-        group_rows: of a row group. Spans are whole row groups if files have at least two.
+        guess: the bytes on storage of a unit of weight, by the files that are merged.
     """
 
-    def __init__(self, *, rows: int, target_bytes: int, row_bytes: float, group_rows: int) -> None:
-        self._left = rows
+    def __init__(self, *, weight: float, target_bytes: int, guess: float) -> None:
+        self._left = weight
         self._target = target_bytes
-        self._row_bytes = row_bytes
-        guess = max(1, int(target_bytes / row_bytes))
-        self._span = max(group_rows, guess // _SPANS // group_rows * group_rows)
-        self._probe = min(self._span, max(1, guess // _SPANS))
-        self._recent: deque[tuple[int, int]] = deque()  # rows and bytes of the last spans, about half a file
-        self.file_rows = 0  # of the open file
-        self._unknown: deque[tuple[int, bool]] = (
+        self._ratio = self._guess = guess
+        self._recent: deque[tuple[float, int]] = (
             deque()
-        )  # rows whose bytes are not known; whether in the open file
-        self._file_bytes = 0  # of the open file's other rows
+        )  # weight and bytes of the last spans, about half a file
+        self._unknown: deque[tuple[float, bool]] = (
+            deque()
+        )  # weight of unknown bytes; whether in the open file
+        self._file_bytes = 0  # of what is known of the open file
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether nothing is known of what rows take, although some were given."""
-        return bool(self._unknown) and not self._recent
+    def must_know(self) -> bool:
+        """Whether the bytes of all spans are needed before the next one: nothing is known yet, or too little."""
+        weight = sum(weight for weight, _ in self._unknown)
+        return weight > 0 and (not self._recent or weight * self._ratio > _MOST_UNKNOWN * self._target)
 
-    def next(self) -> Span:
-        """Return the next rows. If the file ends after them, another number near by will do as well; see `took`."""
-        if not self._recent and self._left > self._probe:
-            return Span(self._probe, ends_file=False)
-        waiting = sum(rows for rows, is_open in self._unknown if is_open)
-        written = self._file_bytes + waiting * self._row_bytes
-        whole = written + self._left * self._row_bytes
+    def next(self, group_weight: float) -> Span:
+        """Return what to write next. If the file ends after it, a place near by will do as well; see `took`.
+
+        Args:
+            group_weight: of the next row group, if it is as large as the table's options say. A span has at least one
+                row group; at most a quarter of a file.
+        """
+        least = self._target / max(self._ratio, self._guess) / _SPANS  # rows may come that compress worse
+        if not self._recent and self._left > least:
+            return Span(least, ends_file=False)
+        waiting = sum(weight for weight, is_open in self._unknown if is_open)
+        written = self._file_bytes + waiting * self._ratio
+        whole = written + self._left * self._ratio
         files = max(1, math.ceil(whole / self._target - _TOLERANCE))
-        wanted = self._left if files == 1 else round((whole / files - written) / self._row_bytes)
-        if wanted > 1.5 * self._span:
-            return Span(self._span, ends_file=False)
-        return Span(min(max(wanted, 1), self._left), ends_file=True)
+        wanted = self._left if files == 1 else (whole / files - written) / self._ratio
+        span = max(least, min(group_weight, _SPANS / 4 * least))
+        if wanted > 1.5 * span:
+            return Span(span, ends_file=False)
+        return Span(min(max(wanted, 0.0), self._left), ends_file=True)
 
     def took(self, span: Span) -> None:
-        """Note the rows that are written next."""
-        self._left -= span.rows
-        self.file_rows += span.rows
-        self._unknown.append((span.rows, True))
+        """Note what is written next."""
+        self._left -= span.weight
+        self._unknown.append((span.weight, True))
         if span.ends_file:
-            self._unknown = deque((rows, False) for rows, _ in self._unknown)
-            self.file_rows = self._file_bytes = 0
+            self._unknown = deque((weight, False) for weight, _ in self._unknown)
+            self._file_bytes = 0
 
     def wrote(self, size_bytes: int) -> None:
-        """Note how many bytes the oldest rows took of which this is not known."""
-        rows, is_open = self._unknown.popleft()
+        """Note how many bytes the oldest span took of which this is not known."""
+        weight, is_open = self._unknown.popleft()
         if is_open:
             self._file_bytes += size_bytes
-        self._recent.append((rows, max(1, size_bytes)))
+        self._recent.append((weight, max(1, size_bytes)))
         while sum(size for _, size in self._recent) - self._recent[0][1] > self._target // 2:
             self._recent.popleft()
-        self._row_bytes = sum(size for _, size in self._recent) / sum(rows for rows, _ in self._recent)
+        known = sum(weight for weight, _ in self._recent)
+        if known:
+            self._ratio = sum(size for _, size in self._recent) / known

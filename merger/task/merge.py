@@ -33,7 +33,7 @@ from tblctl.merger.presort.presorter import presort
 from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.columns import Columns
 from tblctl.merger.task.copying import Copy, between
-from tblctl.merger.task.file_sizes import FileSizes, Span
+from tblctl.merger.task.file_sizes import FileSizes, Span, Weights
 from tblctl.merger.task.inputs import RowStream, open_streams
 from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.order import MergeOrder, order_rows
@@ -54,8 +54,6 @@ from tblctl.tableformat.port import BlockBuilder, BlockIO
 
 THREADS = 2
 """Threads of a task in every engine: one reads or writes while the other computes."""
-
-_LEAST_ROW_BYTES = 0.01
 
 _MOST_WINDOW_BYTES = 1 << 30
 """Arrow's text and lists have offsets of 32 bits."""
@@ -240,11 +238,12 @@ class _Merge:
         self._pool = pool
         self._copied_starts = [copy.start for copy in order.copies]
         self._cuts = iter(order.cuts)
-        self._sizes = _sizes_of(job) if order.ends else None
         self._spans_begun = self._spans_known = 0
         self._measured: deque[Future[int]] = deque()  # the bytes of spans, not known yet
         self._starts = np.cumsum([0] + [stream.rows for stream in streams])
         self._row_bytes = np.concatenate([stream.row_bytes for stream in streams])
+        self._weights = Weights(self._row_bytes, order.order) if order.ends else None
+        self._sizes = _sizes_of(job, float(self._row_bytes.sum())) if order.ends else None
         self._taken = np.zeros(len(streams), dtype=np.int64)  # rows of each input
         self._merged: list[Fingerprint] = []
         self._last: list[pa.Table] = []  # the key of the last row so far
@@ -271,42 +270,44 @@ class _Merge:
     def _begun(self) -> Iterator[Callable[[], None]]:
         """Begin one piece of work after the other. Yield functions that finish each; call them in this order."""
         block: _Block | None = None
-        place = 0
+        place = start = 0
         while place < self._task.rows:
-            if self._sizes is not None and self._sizes.is_unknown:
+            if self._sizes is not None and self._sizes.must_know:
                 yield _nothing  # now the work before it is finished, so that its bytes become known
-            span = self._next_span(place)
+            stop, ends_block = self._next_stop(place, start)
             block = block or self._new_block()
-            yield from self._parts(range(place, place + span.rows), block)
+            yield from self._parts(range(place, stop), block)
             if self._sizes is not None:
                 yield functools.partial(self._measure, block)
-            if span.ends_file:
+            place = stop
+            if ends_block:
                 yield functools.partial(self._complete, block)
-                block = None
-            place += span.rows
+                block, start = None, stop
 
-    def _next_span(self, place: int) -> Span:
-        """Return the rows to write next, from a place on."""
-        ends = self._order.ends
-        if self._sizes is None or ends is None:
-            return Span(next(self._cuts), ends_file=True)
-        # Bytes of the last span are not waited for, so that writing and gathering go on side by side. What is known
-        # does not depend on how fast threads are, so neither do the files.
-        newest = 1 if self._sizes.is_unknown else 2
+    def _next_stop(self, place: int, start: int) -> tuple[int, bool]:
+        """Return up to which place rows are written next, and whether the block that began at `start` ends there."""
+        ends, sizes, weights = self._order.ends, self._sizes, self._weights
+        if ends is None or sizes is None or weights is None:
+            return place + next(self._cuts), True
+        # Bytes of the last span are mostly not waited for, so that writing and gathering go on side by side. What is
+        # known does not depend on how fast threads are, so neither do the files.
+        newest = 1 if sizes.must_know else 2
         while self._spans_known <= self._spans_begun - newest:
-            self._sizes.wrote(self._measured.popleft().result())
+            sizes.wrote(self._measured.popleft().result())
             self._spans_known += 1
         self._spans_begun += 1
-        span = self._sizes.next()
-        stop = place + span.rows
+        before = weights.before(place)
+        group_rows = self._io.options.row_group_rows
+        span = sizes.next(weights.before(place + group_rows) - before)
+        stop = max(place + 1, weights.place(before + span.weight))
         if span.ends_file:
-            file_rows = self._sizes.file_rows + span.rows
-            stop = ends.nearest(stop, file_rows=file_rows, after=place)
+            stop = ends.nearest(stop, file_rows=stop - start, after=place)
         else:
-            stop = ends.outside_copies(stop, place)
-        span = Span(stop - place, span.ends_file or stop == self._task.rows)
-        self._sizes.took(span)
-        return span
+            whole = (stop - place + group_rows // 8) // group_rows * group_rows
+            stop = ends.outside_copies(place + whole if whole else stop, place)
+        ends_file = span.ends_file or stop == self._task.rows
+        sizes.took(Span(weights.before(stop) - before, ends_file))
+        return stop, ends_file
 
     def _new_block(self) -> _Block:
         task = self._task
@@ -430,14 +431,13 @@ class _Merge:
         self._last = [keys.slice(keys.num_rows - 1).combine_chunks()]
 
 
-def _sizes_of(job: _Job) -> FileSizes | None:
+def _sizes_of(job: _Job, weight: float) -> FileSizes | None:
     if job.io.file_bytes is None:
         return None
     return FileSizes(
-        rows=job.task.rows,
+        weight=weight,
         target_bytes=job.io.file_bytes,
-        row_bytes=max(job.task.size_bytes / job.task.rows, _LEAST_ROW_BYTES),
-        group_rows=job.io.options.row_group_rows,
+        guess=max(job.task.size_bytes, 1) / max(weight, 1.0),
     )
 
 
