@@ -21,7 +21,7 @@ from tblctl.tableformat.model.block import Block
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """Row groups of one input that follow each other in the input and in the output.
+    """Row groups of one input that follow each other in the input and in the output: one, until `between` joins them.
 
     Attributes:
         input: its number.

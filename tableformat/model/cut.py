@@ -2,7 +2,8 @@
 
 Rows in key order are first cut into blocks of planned sizes. Then each cut may move back by a few rows, its *slack*, to
 where a key ends. Then neighbours share no key, and a query for it reads one of them. Each cut is decided from the keys
-around it alone. So several tasks, without knowing each other's cuts, write the same blocks as one task would.
+around it alone. So several tasks, without knowing each other's cuts, write the same blocks as one task would. (Files of
+Iceberg tables are ended by their size on storage instead: `merger/task/file_sizes.py`.)
 """
 
 from __future__ import annotations
