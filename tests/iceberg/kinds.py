@@ -308,7 +308,8 @@ class Story:
     def recluster(self, step: str, **how: Any) -> None:
         outcome = self.opened().recluster(cluster_by=self.key, **how)
         assert (outcome.failed_groups, outcome.conflicted_groups) == (0, 0), outcome.groups
-        assert outcome.commits > 0
+        # Files of partitions that new rows do not overlap with may be in order already, and then nothing is committed.
+        assert outcome.commits > 0 or self.opened().info().average_depth == 1.0
         self.checked(step)
 
     def _delete(self) -> None:

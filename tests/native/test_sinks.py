@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.parquet import sinks
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, PreparedRows
 from tblctl.tableformat.parquet.sinks import HeldPages, StreamedPages
 
@@ -62,7 +63,8 @@ def test_streamed_files_are_equal_to_held_ones(data):
             assert held == streamed
 
 
-def test_pages_are_passed_on_before_the_next_window_and_only_the_end_is_held():
+def test_pages_are_passed_on_before_the_next_window_and_only_the_end_is_held(monkeypatch):
+    monkeypatch.setattr(sinks, "_BUFFER_BYTES", 1_000)
     rng = random.Random(1)
     windows = [pa.table({"v": [rng.random() for _ in range(1_000)]}) for _ in range(4)]
     with lake(windows[0].schema, ()) as here:
