@@ -85,7 +85,8 @@ class Command:
     """A case that runs a command as a process. Its output is read and discarded.
 
     `cpu_seconds` is the processor time of every run, which is reliable on a busy machine too. `variables` are added to
-    those of the environment.
+    those of the environment. Python may keep compiled modules, as it does for a user: an installation from a wheel has
+    them, one in a checkout makes them in its first run.
     """
 
     def __init__(self, *words: str, variables: Mapping[str, str] | None = None) -> None:
@@ -96,7 +97,8 @@ class Command:
     def __call__(self) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.perf_counter()
-        variables = None if self._variables is None else {**os.environ, **self._variables}
+        variables = {**os.environ, **(self._variables or {})}
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
         done = subprocess.run(self.words, capture_output=True, text=True, check=False, env=variables)
         seconds = time.perf_counter() - started
         if done.returncode != 0:

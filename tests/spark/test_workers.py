@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from zipimport import zipimporter
 
 import fsspec
@@ -17,6 +18,7 @@ import pytest
 import xxhash
 
 from tblctl.merger.engines.spark import engine, on_worker, shuffled, workers
+from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import EngineError
 
 from .conftest import python
@@ -30,6 +32,38 @@ FIT = {
     "xxhash": xxhash.VERSION,
     "tblctl": "/tmp/spark/tblctl-1.zip/tblctl/__init__.py",
 }
+
+
+class Session:
+    """As much of a classic session as `prepare` uses."""
+
+    def __init__(self, master: str, python: str) -> None:
+        self.sparkContext = SimpleNamespace(master=master, pythonExec=python, defaultParallelism=2)
+        self.conf = SimpleNamespace(get=lambda _name, default: default)
+
+    def addArtifacts(self, *_paths: str, pyfile: bool) -> None:  # noqa: N802 (pyspark's name)
+        assert pyfile
+
+
+@pytest.mark.parametrize(
+    ("master", "executable", "looks"),
+    [
+        ("local", sys.executable, 0),
+        ("local[2]", sys.executable, 0),
+        ("local[*]", "/usr/bin/python3.9", 1),
+        ("local-cluster[2,1,1024]", sys.executable, 1),
+        ("spark://host:7077", sys.executable, 1),
+    ],
+)
+def test_workers_are_asked_unless_they_run_the_same_python_on_this_host(
+    master: str, executable: str, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(workers, "look_at_workers", lambda _session, tasks: looked.append(tasks) or [])
+    session = Session(master, executable)
+    workers.prepare(session, CODE)
+    workers.prepare(session, CODE)
+    assert len(looked) == looks
 
 
 def test_workers_like_the_driver_pass() -> None:

@@ -21,6 +21,9 @@ _PREPARED: WeakKeyDictionary[Any, Code] = WeakKeyDictionary()
 """The code that was sent to each session."""
 
 _PARALLELISM: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_LOCAL = re.compile(r"local(\[.*\])?")
+"""Masters whose workers are processes of this host; those of `local-cluster` are children of executors."""
+
 _MANY_ROWS = 1 << 20
 _REASON_CHARS = 400
 
@@ -72,8 +75,20 @@ def prepare(session: Any, code: Code) -> None:
             raise EngineError(f"the Spark session does not take tblctl's code ({reason(error)})") from error
         # Classic sessions also put a copy first on this process's own path, where children would find it.
         sys.path[:] = [entry for entry in sys.path if not entry.endswith(f"/{path.name}")]
-        require_fit(look_at_workers(session, tasks), zip_name=path.name)
+        if not _are_of_this_installation(session):
+            require_fit(look_at_workers(session, tasks), zip_name=path.name)
         _PREPARED[session] = code
+
+
+def _are_of_this_installation(session: Any) -> bool:
+    """Return whether workers are children of this host, and run the Python that runs here: they have what it has.
+
+    The question would be the first job of a session, and take 1 to 2 s.
+    """
+    if is_connect(session):
+        return False
+    context = session.sparkContext
+    return _LOCAL.fullmatch(context.master) is not None and context.pythonExec == sys.executable
 
 
 def look_at_workers(session: Any, tasks: int) -> list[dict[str, str]]:
