@@ -27,6 +27,8 @@ SUBJECTS = (
     "spark_source",
     "manifests",
     "commits",
+    "load",
+    "snapshots",
     "iceberg",
     "small",
     "overlap",

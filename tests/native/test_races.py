@@ -33,11 +33,14 @@ from writers import expected_ids, run_writers
 
 import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InputError, TableNotFoundError
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.native.log.commit import publish
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.edit_applier import EditApplier
+from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.dml import MOST_REPLANS
 from tblctl.tableformat.port import Label
+from tblctl.tableformat.storage import Storage
 
 OPERATIONS = 50 if EVERYTHING else 15  # of each process that races
 
@@ -482,3 +485,27 @@ def test_a_commit_without_any_reply_says_that_its_outcome_is_unknown_and_deletes
     proxy.clear()
     assert ids_of(table) == [1, 2]  # it had happened
     assert_sound(table)
+
+
+def test_a_writer_that_loses_for_long_waits_less_and_less(at: Places) -> None:
+    """Otherwise writers that have just begun, whose waits are short, win over it again and again."""
+    url, waits = at.fresh(), []
+    tblctl.create(url, SCHEMA).append(rows(0))
+    env = Environment(sleep=waits.append, elapsed=lambda: sum(waits), random=lambda: 1.0)
+    native = NativeTable(Storage(url), env)
+    native.head()
+    faults = Faults()
+    for number in range(20):  # another writer commits before each attempt; its own create is the next match
+        faults.do(
+            lambda: tblctl.open(url).append(rows(1)),
+            operation="create",
+            name="snapshots/",
+            nth=2 * number + 1,
+        )
+    with inject(faults):
+        tblctl.Table(native).append(rows(2))
+    assert ids_of(tblctl.open(url)) == [0, *[1] * 20, 2]
+    longest = waits.index(max(waits))
+    assert waits[:longest] == sorted(waits[:longest]), "waits grow at first"
+    assert waits[longest:] == sorted(waits[longest:], reverse=True), "and then shrink"
+    assert waits[-1] < max(waits) / 2
