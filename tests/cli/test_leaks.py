@@ -1,0 +1,211 @@
+"""No command leaves files, processes, threads or connections behind: after success, failure, SIGINT, SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from faults import storage_calls
+from servers import Location
+from tables import SCHEMA, assert_sound, named_objects, objects_of, rows
+
+import tblctl
+from tblctl.cli.main import COMMANDS, application
+
+TESTS = Path(__file__).parent.parent
+DESCRIPTORS = Path("/proc/self/fd")
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "create": ("NEW", "--schema", "id: int64, v: string", "--cluster-by", "id"),
+    "append": ("LOC", "FILE"),
+    "scan": ("LOC", "--where", "id > 3"),
+    "delete": ("LOC", "--where", "id > 5"),
+    "update": ("LOC", "--where", "id > 5", "--set", "v='y'"),
+    "overwrite": ("LOC", "FILE", "--where", "id > 5"),
+    "alter": ("LOC", "--add-column", "w: int64"),
+    "info": ("LOC",),
+    "depth": ("LOC", "id"),
+    "suggest": ("LOC",),
+    "recluster": ("LOC", "--final"),
+    "sql": ("ALTER TABLE 'LOC' RECLUSTER FINAL",),
+    "history": ("LOC",),
+    "rollback": ("LOC", "--to", "3"),
+    "tag": ("LOC", "here"),
+    "drop": ("LOC", "--yes"),
+    "files": ("LOC",),
+    "gc": ("LOC", "--keep", "1", "--older-than", "0"),
+    "check": ("LOC", "--deep"),
+}
+"""A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows."""
+
+PROGRAM = """
+import json, os, sys
+sys.path.append(os.environ["TESTS"])
+from faults import Faults, inject
+from tblctl.cli import main
+import tblctl.maintain.recluster, tblctl.warehouse
+for line in sys.stdin:
+    case = json.loads(line)
+    child = os.fork()
+    if not child:
+        sys.argv = ["tblctl", *case["words"]]
+        faults = Faults()
+        faults.do(lambda: os.kill(os.getpid(), case["signal"]), nth=case["call"])
+        with inject(faults):
+            main.run()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=sys.stderr, flush=True)
+"""
+"""Runs each command in a fork of its own, which sends itself a signal at a storage call."""
+
+
+def words_of(command: str, folder: Path) -> list[str]:
+    """Return a call of the command on the table below `folder`."""
+    places = {"LOC": folder / "t", "NEW": folder / "new", "FILE": folder / "rows.parquet"}
+    words = [command]
+    for word in WORDS[command]:
+        found = next((name for name in places if name in word), None)
+        words.append(word.replace(found, str(places[found])) if found else word)
+    return words
+
+
+def make_table(folder: Path) -> Path:
+    """Make a table of overlapping blocks, and a file of rows, below `folder`."""
+    pq.write_table(rows(90, 91), folder / "rows.parquet")
+    table = tblctl.create(folder / "t", SCHEMA, cluster_by="id", options={"block_rows": 4})
+    table.append(rows(*range(0, 12, 2)))
+    table.append(rows(*range(1, 12, 2)))
+    table.append(rows(3, 30))
+    return folder / "t"
+
+
+def test_every_command_is_here() -> None:
+    assert WORDS.keys() == {command.name for command in COMMANDS}
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files, of this process and its children."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def living(marker: str) -> list[str]:
+    """Return the processes that have `marker` in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_leaves_nothing_but_what_gc_removes(
+    number: signal.Signals, tmp_path: Path, temporary: Path
+) -> None:
+    marker = f"TBLCTL_LEAKS={uuid.uuid4().hex}"
+    cases: list[tuple[Path, dict[str, Any]]] = []
+    for command in WORDS:
+        trial = tmp_path / command / "trial"
+        trial.mkdir(parents=True)
+        make_table(trial)
+        calls = storage_calls(lambda at=trial, of=command: invoke(words_of(of, at)))
+        for call in sorted({1, len(calls) // 2, len(calls)}):
+            folder = tmp_path / command / str(call)
+            folder.mkdir()
+            make_table(folder)
+            cases.append(
+                (folder, {"words": words_of(command, folder), "signal": int(number), "call": max(1, call)})
+            )
+    name, _, value = marker.partition("=")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input="".join(f"{json.dumps(case)}\n" for _, case in cases),
+        env=os.environ | {name: value, "TESTS": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    said = done.stderr.splitlines()
+    expected = 128 + number
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    codes = [int(line) for line in said if line.lstrip("-").isdigit()]
+    assert codes == [expected] * len(cases), said
+    assert sum(line.startswith(f"tblctl: {word}") for line in said) == len(cases), said
+    assert living(marker) == []
+    assert sorted(temporary.iterdir()) == []
+    for folder, case in cases:
+        for place in (folder / "t", folder / "new"):
+            if place.exists() and (place / "metadata" / "snapshots").exists() and case["words"][0] != "drop":
+                table = tblctl.open(place)
+                assert_sound(table)
+                table.gc(keep=1, older_than=0)
+                assert named_objects(table) >= {
+                    item for item in objects_of(str(place)) if item.startswith("data/")
+                }
+
+
+def invoke(words: Sequence[str]) -> int:
+    return CliRunner().invoke(application, words).exit_code
+
+
+def opened() -> tuple[int, set[str]]:
+    """Return how many file descriptors this process has, and the names of its threads."""
+    gc.collect()
+    return len(list(DESCRIPTORS.iterdir())), {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_closes_all_that_it_opens(command: str, tmp_path: Path, temporary: Path) -> None:
+    """Of two calls the first loads libraries, which keep files open; a third fails since there is no table."""
+    looks = []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if number < 2:
+            make_table(folder)
+            (folder / "new").mkdir(exist_ok=True)
+        code = invoke(words_of(command, folder))
+        assert code == 0 or (number == 2), (command, code)
+        looks.append(opened())
+    assert looks[1] == looks[0]
+    assert looks[2] == looks[0]
+    assert list(temporary.iterdir()) == []
+
+
+CONNECTIONS = 20
+OPENINGS = 40
+
+
+def test_connections_to_a_server_are_used_again(s3_table_url: Callable[[], Location]) -> None:
+    place = s3_table_url()
+    tblctl.create(place.url, SCHEMA, cluster_by="id", storage_options=place.storage_options).append(rows(1))
+    for _ in range(OPENINGS):
+        assert tblctl.open(place.url, storage_options=place.storage_options).info().rows == 1
+    assert sum("socket:" in target for target in descriptor_targets()) < CONNECTIONS
+
+
+def descriptor_targets() -> Iterator[str]:
+    """Yield what this process's file descriptors refer to."""
+    for descriptor in DESCRIPTORS.iterdir():
+        with contextlib.suppress(OSError):  # the one by which they are listed
+            yield str(descriptor.readlink())
