@@ -66,8 +66,17 @@ def measure(report: Report, tiny: bool) -> None:
             Case(words=("recluster", table, "--dry-run"), most_seconds=8, most_gib=2),
             Case(words=("history", table, "--limit", "20"), most_seconds=2),
             Case(words=("history", table, "--limit", str(snapshots)), most_seconds=30),
-            Case(words=("gc", table, "--keep", str(kept), "--dry-run"), most_seconds=30, most_gib=2),
-            Case(words=("gc", table, "--keep", str(kept)), most_seconds=120, most_gib=2, runs=1),
+            Case(
+                words=("gc", table, "--keep", str(kept), "--older-than", "0", "--dry-run"),
+                most_seconds=30,
+                most_gib=2,
+            ),
+            Case(
+                words=("gc", table, "--keep", str(kept), "--older-than", "0"),
+                most_seconds=120,
+                most_gib=2,
+                runs=1,
+            ),
             Case(words=("history", table, "--limit", str(snapshots)), most_seconds=30),
         ):
             one(report, case, place)
