@@ -155,12 +155,9 @@ def _schema_of(source: pa.NativeFile, name: str) -> pa.Schema:
 
 def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
     if name.endswith(_ARROW_ENDINGS):
-        reader = _ipc(source)
-        if isinstance(reader, pa.ipc.RecordBatchFileReader):
-            for place in range(reader.num_record_batches):
-                yield reader.get_batch(place)
-        else:
-            yield from reader
+        for batch in _ipc_batches(_ipc(source)):
+            batch.validate(full=True)  # Arrow takes offsets and indices of files as they are, and reads wherever they lead
+            yield batch
         return
     import pyarrow.parquet as pq
 
@@ -170,6 +167,14 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
     together = [every] if _reads_groups_together(file.schema_arrow) else [[group] for group in every]
     for groups in together:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=list(groups))
+
+
+def _ipc_batches(reader: Any) -> Iterator[pa.RecordBatch]:
+    if not isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from reader
+        return
+    for place in range(reader.num_record_batches):
+        yield reader.get_batch(place)
 
 
 def _reads_groups_together(schema: pa.Schema) -> bool:
