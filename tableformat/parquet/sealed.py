@@ -191,7 +191,8 @@ def checked_footer(
     Args:
         end: from `verified_end`.
         size_bytes: of the file.
-        row_count, most_chunk_bytes: see `check_footer`.
+        row_count: see `check_footer`.
+        most_chunk_bytes: see there.
 
     Raises:
         ValueError: the footer contradicts itself, its file, or the arguments.

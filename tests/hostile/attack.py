@@ -30,6 +30,9 @@ MOST_BYTES = 256 << 20
 PROCESS_BYTES = 4 << 30
 CASES = Path(__file__).parent / "cases"
 
+_POOLS: list[pa.MemoryPool] = []
+"""Pools of all cases: what a parser keeps is returned to the pool that it came from, which must still be there."""
+
 
 class WrongError(Exception):
     """A parser broke a rule."""
@@ -46,10 +49,17 @@ def judge(parser: Parser, data: bytes) -> bool:
     Raises:
         WrongError: the parser raised what it may not, hid which object is at fault, or took too much memory.
     """
-    pool = pa.default_memory_pool()
-    before, grown = pool.bytes_allocated(), _most_resident()
-    error = _raised(parser, data)
-    if pool.max_memory() - before > MOST_BYTES:
+    pool = pa.proxy_memory_pool(
+        pa.system_memory_pool()
+    )  # a new one for each case: it knows the most it ever held
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    grown = _most_resident()
+    try:
+        error = _raised(parser, data)
+    finally:
+        pa.set_memory_pool(pa.system_memory_pool())
+    if pool.max_memory() > MOST_BYTES:
         raise WrongError(f"Arrow held {pool.max_memory():,} bytes")
     if _most_resident() - grown > MOST_BYTES:
         raise WrongError(f"the process grew by {_most_resident() - grown:,} bytes")
@@ -125,4 +135,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # Python frees the pools before the arrays of caches, in no order that one can rely on

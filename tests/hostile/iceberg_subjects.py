@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile.native_subjects import ID, read_everything
 from iceberg.lake import Lake, fields
-from iceberg.manifest_files import MemoryIO, repacked, records_of
+from iceberg.manifest_files import MemoryIO, records_of, repacked
 from iceberg.position_deletes import delete_rows
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -56,10 +56,17 @@ def _lake() -> Lake:
     atexit.register(folder.cleanup)
     lake = Lake(Path(folder.name))
     schema = fields(
-        id=LongType(), region=StringType(), share=DoubleType(), at=TimestampType(), price=DecimalType(9, 2), key=UUIDType()
+        id=LongType(),
+        region=StringType(),
+        share=DoubleType(),
+        at=TimestampType(),
+        price=DecimalType(9, 2),
+        key=UUIDType(),
     )
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
-    made = lake.create("t", schema, partition_spec=spec, properties={"tblctl.cluster-by": "id, truncate(3, region)"})
+    made = lake.create(
+        "t", schema, partition_spec=spec, properties={"tblctl.cluster-by": "id, truncate(3, region)"}
+    )
     for first in (0, 5):
         ids = range(first, first + 10)
         made.append(
@@ -147,7 +154,9 @@ def parse_list(data: bytes) -> object:
 def manifests() -> Sequence[bytes]:
     paths = sorted(_metadata_path().parent.glob("*-m*.avro")) + sorted(_metadata_path().parent.glob("*.avro"))
     contents = {path: path.read_bytes() for path in paths}
-    return [_plain(data) for data in contents.values() if b"data_file" in read_container(data).schema_text][:4]
+    return [_plain(data) for data in contents.values() if b"data_file" in read_container(data).schema_text][
+        :4
+    ]
 
 
 def _source(data: bytes) -> ManifestSource:
@@ -266,7 +275,9 @@ def path_lists() -> Sequence[bytes]:
 
 def parse_path_list(data: bytes) -> object:
     text = data.decode("utf-8", "surrogateescape")
-    return side_files_named(SimpleNamespace(summary=SimpleNamespace(additional_properties={SIDE_FILES: text})))
+    return side_files_named(
+        SimpleNamespace(summary=SimpleNamespace(additional_properties={SIDE_FILES: text}))
+    )
 
 
 @functools.cache
@@ -285,7 +296,10 @@ def parse_footer_keys(data: bytes) -> object:
 
 
 def own_names() -> Sequence[bytes]:
-    return [f"s3://b/data/tblctl-{ID}-l{level}-s{5:012x}-r{'a' * 32}-{ID}.parquet".encode() for level in (0, -1, 12)]
+    return [
+        f"s3://b/data/tblctl-{ID}-l{level}-s{5:012x}-r{'a' * 32}-{ID}.parquet".encode()
+        for level in (0, -1, 12)
+    ]
 
 
 def parse_own_name(data: bytes) -> object:

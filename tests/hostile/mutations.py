@@ -65,7 +65,11 @@ def cut(rng: random.Random, data: bytes, _other: bytes) -> bytes:
 def insert(rng: random.Random, data: bytes, other: bytes) -> bytes:
     place, start = _place(rng, data), _place(rng, other)
     piece = rng.choice(
-        [rng.randbytes(rng.randrange(1, 9)), other[start : start + rng.randrange(60)], b"\0" * rng.randrange(64)]
+        [
+            rng.randbytes(rng.randrange(1, 9)),
+            other[start : start + rng.randrange(60)],
+            b"\0" * rng.randrange(64),
+        ]
     )
     return data[:place] + piece + data[place:]
 
@@ -176,7 +180,7 @@ def json_text(rng: random.Random, data: bytes, _other: bytes) -> bytes:
             b'"\xff\xfe"',
             b'"\\ud800"',
             b'"\x00"',
-            b"1,\"sequence\":2,\"kind\":3",
+            b'1,"sequence":2,"kind":3',
         ]
     )
     return data[:place] + found + data[stop:]
@@ -265,7 +269,9 @@ def text_token(rng: random.Random, data: bytes, _other: bytes) -> bytes:
 def text_nested(rng: random.Random, data: bytes, _other: bytes) -> bytes:
     text = text_of(data)
     first, last = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
-    opened, closed = rng.choice([("(", ")"), ("NOT (", ")"), ("[", "]"), ("list<", ">"), ('"', '"'), ("'", "'")])
+    opened, closed = rng.choice(
+        [("(", ")"), ("NOT (", ")"), ("[", "]"), ("list<", ">"), ('"', '"'), ("'", "'")]
+    )
     depth = rng.choice([1, 10, 200, 900])
     return bytes_of(text[:first] + opened * depth + text[first:last] + closed * depth + text[last:])
 
@@ -281,7 +287,9 @@ def _structs(value: Any) -> list[thrift.Struct]:
     if isinstance(value, dict):
         return [value] + [found for _, item in value.values() for found in _structs(item)]
     if isinstance(value, tuple):
-        return [found for item in value[-1] for found in _structs(item)] if isinstance(value[-1], list) else []
+        return (
+            [found for item in value[-1] for found in _structs(item)] if isinstance(value[-1], list) else []
+        )
     return []
 
 
@@ -304,7 +312,10 @@ def thrift_tree(rng: random.Random, data: bytes, other: bytes) -> bytes:
     elif isinstance(value, int):
         struct[field] = kind, rng.choice([-1, -(2**31), value + 1, value ^ 1, *LIMITS[:-1]])
     elif isinstance(value, bytes):
-        struct[field] = kind, rng.choice([b"", value[:-1], value * 2, b"\xff" * 8, rng.randbytes(20), b"\x1b\n"])
+        struct[field] = (
+            kind,
+            rng.choice([b"", value[:-1], value * 2, b"\xff" * 8, rng.randbytes(20), b"\x1b\n"]),
+        )
     elif isinstance(value, tuple) and isinstance(value[-1], list):
         items = value[-1]
         rng.choice([items.clear, items.pop, items.reverse, lambda: items.extend(items[:2])])()
@@ -359,5 +370,3 @@ def avro_bomb(rng: random.Random, data: bytes, _other: bytes) -> bytes:
 
 
 AVRO: list[Change] = [in_avro, in_avro, in_avro, in_avro, avro_bomb, *BYTES]
-
-

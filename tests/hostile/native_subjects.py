@@ -193,7 +193,9 @@ def _parse_block(data: bytes, seal: Seal | None) -> object:
         size_bytes=len(data),
         row_count=_block().row_count,
         uncompressed_bytes=_block().uncompressed_bytes,
-        column_ids=known_ids(BLOCK, _block().schema_id, {key: item.ids for key, item in head.schemas.items()}),
+        column_ids=known_ids(
+            BLOCK, _block().schema_id, {key: item.ids for key, item in head.schemas.items()}
+        ),
         seal=seal,
     )
     return read_everything(storage(), address, schema)

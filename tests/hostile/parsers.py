@@ -74,17 +74,35 @@ PARSERS: dict[str, Parser] = dict(
         _parser("thrift", native.footers, native.parse_thrift, (ThriftError,), THRIFT),
         _parser("footer", native.blocks, native.parse_raw_footer, ARROW_ERRORS, PARQUET),
         _parser("file-name", native.names, native.parse_names, DAMAGE, TEXT),
-        _parser("input-parquet", native.blocks, native.parse_input("parquet"), (InvalidDataError,), PARQUET, "x.parquet"),
-        _parser("input-arrow", native.arrow_files, native.parse_input("arrow"), (InvalidDataError,), BYTES, "x.arrow"),
+        _parser(
+            "input-parquet",
+            native.blocks,
+            native.parse_input("parquet"),
+            (InvalidDataError,),
+            PARQUET,
+            "x.parquet",
+        ),
+        _parser(
+            "input-arrow",
+            native.arrow_files,
+            native.parse_input("arrow"),
+            (InvalidDataError,),
+            BYTES,
+            "x.arrow",
+        ),
         # Iceberg tables: metadata of others, and what tblctl left in files.
         _parser("metadata", iceberg.metadata, iceberg.parse_metadata, (TblctlError,), JSON, iceberg.TABLE),
         _parser("manifest-list", iceberg.lists, iceberg.parse_list, DAMAGE, AVRO, iceberg.LIST),
         _parser("manifest", iceberg.manifests, iceberg.parse_manifest, (iceberg.DamagedManifestError,), AVRO),
         _parser("avro", iceberg.manifests, iceberg.parse_avro, (AvroError,), AVRO),
         _parser("bounds", iceberg.manifests, iceberg.parse_bounds, (TblctlError,), AVRO),
-        _parser("data-file", iceberg.data_files, iceberg.parse_data_file, (TblctlError,), PARQUET, "data.parquet"),
+        _parser(
+            "data-file", iceberg.data_files, iceberg.parse_data_file, (TblctlError,), PARQUET, "data.parquet"
+        ),
         _parser("data-file-footer", iceberg.data_files, iceberg.parse_footer_bounds, NONE, PARQUET),
-        _parser("delete-file", iceberg.delete_files, iceberg.parse_delete_file, DAMAGE, PARQUET, "deletes.parquet"),
+        _parser(
+            "delete-file", iceberg.delete_files, iceberg.parse_delete_file, DAMAGE, PARQUET, "deletes.parquet"
+        ),
         _parser("side-file", iceberg.side_files, iceberg.parse_side_file, NONE, PARQUET),
         _parser("side-file-list", iceberg.path_lists, iceberg.parse_path_list, NONE, JSON),
         _parser("footer-keys", iceberg.footer_keys, iceberg.parse_footer_keys, NONE, BYTES),

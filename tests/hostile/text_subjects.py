@@ -51,7 +51,9 @@ def _rows() -> pa.Table:
 def _rows_by_leaf() -> pa.Table:
     """Return the rows as conditions are tested on them: a field of a struct is a column with a dotted name."""
     found = _rows()
-    return found.append_column("place.x", pa.chunked_array([part.field("x") for part in found["place"].chunks]))
+    return found.append_column(
+        "place.x", pa.chunked_array([part.field("x") for part in found["place"].chunks])
+    )
 
 
 @functools.cache
@@ -63,7 +65,7 @@ def conditions() -> Sequence[bytes]:
     return _encoded(
         "id >= 5 AND (name LIKE 'name 1%' ESCAPE '\\' OR NOT share < 0.5) AND price BETWEEN 1.50 AND 99",
         "moment >= TIMESTAMP '2026-01-01 12:00:00Z' AND day <> DATE '2026-01-05' AND code = X'010203'",
-        "id IN (1, 2, 3) OR flag IS NOT TRUE OR mode IS NULL OR \"place\".x = -1e3",
+        'id IN (1, 2, 3) OR flag IS NOT TRUE OR mode IS NULL OR "place".x = -1e3',
         "(id, name) > (3, 'x') AND large < 123456789012345678901234567890.5",
     )
 
@@ -84,7 +86,7 @@ def parse_assignments(data: bytes) -> object:
 
 def statements() -> Sequence[bytes]:
     return _encoded(
-        "ALTER TABLE lake.\"line item\" RECLUSTER FINAL WHERE id > 5;",
+        'ALTER TABLE lake."line item" RECLUSTER FINAL WHERE id > 5;',
         "OPTIMIZE TABLE IF EXISTS 's3://bucket/table' RECLUSTER",
         "ALTER TABLE /data/t-1 RECLUSTER WHERE name = 'it''s'",
     )
@@ -110,7 +112,9 @@ def parse_condition_file(data: bytes) -> object:
 
 
 def cluster_keys() -> Sequence[bytes]:
-    return _encoded("day(moment), bucket(16, id) desc nulls first", 'truncate(3, name), "place".x', "mode asc, id")
+    return _encoded(
+        "day(moment), bucket(16, id) desc nulls first", 'truncate(3, name), "place".x', "mode asc, id"
+    )
 
 
 def parse_cluster_key(data: bytes) -> object:
@@ -175,7 +179,8 @@ def _json(data: bytes) -> Any:
 
 def storage_options() -> Sequence[bytes]:
     return _encoded(
-        'client_kwargs.region_name=eu-west-1\nkey=abc\nconfig={"a": [1]}\nanon=true', "endpoint_url=http://h:1"
+        'client_kwargs.region_name=eu-west-1\nkey=abc\nconfig={"a": [1]}\nanon=true',
+        "endpoint_url=http://h:1",
     )
 
 
@@ -211,7 +216,11 @@ def parse_size(data: bytes) -> object:
 
 def locations() -> Sequence[bytes]:
     return _encoded(
-        "s3://bucket/a/b", "/data/t", "file:///data/t", "simplecache::s3://user:pass@host/x?token=abc", "memory://x"
+        "s3://bucket/a/b",
+        "/data/t",
+        "file:///data/t",
+        "simplecache::s3://user:pass@host/x?token=abc",
+        "memory://x",
     )
 
 

@@ -50,7 +50,9 @@ class NameMapping:
 
         try:
             return cls(None, _children(parse_mapping_from_json(text).root))
-        except Exception as error:  # of a text in memory: PyIceberg raises TypeError as well as ValidationError
+        except (
+            Exception
+        ) as error:  # of a text in memory: PyIceberg raises TypeError as well as ValidationError
             msg = f"the table's property {NAME_MAPPING} is no name mapping: {text!r:.200}"
             raise InvalidOptionError(msg) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
+from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.storage import Storage
 
 _BATCH_ROWS = 65_536
@@ -147,16 +148,25 @@ class _File:
 
 def _schema_of(source: pa.NativeFile, name: str) -> pa.Schema:
     if name.endswith(_ARROW_ENDINGS):
-        return _ipc(source).schema
+        schema = _ipc(source).schema
+        _read_names(schema)
+        return schema
     import pyarrow.parquet as pq
 
     return pq.read_schema(source)
 
 
+def _read_names(fields: Iterable[pa.Field]) -> None:
+    """Read each name, also those inside of types. Arrow takes them as bytes, and raises ValueError if one is no text."""
+    for field in fields:
+        assert isinstance(field.name, str)
+        _read_names(child_fields(field.type))
+
+
 def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
     if name.endswith(_ARROW_ENDINGS):
         for batch in _ipc_batches(_ipc(source)):
-            batch.validate(full=True)  # Arrow takes offsets and indices of files as they are, and reads wherever they lead
+            batch.validate(full=True)  # Arrow itself reads wherever offsets and indices of a file lead
             yield batch
         return
     import pyarrow.parquet as pq
