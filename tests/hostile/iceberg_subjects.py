@@ -237,7 +237,7 @@ def parse_footer_bounds(data: bytes) -> object:
 def _used(side: Sequence[pa.Table]) -> object:
     """Do with rows of keys what an `OwnIndex` does."""
     version = _version()
-    paths = pa.array([row["path"][0].as_py() for row in _side_rows()][:3] + ["another"])
+    paths = pa.array([*[row["path"][0].as_py() for row in _side_rows()][:3], "another"])
     return keys_of(paths, version.sort, version.schema, side, lambda _places: {})
 
 

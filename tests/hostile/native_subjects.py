@@ -234,11 +234,10 @@ def parse_raw_footer(data: bytes) -> object:
 
     footer, start = footer_of(between, len(data))
     check_footer(footer, pages_stop=start, row_count=_block().row_count, most_chunk_bytes=1 << 20)
-    groups = [
+    return [
         raw_group(footer, number, lambda start, size: data[start : start + size])[0]
         for number in range(len(footer[4][1][1]))
     ]
-    return groups
 
 
 def names() -> Sequence[bytes]:
@@ -254,7 +253,7 @@ def parse_names(data: bytes) -> object:
         try:
             accepted = check(name)
         except CorruptTableError as error:
-            assert str(error).isprintable()
+            assert str(error).isprintable()  # noqa: PT017 (any name may be refused)
         else:
             assert accepted.isascii()
             assert ".." not in accepted

@@ -51,6 +51,7 @@ READS = re.compile(
 )
 COVERED = {
     "api/storage_text.py": "storage-options",
+    "cli/commands/change.py": "input-arrow",
     "cli/commands/recluster.py": "plan",
     "tableformat/iceberg/avro/container.py": "avro",
     "tableformat/iceberg/footers.py": "data-file-footer",
@@ -67,6 +68,7 @@ COVERED = {
     "tableformat/parquet/sealed.py": "block",
     # What these read was written by this process, or by a Spark worker for it.
     "merger/engines/spark/workers.py": "",
+    "merger/presort/spill.py": "",
     "tableformat/iceberg/writing/outputs.py": "",
     "tableformat/parquet/block_writer.py": "",
     "tableformat/parquet/encodings.py": "",

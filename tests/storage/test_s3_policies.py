@@ -168,7 +168,7 @@ def test_a_maintainer_collects_garbage(tenant: Tenant) -> None:
     table = tenant.table("maintainer")
     table.recluster(policy="full")
     before = tenant.objects()
-    assert table.gc(keep=1, older_than=0).objects
+    assert table.gc(keep=1, older_than=0).objects_deleted
     assert len(tenant.objects()) < len(before)
     assert table.check(deep=True).ok
 

@@ -157,7 +157,7 @@ def _schema_of(source: pa.NativeFile, name: str) -> pa.Schema:
 
 
 def _read_names(fields: Iterable[pa.Field]) -> None:
-    """Read each name, also those inside of types. Arrow takes them as bytes, and raises ValueError if one is no text."""
+    """Read all names, those inside of types too: Arrow keeps bytes, and raises ValueError if a name is no text."""
     for field in fields:
         assert isinstance(field.name, str)
         _read_names(child_fields(field.type))
