@@ -32,7 +32,14 @@ def _check_items(schema: Any, names: dict[str, Any], depth: int) -> None:
     kind, full = type_name(schema, names)
     if kind == "array" and is_empty(full["items"], names):
         raise AvroError("items of an array take no bytes")
-    inner = {"array": lambda: [full["items"]], "map": lambda: [full["values"]], "union": lambda: full}
-    inner["record"] = lambda: [field["type"] for field in full["fields"]]
-    for part in inner[kind]() if kind in inner else ():
+    for part in _inner(kind, full):
         _check_items(part, names, depth + 1)
+
+
+def _inner(kind: str, full: Any) -> list[Any]:
+    """Return the schemas that a schema has inside."""
+    if kind == "record":
+        return [field["type"] for field in full["fields"]]
+    if kind in {"array", "map"}:
+        return [full["items" if kind == "array" else "values"]]
+    return list(full) if kind == "union" else []
