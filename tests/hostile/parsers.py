@@ -129,3 +129,7 @@ PARSERS: dict[str, Parser] = dict(
         _parser("master", text.masters, text.parse_master, (InputError,), TEXT),
     ]
 )
+
+
+if __name__ == "__main__":
+    print(*PARSERS)
