@@ -36,6 +36,6 @@ def _value(key: str, text: str) -> Any:
     if text.startswith(("{", "[")):
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidOptionError(f"the value of {key!r} is not JSON: {error}") from error
     return text

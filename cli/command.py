@@ -20,6 +20,7 @@ import click
 
 from tblctl import errors
 from tblctl.cli.arguments import params
+from tblctl.cli.show.render import printable
 
 DONE = 0
 FAILED = 1
@@ -173,9 +174,9 @@ def with_notes(text: str, error: BaseException) -> str:
 
 
 def say(text: str) -> None:
-    """Write to stderr. Ignore a closed stderr."""
+    """Write to stderr, with what controls a terminal escaped: names are others' data. Ignore a closed stderr."""
     try:
-        click.echo(text, err=True)
+        click.echo("\n".join(map(printable, text.split("\n"))), err=True)
     except OSError:
         return
 
@@ -186,10 +187,17 @@ def say_traceback(*, debug: bool) -> None:
         say(traceback.format_exc())
 
 
+class _PrintableFormatter(logging.Formatter):
+    """Escapes what controls a terminal, line breaks of a message among it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        return printable(super().formatMessage(record))
+
+
 def log_to_stderr() -> None:
     """Show the library's log on stderr, for `--debug`."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms %(name)s: %(message)s"))
+    handler.setFormatter(_PrintableFormatter("%(relativeCreated)7d ms %(name)s: %(message)s"))
     logger = logging.getLogger("tblctl")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)

@@ -36,9 +36,16 @@ def read_files(files: tuple[str, ...]) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.ipc.open_stream(sys.stdin.buffer)
+        stream = pa.ipc.open_stream(sys.stdin.buffer)
+        return pa.RecordBatchReader.from_batches(stream.schema, map(_validated, stream))
     except (pa.ArrowException, OSError) as error:
         raise click.ClickException(f"standard input is not an Arrow IPC stream: {error}") from error
+
+
+def _validated(batch: Any) -> Any:
+    """Return the batch. Arrow itself reads wherever the offsets and indices of a stream lead."""
+    batch.validate(full=True)
+    return batch
 
 
 @command(

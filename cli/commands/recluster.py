@@ -148,6 +148,6 @@ def read_plan(file: IO[str]) -> tblctl.Plan:
     """Read what `--dry-run --json` printed."""
     try:
         value = json.load(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
     return tblctl.Plan.from_json(value)

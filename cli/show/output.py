@@ -70,14 +70,11 @@ def print_json_rows(reader: pa.RecordBatchReader, *, snapshot: int) -> None:
     names = reader.schema.names
     batches = iter(reader)
     first = next(batches, None)
-    head = json.dumps({"snapshot": snapshot, "columns": column_list(reader.schema)}, ensure_ascii=False)
+    head = render.json_text({"snapshot": snapshot, "columns": column_list(reader.schema)})
     click.echo(head[:-1] + ', "rows": [', nl=False)
     row_count = 0
     for batch in chain(first, batches):
-        lines = [
-            json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, allow_nan=False)
-            for row in values.rows_to_json(batch)
-        ]
+        lines = [render.json_text(dict(zip(names, row, strict=True))) for row in values.rows_to_json(batch)]
         if lines:
             click.echo((",\n" if row_count else "\n") + ",\n".join(lines), nl=False)
         row_count += len(lines)

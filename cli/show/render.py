@@ -23,7 +23,15 @@ SIZE_STEP = 1024
 
 def print_json(value: Any) -> None:
     """Print one JSON value on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON in which text is readable, but characters that control a terminal are escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def count(number: int, noun: str) -> str:
@@ -58,7 +66,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
-        value = json.dumps(value, ensure_ascii=False)
+        value = json_text(value)
     return printable(str(value))
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
+from tblctl.tableformat.iceberg.avro.container import read_container
+from tblctl.tableformat.iceberg.avro.counts import check_counts
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.own_keys import read_side_file
 from tblctl.tableformat.storage.location import scrub, secrets_in
@@ -101,8 +103,10 @@ class MetadataFiles:
         """
         from pyiceberg.manifest import read_manifest_list
 
-        held = _Held(path, self._fetched(path))
+        data = self._fetched(path)
+        held = _Held(path, data)
         try:
+            check_counts(read_container(data))
             return tuple(read_manifest_list(held))  # type: ignore[arg-type]
         except Exception as error:  # of bytes in memory: whatever it raises is damage
             msg = (

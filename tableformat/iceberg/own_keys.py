@@ -110,7 +110,7 @@ def side_files_named(snapshot: Snapshot) -> tuple[str, ...]:
 def _paths(text: str) -> tuple[str, ...]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(found) if isinstance(found, list) and all(isinstance(item, str) for item in found) else ()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError
+from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError, InvalidSchemaError
 from tblctl.tableformat.iceberg.avro.container import AvroError
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles, PartitionKey, partition_keys
 from tblctl.tableformat.iceberg.entries import DELETED, Decoded, FileEntries
@@ -190,7 +190,11 @@ class IcebergVersion:
 
     def _schema(self, id_: int) -> Schema:
         if id_ not in self._schemas:
-            self._schemas[id_] = schema_of(self.metadata.schema_by_id(id_) or self.metadata.schema())
+            found = self.metadata.schema_by_id(id_) or self.metadata.schema()
+            try:
+                self._schemas[id_] = schema_of(found)
+            except InvalidSchemaError as error:
+                raise InvalidSchemaError(f"{self._location}: schema {id_}: {error}") from error
         return self._schemas[id_]
 
     @property

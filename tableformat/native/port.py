@@ -249,13 +249,20 @@ class NativePort:
         return self._table.head() if newest is None else newest.snapshot
 
     def block_io(self, version: NativeVersion) -> NativeBlockIO:
-        """Return the `BlockIO` of merge tasks for this version."""
+        """Return the `BlockIO` of merge tasks for this version.
+
+        Raises:
+            AccessDeniedError, StorageError: a small object cannot be written there: credentials may only read.
+        """
         from tblctl.tableformat.native.block_io import NativeBlockIO
         from tblctl.tableformat.native.blocks import layout_of
+        from tblctl.tableformat.native.log.clock import write_probe
 
-        snapshot = version.snapshot
+        snapshot, storage = version.snapshot, self._table.storage
+        if not storage.is_local:
+            write_probe(storage, self.env)
         return NativeBlockIO(
-            storage=self._table.storage,
+            storage=storage,
             env=self.env,
             layout=layout_of(snapshot),
             column_ids=snapshot.column_ids,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_rows import multiset
 from tables import as_stored
 
 import tblctl
 from tblctl import errors
+from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, FORMAT_VERSION
+from tblctl.tableformat.native.read.metadata import block_metadata
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -84,3 +88,55 @@ def test_a_reader_whose_snapshot_expired_is_told_so(location: str) -> None:
         old.scan().to_arrow()
     with pytest.raises(errors.SnapshotNotFoundError, match="expired"):
         tblctl.open(location, as_of=2)
+
+
+OPERATIONS: dict[str, Callable[[str], object]] = {
+    "scan": lambda location: tblctl.open(location).scan().to_arrow(),
+    "append": lambda location: tblctl.open(location).append(pa.table({"a": [4]})),
+    "recluster": lambda location: tblctl.open(location).recluster(policy="full"),
+    "gc": lambda location: tblctl.open(location).gc(keep=1, older_than=0),
+    "check": lambda location: tblctl.open(location).check(deep=True),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_table_of_a_newer_format_is_refused_and_left_as_it_is(location: str, name: str) -> None:
+    as_if_newer(location, lambda document: document.update(format_version=2))
+    before = {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()}
+    with pytest.raises(errors.UnsupportedFormatError, match="format version 2"):
+        OPERATIONS[name](location)
+    assert {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()} == before
+
+
+EARLIER = sorted(path.parent for path in (Path(__file__).parents[1] / "data").glob("*/expected.json"))
+
+
+@pytest.mark.parametrize("folder", EARLIER, ids=lambda folder: folder.name)
+def test_a_table_of_every_earlier_version_is_reclustered_and_upgraded(folder: Path, tmp_path: Path) -> None:
+    """The rows stay; what is written is of this version; what older versions wrote is gone after a gc."""
+    shutil.copytree(folder / "table", tmp_path / "table")
+    table = tblctl.open(tmp_path / "table")
+    table.append(table.scan().to_arrow())  # what lies over each block, so that all are rewritten
+    expected = multiset(table.scan().to_arrow())
+    assert table.recluster(policy="full").committed_groups
+    for tag in table.tags():
+        table.delete_tag(tag)
+    table.gc(keep=1, older_than=0)
+    assert multiset(table.scan().to_arrow()) == expected
+    report = table.check(deep=True)
+    assert report.ok, report.problems
+    head = tblctl.open(tmp_path / "table")._native.head()
+    assert head.min_writer_version >= CHECKSUMS_FROM
+    assert all(segment.seal is not None for segment in head.segments)
+    sealed = block_metadata(table._native.storage, head).values("footer_checksum")
+    assert sealed.null_count == 0
+
+
+def test_there_is_a_table_of_every_earlier_version() -> None:
+    written = {json.loads(path.read_bytes()).get("min_writer_version", 1) for path in _newest_snapshots()}
+    assert written >= set(range(1, CHECKSUMS_FROM))
+    assert FORMAT_VERSION == 1, "keep a table of format version 1 here, and add one of each later one"
+
+
+def _newest_snapshots() -> list[Path]:
+    return [max((folder / "table" / "metadata" / "snapshots").iterdir()) for folder in EARLIER]

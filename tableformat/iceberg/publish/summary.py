@@ -79,7 +79,7 @@ def detail_of(summary: Mapping[str, str]) -> dict[str, Any]:
     """Return what tblctl said of its commit; empty if another writer committed."""
     try:
         found = json.loads(summary.get(DETAIL, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -46,12 +46,13 @@ class NameMapping:
         Raises:
             InvalidOptionError: it is not valid.
         """
-        from pydantic import ValidationError
         from pyiceberg.table.name_mapping import parse_mapping_from_json
 
         try:
             return cls(None, _children(parse_mapping_from_json(text).root))
-        except ValidationError as error:
+        except (
+            Exception
+        ) as error:  # of a text in memory: PyIceberg raises TypeError as well as ValidationError
             msg = f"the table's property {NAME_MAPPING} is no name mapping: {text!r:.200}"
             raise InvalidOptionError(msg) from error
 

@@ -56,15 +56,22 @@ def write_probe(storage: Storage, env: Environment) -> tuple[Written, float]:
     for _ in range(_PROBES):
         name = probe_path(env.new_id())
         written = write_timed(storage, env, name, b"clock")
-        (modified,) = storage.modified([name])
         try:
-            storage.delete([name])
-        except TblctlError as error:  # deleting may be forbidden while writing is allowed; gc removes it
-            LOG.debug("%s stays: %s", name, error)
+            (modified,) = storage.modified([name])
+        finally:
+            _sweep(storage, name)
         if modified is not None:
             return written, modified
     msg = f"{storage.url}: objects written there to read its time disappeared at once, {_PROBES} times"
     raise StorageError(msg)
+
+
+def _sweep(storage: Storage, name: str) -> None:
+    """Delete a probe, if that works: it may be forbidden while writing is allowed. Then gc removes it."""
+    try:
+        storage.delete([name])
+    except TblctlError as error:
+        LOG.debug("%s stays: %s", name, error)
 
 
 def check_clock(storage: Storage, written: Written, modified_seconds: float) -> None:

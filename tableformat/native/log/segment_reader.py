@@ -28,7 +28,7 @@ from tblctl.tableformat.native.log.segment_columns import (
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer, coded_columns
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
-from tblctl.tableformat.parquet.sealed import Place, VerifiedFile, open_verified, reader, verified_end
+from tblctl.tableformat.parquet.sealed import Place, VerifiedFile, checked_footer, reader, verified_end
 from tblctl.tableformat.storage import Storage
 
 _BLOCK_FACTS = (
@@ -121,15 +121,16 @@ def _opened(source: pa.NativeFile, ref: SegmentRef, columns: Sequence[str] | Non
     if ref.seal is None:
         return _opened_unsealed(source, ref)
     fetch = reader(source)
-    end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
     place = Place(name=ref.path, title=ref.path)
+    end = fetch(max(0, ref.size_bytes - ref.seal.footer_bytes), ref.size_bytes)
+    end = verified_end(place, ref.seal, ref.size_bytes, end)
+    metadata = checked_footer(
+        end, ref.size_bytes, row_count=ref.block_count, most_chunk_bytes=_most_decoded_bytes(ref)
+    )
+    verified = VerifiedFile(place, end, metadata, ref.size_bytes, fetch)
     if isinstance(source, pa.BufferReader):
-        end = verified_end(place, ref.seal, ref.size_bytes, end)
-        file = pq.ParquetFile(source)
-        VerifiedFile(place, end, file.metadata, ref.size_bytes, fetch).whole()
-        words = _shared_words(file.metadata, columns)
-        return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=words) if words else file
-    verified, metadata = open_verified(place, ref.seal, ref.size_bytes, end, fetch)
+        verified.whole()
+        return pq.ParquetFile(source, metadata=metadata, read_dictionary=_shared_words(metadata, columns))
     return pq.ParquetFile(
         pa.PythonFile(verified, mode="r"),
         metadata=metadata,

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.native.log.alter import summarised
 from tblctl.tableformat.native.log.clock import check_clock, microseconds, write_probe
@@ -37,6 +37,7 @@ from tblctl.tableformat.native.log.names import (
     METADATA,
     RECORDS,
     SEGMENTS,
+    block_path,
     is_leftover,
     record_of,
     snapshot_path,
@@ -63,6 +64,7 @@ def collect(
     Raises:
         CorruptTableError: a retained snapshot, or a segment of one, cannot be read; nothing was changed.
         ClockError: this machine's clock differs too much from the storage's; nothing was changed.
+        AccessDeniedError: the credentials may not delete; nothing was changed.
     """
     check_writable(head)
     now_seconds = env.now() if dry_run else _storage_seconds(storage, env, older_than_seconds)
@@ -123,7 +125,21 @@ def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: flo
         env.sleep(storage.time_step_seconds)
     written, modified_seconds = write_probe(storage, env)
     check_clock(storage, written, modified_seconds)
+    _require_delete(storage, env, written.name)
     return modified_seconds
+
+
+def _require_delete(storage: Storage, env: Environment, probe: str) -> None:
+    """Delete names that no object has: credentials may lack the permission, and expired snapshots never come back.
+
+    Raises:
+        AccessDeniedError: they do; nothing was changed.
+    """
+    try:
+        storage.delete([probe, block_path(env.new_id())])
+    except AccessDeniedError as error:
+        msg = f"{error}; gc needs credentials that may delete. Nothing was changed"
+        raise AccessDeniedError(msg, **error.details) from error
 
 
 def _horizon_us(now_seconds: float, older_than_seconds: float, step_seconds: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
+from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.storage import Storage
 
 _BATCH_ROWS = 65_536
@@ -147,20 +148,26 @@ class _File:
 
 def _schema_of(source: pa.NativeFile, name: str) -> pa.Schema:
     if name.endswith(_ARROW_ENDINGS):
-        return _ipc(source).schema
+        schema = _ipc(source).schema
+        _read_names(schema)
+        return schema
     import pyarrow.parquet as pq
 
     return pq.read_schema(source)
 
 
+def _read_names(fields: Iterable[pa.Field]) -> None:
+    """Read all names, those inside of types too: Arrow keeps bytes, and raises ValueError if a name is no text."""
+    for field in fields:
+        assert isinstance(field.name, str)
+        _read_names(child_fields(field.type))
+
+
 def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
     if name.endswith(_ARROW_ENDINGS):
-        reader = _ipc(source)
-        if isinstance(reader, pa.ipc.RecordBatchFileReader):
-            for place in range(reader.num_record_batches):
-                yield reader.get_batch(place)
-        else:
-            yield from reader
+        for batch in _ipc_batches(_ipc(source)):
+            batch.validate(full=True)  # Arrow itself reads wherever offsets and indices of a file lead
+            yield batch
         return
     import pyarrow.parquet as pq
 
@@ -170,6 +177,14 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
     together = [every] if _reads_groups_together(file.schema_arrow) else [[group] for group in every]
     for groups in together:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=list(groups))
+
+
+def _ipc_batches(reader: Any) -> Iterator[pa.RecordBatch]:
+    if not isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from reader
+        return
+    for place in range(reader.num_record_batches):
+        yield reader.get_batch(place)
 
 
 def _reads_groups_together(schema: pa.Schema) -> bool:
