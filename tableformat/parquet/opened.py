@@ -17,7 +17,15 @@ from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
-from tblctl.tableformat.parquet.sealed import Fetch, Place, VerifiedFile, checked_footer, reader, verified_end
+from tblctl.tableformat.parquet.sealed import (
+    Fetch,
+    Place,
+    VerifiedFile,
+    checked_footer,
+    open_verified,
+    reader,
+    verified_end,
+)
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
@@ -178,7 +186,7 @@ def open_block(
         ranges = source.ranges if isinstance(source, RangedInput) else None
         if ranges:
             _provide_tail(ranges, address, tails)
-        verified, metadata = _checked_footer(storage, address, reader(ranges or source))
+        verified, metadata = _verified_footer(storage, address, reader(ranges or source))
         # If ranges cannot be fetched ahead, Arrow joins its reads. On a local disk the only gain is that Python's lock
         # is taken once for many column chunks, 7 % of a scan; the cost is to hold them all at once.
         pre_buffer = not ranges and (ahead or not storage.is_local)
@@ -186,12 +194,7 @@ def open_block(
         schema = file.schema_arrow
     _require_rows_and_columns(storage, address, file.metadata, schema)
     return OpenBlock(
-        source=source,
-        ranges=ranges,
-        verified=verified,
-        file=file,
-        schema=schema,
-        pre_buffer=pre_buffer,
+        source=source, ranges=ranges, verified=verified, file=file, schema=schema, pre_buffer=pre_buffer
     )
 
 
@@ -239,12 +242,27 @@ def _provide_tail(ranges: RangeFile, address: BlockAddress, tails: Tails | None)
     ranges.keep(size - len(tail), tail)
 
 
-def _checked_footer(
+def require_safe_footer(storage: Storage, address: BlockAddress) -> None:
+    """Check a sealed block's footer before pyarrow parses it. That of an unsealed one is checked whenever it is opened.
+
+    Raises:
+        CorruptTableError: the block is missing or damaged, or its footer contradicts itself or the arguments.
+    """
+    seal, size = address.seal, address.size_bytes
+    if seal is None:
+        return
+    place = Place(name=address.name, title=title_of(storage, address))
+    with opening(storage, address), open_source(storage, address) as source:
+        end = verified_end(place, seal, size, reader(source)(max(0, size - seal.footer_bytes), size))
+        checked_footer(end, size, row_count=address.row_count, most_chunk_bytes=address.uncompressed_bytes)
+
+
+def _verified_footer(
     storage: Storage, address: BlockAddress, fetch: Fetch
 ) -> tuple[VerifiedFile | None, pq.FileMetaData | None]:
-    """Check the footer; return the verified file and the footer.
+    """Return the verified file and its footer.
 
-    For a block without checksums, leave the parsing of the footer to pyarrow, and return None twice.
+    For a block without checksums, check the footer, leave its parsing to pyarrow, and return None twice.
     """
     size, seal = address.size_bytes, address.seal
     if seal is None:
@@ -256,12 +274,9 @@ def _checked_footer(
             most_chunk_bytes=address.uncompressed_bytes,
         )
         return None, None
+    end = fetch(max(0, size - seal.footer_bytes), size)
     place = Place(name=address.name, title=title_of(storage, address))
-    end = verified_end(place, seal, size, fetch(max(0, size - seal.footer_bytes), size))
-    metadata = checked_footer(
-        end, size, row_count=address.row_count, most_chunk_bytes=address.uncompressed_bytes
-    )
-    return VerifiedFile(place, end, metadata, size, fetch), metadata
+    return open_verified(place, seal, size, end, fetch)
 
 
 _READ_BYTES = 1 << 18

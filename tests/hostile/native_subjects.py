@@ -41,7 +41,7 @@ from tblctl.tableformat.parquet.footer import (
     read_footer,
 )
 from tblctl.tableformat.parquet.footer_check import check_footer
-from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.opened import BlockAddress, require_safe_footer
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.thrift import read_struct, write_struct
 from tblctl.tableformat.storage import Storage
@@ -177,6 +177,7 @@ def blocks() -> Sequence[bytes]:
 
 
 def parse_block(data: bytes) -> object:
+    """Read it as `check --deep` does: what this accepts ends no reader's process."""
     return _parse_block(*sealed(data))
 
 
@@ -198,6 +199,7 @@ def _parse_block(data: bytes, seal: Seal | None) -> object:
         ),
         seal=seal,
     )
+    require_safe_footer(storage(), address)
     return read_everything(storage(), address, schema)
 
 

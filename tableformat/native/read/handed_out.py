@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.parquet.opened import BlockAddress, open_block, open_source, opening, title_of
-from tblctl.tableformat.parquet.sealed import Place, VerifiedFile, checked_footer, reader, verified_end
+from tblctl.tableformat.parquet.sealed import Place, open_verified, reader, verified_end
 from tblctl.tableformat.storage import Storage
 
 
@@ -19,17 +19,16 @@ def verify_block(storage: Storage, address: BlockAddress) -> pa.Buffer | None:
     if address.seal is None:
         open_block(storage, address).source.close()
         return None
+    place = Place(name=address.path, title=title_of(storage, address))
     with opening(storage, address), open_source(storage, address) as source:
-        return _verified(storage, address, address.seal, source)
+        return _verified(place, address.size_bytes, address.seal, source)
 
 
-def _verified(storage: Storage, address: BlockAddress, seal: Seal, source: pa.NativeFile) -> pa.Buffer | None:
-    place, size = Place(name=address.path, title=title_of(storage, address)), address.size_bytes
+def _verified(place: Place, size_bytes: int, seal: Seal, source: pa.NativeFile) -> pa.Buffer | None:
     fetch = reader(source)
-    end = verified_end(place, seal, size, fetch(max(0, size - seal.footer_bytes), size))
-    metadata = checked_footer(
-        end, size, row_count=address.row_count, most_chunk_bytes=address.uncompressed_bytes
-    )
+    end = fetch(max(0, size_bytes - seal.footer_bytes), size_bytes)
     if isinstance(source, pa.BufferReader):
-        return VerifiedFile(place, end, metadata, size, fetch).whole()
+        verified, _ = open_verified(place, seal, size_bytes, end, fetch)
+        return verified.whole()
+    verified_end(place, seal, size_bytes, end)
     return None

@@ -19,7 +19,7 @@ from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.native.log.segment_columns import BASE_COLUMNS, key_names, statistic_names
-from tblctl.tableformat.parquet.opened import BlockAddress
+from tblctl.tableformat.parquet.opened import BlockAddress, require_safe_footer
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.statistics import column_records, measure
 from tblctl.tableformat.storage import Storage
@@ -54,7 +54,9 @@ class BlockCheck:
         schema = self.head.schemas.get(self._facts["schema_id"])
         if schema is None:
             return
-        with BlockFile(storage, self._address(schema)) as file:
+        address = self._address(schema)
+        require_safe_footer(storage, address)
+        with BlockFile(storage, address) as file:
             groups = range(file.metadata.num_row_groups)
             rows = file.read(groups, file.projection(schema), use_threads=True).combine_chunks()
             footer = file.metadata
