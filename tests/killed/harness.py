@@ -6,7 +6,6 @@ import math
 import multiprocessing
 import random
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -129,7 +128,7 @@ class Race:
             depth=_median([line["depth"] for line in lines if line.get("commits")]),
             rows=rows,
             blocks=blocks,
-            errors=dict(sum((errors_of(log) for log in logs), Counter())),
+            errors=dict(errors_of(lines)),
         )
 
     def _compare(self, owners: list[Owner]) -> int:
