@@ -30,6 +30,7 @@ SUBJECTS = (
     "iceberg",
     "small",
     "overlap",
+    "beside",
 )
 
 

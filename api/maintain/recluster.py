@@ -25,7 +25,7 @@ from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.request import Request, planned, view_of
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
-from tblctl.merger.round.commit_every import AT_END
+from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, GroupOutcome
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.results import Outcome
@@ -111,7 +111,8 @@ class ReclusterJob:
         if given is not None and not isinstance(given, Plan):
             msg = f"plan is a {type(given).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
             raise InvalidOptionError(msg)
-        several = self.request.final or self.endless or self.request.commit_every != AT_END
+        every = self.request.commit_every
+        several = self.request.final or self.endless or every not in {AT_END, BESIDE_OTHERS}
         return LoopState(averages=RollingAverages(several=several), policy=self.policy_state)
 
 
@@ -158,6 +159,7 @@ class LoopState:
         groups: those of all rounds that came to their end, in order; of an endless job only those of the last one.
         failed: paths of the blocks of groups that failed. An endless job forgets them at the step after an `Idle`.
         fruitless: rounds in a row that committed nothing, up to now.
+        most_groups: of the next round, since groups of the last ones conflicted; None for no limit.
         idle: steps that found nothing to do since something was committed.
         version: the id of the version that the last step looked at; None before the first.
         before, after: the table's figures before the first round and after the last; None before the first step.
@@ -173,6 +175,7 @@ class LoopState:
     groups: tuple[GroupOutcome, ...] = ()
     failed: frozenset[str] = frozenset()
     fruitless: int = 0
+    most_groups: int | None = None
     idle: int = 0
     version: str | None = None
     before: Averages | None = None
@@ -306,7 +309,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
     found = planned(
         version,
         view,
-        job.request,
+        _paced(job.request, state.most_groups),
         state.failed,
         workload=job.workload(version) if job.workload else None,
         state=state.policy,
@@ -315,6 +318,30 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
         with_advice=not job.endless,
     )
     return found.plan, found.state
+
+
+def _paced(request: Request, most_groups: int | None) -> Request:
+    """Return the request for a round of at most so many groups."""
+    if most_groups is None:
+        return request
+    asked = request.options.budget.max_groups
+    budget = replace(request.options.budget, max_groups=min(most_groups, asked or most_groups))
+    return replace(request, options=replace(request.options, budget=budget))
+
+
+def _next_most_groups(most_groups: int | None, groups: Sequence[GroupOutcome]) -> int | None:
+    """Return how many groups the next round may have: half as many after a conflict, else twice as many.
+
+    The fewer groups a round has, the less time passes from the plan to their commit, in which they can lose a block.
+    After a round without a commit there are twice as many too, so that the deepest range, if another writer is always
+    in it, does not keep all others waiting.
+    """
+    statuses = {group.status for group in groups}
+    if {COMMITTED, CONFLICTED} <= statuses:
+        return max(1, len(groups) // 2)
+    if most_groups is None or (len(groups) < most_groups and CONFLICTED not in statuses):
+        return None
+    return 2 * most_groups
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
@@ -343,6 +370,9 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
+        most_groups=_next_most_groups(state.most_groups, outcome.groups)
+        if job.request.commit_every.adapts
+        else None,
         idle=0 if outcome.version else state.idle,
         note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else "",
     )

@@ -1,6 +1,6 @@
 """One round of reclustering: an engine runs the tasks of a plan, and their blocks are verified and committed.
 
-A round makes one commit at its end, or with `commit_every` several as groups are merged. Each group stands alone. It
+A round makes one commit at its end, or several as groups are merged (`commit_every.py`). Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
 live. All other groups are committed.
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
@@ -186,7 +186,10 @@ class _Round:
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
-        if self._due.is_due(groups=self._publisher.waiting_groups, seconds=self._publisher.waiting_seconds):
+        waiting = self._publisher.waiting_groups
+        if self._due.is_due(groups=waiting, seconds=self._publisher.waiting_seconds) or (
+            self._due.adapts and waiting and self._publisher.others_write()
+        ):
             self._publisher.publish()
 
 

@@ -13,7 +13,7 @@ import pytest
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round import round as round_module
-from tblctl.merger.round.commit_every import AT_END, CommitEvery
+from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.verify import VerificationError
@@ -99,7 +99,7 @@ def listed(subject: Subject) -> set[str]:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, AT_END),
+        (None, BESIDE_OTHERS),
         (8, CommitEvery(groups=8)),
         ("8", CommitEvery(groups=8)),
         (" 60s ", CommitEvery(seconds=60)),
