@@ -330,18 +330,17 @@ def _paced(request: Request, most_groups: int | None) -> Request:
 
 
 def _next_most_groups(most_groups: int | None, groups: Sequence[GroupOutcome]) -> int | None:
-    """Return how many groups the next round may have: half as many after a conflict, else twice as many.
+    """Return how many groups the next round may have: half as many after conflicts, else one more (as TCP's window).
 
     The fewer groups a round has, the less time passes from the plan to their commit, in which they can lose a block.
-    After a round without a commit there are twice as many too, so that the deepest range, if another writer is always
-    in it, does not keep all others waiting.
+    If all conflicted, twice as many: a writer that is always in the deepest range must not keep the others waiting.
     """
-    statuses = {group.status for group in groups}
-    if {COMMITTED, CONFLICTED} <= statuses:
+    conflicted = sum(group.status == CONFLICTED for group in groups)
+    if 0 < conflicted < len(groups):
         return max(1, len(groups) // 2)
-    if most_groups is None or (len(groups) < most_groups and CONFLICTED not in statuses):
+    if most_groups is None or len(groups) < most_groups:
         return None
-    return 2 * most_groups
+    return 2 * most_groups if conflicted else most_groups + 1
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:

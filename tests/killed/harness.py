@@ -128,6 +128,7 @@ class Race:
             depth=_median([line["depth"] for line in lines if line.get("commits")]),
             rows=rows,
             blocks=blocks,
+            expired=sum("expired" in line for line in lines),
             errors=dict(errors_of(lines)),
         )
 
@@ -159,7 +160,8 @@ class Figures:
         rows_checked: rows in them, and at the end.
         depth: median of the average depth after each recluster that committed.
         rows, blocks: of the table at the end.
-        errors: by class, how many were met.
+        expired: reads of a version that gc removed meanwhile, since it had no grace.
+        errors: how often changes, reclusters and gc met each.
     """
 
     operations: int
@@ -175,11 +177,14 @@ class Figures:
     depth: float
     rows: int
     blocks: int
+    expired: int
     errors: dict[str, int]
 
     def lines(self) -> list[str]:
         """Return the figures as text."""
-        return [f"  {name.replace('_', ' '):<16} {value}" for name, value in vars(self).items()]
+        figures = {name: value for name, value in vars(self).items() if name != "errors"}
+        found = [f"  {name.replace('_', ' '):<16} {value}" for name, value in figures.items()]
+        return found + [f"  {count} x {text}" for text, count in self.errors.items()]
 
 
 def _median(values: list[float]) -> float:
