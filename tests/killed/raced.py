@@ -23,9 +23,9 @@ import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, StorageError, TblctlError
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.iceberg.location import parse_location
-from tblctl.tableformat.iceberg.own_keys import side_files_named
 from tblctl.tableformat.iceberg.port import IcebergPort
 from tblctl.tableformat.storage import Storage
+from tests.iceberg.leftovers import named_files, own_files
 
 from .worker import SCHEMA, rows_of
 
@@ -165,12 +165,11 @@ class IcebergRaced:
         table.recluster(final=True)
         later = self.open(now=lambda: time.time() + 2 * 86_400)
         later.gc(keep=1, expire_older_than=0)
-        metadata, snapshot = self.load().metadata, table.snapshot
+        snapshot = table.snapshot
         named = {path.rpartition("/")[2] for path in named_files(self.load())}
         there = {name.rpartition("/")[2] for name in self.files()}
-        mark = f"tblctl-{metadata.table_uuid.hex}-"
         assert not (missing := named - there), missing
-        assert not (left := [name for name in there - named if name.startswith(mark)]), left
+        assert not (left := own_files(self.load(), there) - named), left
         assert table.check().ok
         return snapshot.rows, snapshot.blocks
 
@@ -179,17 +178,6 @@ class IcebergRaced:
         s3 = {"key": "s3.access-key-id", "secret": "s3.secret-access-key", "endpoint_url": "s3.endpoint"}
         options = {name: self.options[key] for name, key in s3.items() if key in self.options}
         return [item.name for item in Storage(self.options["warehouse"], options).list()]
-
-
-def named_files(table: Any) -> set[str]:
-    """Return all files that the metadata of an Iceberg table names."""
-    found = {table.metadata_location}
-    for snapshot in table.snapshots():
-        found |= {snapshot.manifest_list, *side_files_named(snapshot)}
-        for manifest in snapshot.manifests(table.io):
-            found.add(manifest.manifest_path)
-            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
-    return found
 
 
 def _write(table: Any, owner: int, change: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ ordinary tests; `make test-thorough` tries every fault at every request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,25 +21,6 @@ from tables import State, assert_sound, named_objects, objects_of, rows, state_o
 from tblctl.errors import TableNotFoundError, TblctlError
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.s3 import S3Backend
-
-TIMEOUT_SECONDS = 1.0
-PASSING: tuple[dict[str, Any], ...] = (
-    {"action": "reply", "status": 500, "code": "InternalError"},
-    {"action": "cut reply"},
-    {"action": "cut reply in body"},
-    {"action": "cut request in body"},
-    {"action": "reply", "status": 503, "code": "SlowDown"},
-    {"action": "hang"},
-    {"action": "reset"},
-)
-FOR_EVER = 10**6
-LASTING: tuple[dict[str, Any], ...] = (
-    {"action": "cut reply", "times": FOR_EVER},
-    {"action": "drop", "times": FOR_EVER},
-    {"action": "reply", "status": 500, "code": "InternalError", "times": FOR_EVER},
-    {"action": "cut request in body", "times": FOR_EVER},
-)
-FAULTS = (*PASSING, *LASTING)
 
 
 @dataclass(kw_only=True)
@@ -110,15 +91,6 @@ def assert_usable(at: At, where: str) -> None:
     assert set(objects_of(at.url, dict(at.options))) - {"metadata/latest"} == named_objects(table), where
 
 
-def turns(requests: int, seed: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield which request fails, and how: each in every way, or each third one in one way."""
-    for number in range(1, requests + 1):
-        if THOROUGH:
-            yield from ((number, fault) for fault in FAULTS)
-        elif (number + seed) % 3 == 0:
-            yield number, FAULTS[(number // 3 + seed) % len(FAULTS)]
-
-
 @pytest.mark.parametrize(
     ("copies", "name"), [(name, name) for name in OPERATIONS], indirect=["copies"], ids=list(OPERATIONS)
 )
@@ -131,7 +103,7 @@ def test_every_request_of_an_operation_fails_in_turn(copies: Copies, name: str) 
     requests = len(copies.proxy.exchanges)
     after, judged = state(direct), 0
     direct, through = copies.fresh()
-    for number, fault in turns(requests, seed=len(name)):
+    for number, fault in turns(requests, seed=len(name), faults=(*PASSING, *LASTING)):
         where = f"{name}: {fault} at request {number} of {requests}"
         copies.proxy.clear()
         copies.proxy.on(nth=number, **fault)

@@ -1,0 +1,35 @@
+"""Faults at requests to S3, as `proxy.CuttingProxy.on` takes them, and which request of an operation gets which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from profiles import THOROUGH
+
+TIMEOUT_SECONDS = 1.0
+PASSING: tuple[dict[str, Any], ...] = (
+    {"action": "reply", "status": 500, "code": "InternalError"},
+    {"action": "cut reply"},
+    {"action": "cut reply in body"},
+    {"action": "cut request in body"},
+    {"action": "reply", "status": 503, "code": "SlowDown"},
+    {"action": "hang"},
+    {"action": "reset"},
+)
+FOR_EVER = 10**6
+LASTING: tuple[dict[str, Any], ...] = (
+    {"action": "cut reply", "times": FOR_EVER},
+    {"action": "drop", "times": FOR_EVER},
+    {"action": "reply", "status": 500, "code": "InternalError", "times": FOR_EVER},
+    {"action": "cut request in body", "times": FOR_EVER},
+)
+
+
+def turns(requests: int, seed: int, faults: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield which request fails, and how: each in every way, or each third one in one way."""
+    for number in range(1, requests + 1):
+        if THOROUGH:
+            yield from ((number, fault) for fault in faults)
+        elif (number + seed) % 3 == 0:
+            yield number, faults[(number // 3 + seed) % len(faults)]
