@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from profiles import THOROUGH
+from pyarrow.fs import AwsStandardS3RetryStrategy
 
 TIMEOUT_SECONDS = 1.0
 PASSING: tuple[dict[str, Any], ...] = (
@@ -33,3 +34,10 @@ def turns(requests: int, seed: int, faults: Sequence[dict[str, Any]]) -> Iterato
             yield from ((number, fault) for fault in faults)
         elif (number + seed) % 3 == 0:
             yield number, faults[(number // 3 + seed) % len(faults)]
+
+
+class FewTries(AwsStandardS3RetryStrategy):
+    """How often pyarrow's requests for PyIceberg are tried: a fault that lasts is an error soon, without a clock."""
+
+    def __init__(self) -> None:
+        super().__init__(max_attempts=2)

@@ -32,7 +32,7 @@ from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import Rates, State, Workload
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
@@ -277,7 +277,12 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         if version.id == state.version and not state.failed and not job.workload:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
-    view = view_of(version, job.request.condition)
+    try:
+        view = view_of(version, job.request.condition)
+    except CorruptTableError:  # or gc removed the version while it was read
+        if job.port.newest().id == version.id:
+            raise
+        return _step(job, state, watch)
     before = state.averages.begin(version.id, view)
     state = replace(state, version=version.id, before=state.before or before, after=before, nothing=None)
     plan, policy_state = _planned(job, state, version, view)

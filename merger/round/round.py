@@ -28,7 +28,12 @@ from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.concurrency import ahead
-from tblctl.tableformat.errors import InternalError, InvalidDataError, InvalidOptionError
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InternalError,
+    InvalidDataError,
+    InvalidOptionError,
+)
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import most_rows
 from tblctl.tableformat.model.options import TableOptions
@@ -92,7 +97,14 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    find_blocks(version, runs.values(), plan.sorts)
+    try:
+        find_blocks(version, runs.values(), plan.sorts)
+    except CorruptTableError:
+        if port.newest().id == version.id:
+            raise
+        for run in runs.values():
+            if run.is_open:
+                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)

@@ -94,6 +94,7 @@ class Lake:
             "s3.secret-access-key": self._minio.secret,
             "s3.region": "us-east-1",
             "s3.request-timeout": str(TIMEOUT_SECONDS),
+            "s3.retry-strategy-impl": "wire.FewTries",
         }
 
     def storage(self) -> Storage:

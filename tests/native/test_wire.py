@@ -17,6 +17,7 @@ from profiles import THOROUGH
 from proxy import CuttingProxy
 from servers import S3Server
 from tables import State, assert_sound, named_objects, objects_of, rows, state_of
+from wire import LASTING, PASSING, TIMEOUT_SECONDS, turns
 
 from tblctl.errors import TableNotFoundError, TblctlError
 from tblctl.tableformat.storage import Storage
