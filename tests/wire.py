@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from profiles import THOROUGH
@@ -25,15 +25,16 @@ LASTING: tuple[dict[str, Any], ...] = (
     {"action": "reply", "status": 500, "code": "InternalError", "times": FOR_EVER},
     {"action": "cut request in body", "times": FOR_EVER},
 )
+FAULTS = (*PASSING, *LASTING)
 
 
-def turns(requests: int, seed: int, faults: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield which request fails, and how: each in every way, or each third one in one way."""
+def turns(requests: int, *, seed: int, every: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield which request fails, and how: each in every way, or `every`-th ones, each in another way."""
     for number in range(1, requests + 1):
         if THOROUGH:
-            yield from ((number, fault) for fault in faults)
-        elif (number + seed) % 3 == 0:
-            yield number, faults[(number // 3 + seed) % len(faults)]
+            yield from ((number, fault) for fault in FAULTS)
+        elif (number + seed) % every == 0:
+            yield number, FAULTS[(number // every + seed) % len(FAULTS)]
 
 
 class FewTries(AwsStandardS3RetryStrategy):

@@ -19,7 +19,7 @@ from proxy import CuttingProxy
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType, StringType
 from servers import S3Server
-from wire import LASTING, PASSING, TIMEOUT_SECONDS, turns
+from wire import TIMEOUT_SECONDS, turns
 
 import tblctl
 from tblctl.errors import TblctlError
@@ -149,7 +149,7 @@ def test_every_request_of_an_operation_fails_in_turn(name: str, wired: Lake, pro
     assert requests
     wired.set_back()
     before = wired.snapshot()
-    for number, fault in turns(requests, seed=len(name), faults=(*PASSING, *LASTING)):
+    for number, fault in turns(requests, seed=len(name), every=8):
         where = f"{name}: {fault} at request {number} of {requests}"
         proxy.clear()
         proxy.on(nth=number, **fault)
