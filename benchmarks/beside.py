@@ -3,7 +3,7 @@
 A table has ranges of keys, each of four blocks that overlap, so that a round has a group for each range. Whenever a
 task of a merge ends (in a loop every third one, so about once a group), the writer updates a range of a hundredth of
 the keys, at random, and in a loop every fourth time appends a block to a random range. So the figures depend on what
-commits when, and not on the speed of the machine, nor on the size of blocks. The baseline commits each round at its
+commits when, and little on the speed of the machine. The baseline commits each round at its
 end, all groups at once, as with `commit_every=10**6`.
 """
 
@@ -25,9 +25,9 @@ from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.task.spec import MergeTask
 
-RANGES, BLOCKS, ROWS = 10, 4, 1_000
+RANGES, BLOCKS, ROWS = 10, 4, 5_000
 KEYS = 1_000_000
-STEPS = 60
+STEPS = 40
 SEEDS = 3
 TASKS_EACH = 3
 AT_END = 10**6
