@@ -162,7 +162,7 @@ def test_a_driver_killed_in_the_middle_leaves_the_table_whole_and_the_next_run_g
             time.sleep(0.02)
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
     assert rows_of(table) == rows
     assert table.check(deep=True).problems == ()
     table.recluster(final=True, engine="local")
