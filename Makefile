@@ -3,6 +3,7 @@
 #   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
+#   make test-killed     processes at work on one table, killed at random: 150 s on each of four kinds of table, in turn
 #   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24
 #   make fuzz      coverage-guided fuzzing of every parser, a minute each; PARSERS="where plan" for some, FUZZ_SECONDS for longer
 #   make lint      ruff, and mypy --strict over the package as it is installed
@@ -31,7 +32,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -46,6 +47,9 @@ test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
 	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-killed: $(VENV)/.installed
+	$(VENV)/bin/python -m tests.killed
 
 # Trino and Nessie are too large for every run: 1.1 GB to load.
 test-trino: export TBLCTL_TEST_ENGINES := 1

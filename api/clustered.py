@@ -258,8 +258,8 @@ class ClusteredTable:
                 there is something to merge. None: a session on this machine, if needed.
             on_conflict: what to do if other writers removed blocks of a group. salvage commits the other groups. fail
                 raises and commits nothing more; with `commit_every`, the round's earlier commits stay.
-            commit_every: commit after this many merged groups (8), or once this much time has passed since the last
-                commit and a group is merged ("60s", a timedelta), and at the round's end. None: one commit a round.
+            commit_every: commit after this many merged groups (8), or a merged group once this much time has passed
+                since the last commit ("60s", a timedelta). None: at the end; beside another writer each group.
             progress: called with (done, total, unit); the unit is rows or groups of the round.
 
         Raises:

@@ -32,6 +32,7 @@ SUBJECTS = (
     "iceberg",
     "small",
     "overlap",
+    "beside",
 )
 
 

@@ -9,7 +9,8 @@
 Actions: "cut reply" (forward, wait for the server's reply, then close), "drop" (close without forwarding), "reply"
 (answer `status` and `code` without forwarding), "hang" (forward, never answer), "reset" (forward, wait for the
 server's reply, then reset the connection: the client sees ECONNRESET), "reset and leave" (the same, and connections
-are refused from then on).
+are refused from then on), "cut request in body" and "cut reply in body" (forward a half of the body, then close: the
+server, or the client, gets the other half never; without a body the same as "drop" and "cut reply").
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
+
+ACTIONS = frozenset(
+    {
+        *("cut reply", "drop", "reply", "hang", "reset", "reset and leave"),
+        *("cut request in body", "cut reply in body"),
+    }
+)
 
 
 @dataclass(kw_only=True)
@@ -134,7 +142,7 @@ class CuttingProxy:
         code: str = "SlowDown",
     ) -> None:
         """Do `action` to the nth to nth+times-1th request of this method ('' is any) whose path has `path` (regex)."""
-        assert action in {"cut reply", "drop", "reply", "hang", "reset", "reset and leave"}, action
+        assert action in ACTIONS, action
         rule = Rule(
             method=method,
             path=re.compile(path),
@@ -219,6 +227,11 @@ class CuttingProxy:
             self._record(method, path, headers, action, rule.status, len(body), len(xml))
             client.connection.sendall(f"{status_line}Content-Length: {len(xml)}\r\n\r\n".encode() + xml)
             return True
+        if action == "cut request in body":
+            self._record(method, path, headers, action, request_bytes=len(body) // 2)
+            if body:
+                server.connection.sendall(head + body[: len(body) // 2])
+            return False
         with self._counted():
             time.sleep(self.latency_seconds)
             server.connection.sendall(head + body)
@@ -227,7 +240,9 @@ class CuttingProxy:
         reply_headers = _headers(reply_head)
         reply = b"" if method == "HEAD" or status in (204, 304) else server.body(reply_headers)
         self._record(method, path, headers, action, status, len(body), len(reply))
-        if action == "cut reply":
+        if action == "cut reply in body" and reply:
+            client.connection.sendall(reply_head + reply[: len(reply) // 2])
+        if action.startswith("cut reply"):
             return False
         if action.startswith("reset"):
             if action == "reset and leave":

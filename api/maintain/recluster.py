@@ -25,14 +25,14 @@ from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.request import Request, planned, view_of
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
-from tblctl.merger.round.commit_every import AT_END
+from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, GroupOutcome
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import Rates, State, Workload
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
@@ -111,7 +111,8 @@ class ReclusterJob:
         if given is not None and not isinstance(given, Plan):
             msg = f"plan is a {type(given).__name__}, expected a Plan; Plan.from_json reads what to_json gave"
             raise InvalidOptionError(msg)
-        several = self.request.final or self.endless or self.request.commit_every != AT_END
+        every = self.request.commit_every
+        several = self.request.final or self.endless or every not in {AT_END, BESIDE_OTHERS}
         return LoopState(averages=RollingAverages(several=several), policy=self.policy_state)
 
 
@@ -158,6 +159,7 @@ class LoopState:
         groups: those of all rounds that came to their end, in order; of an endless job only those of the last one.
         failed: paths of the blocks of groups that failed. An endless job forgets them at the step after an `Idle`.
         fruitless: rounds in a row that committed nothing, up to now.
+        most_groups: of the next round, since groups of the last ones conflicted; None for no limit.
         idle: steps that found nothing to do since something was committed.
         version: the id of the version that the last step looked at; None before the first.
         before, after: the table's figures before the first round and after the last; None before the first step.
@@ -173,6 +175,7 @@ class LoopState:
     groups: tuple[GroupOutcome, ...] = ()
     failed: frozenset[str] = frozenset()
     fruitless: int = 0
+    most_groups: int | None = None
     idle: int = 0
     version: str | None = None
     before: Averages | None = None
@@ -274,7 +277,12 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         if version.id == state.version and not state.failed and not job.workload:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
-    view = view_of(version, job.request.condition)
+    try:
+        view = view_of(version, job.request.condition)
+    except CorruptTableError:  # or gc removed the version while it was read
+        if job.port.newest().id == version.id:
+            raise
+        return _step(job, state, watch)
     before = state.averages.begin(version.id, view)
     state = replace(state, version=version.id, before=state.before or before, after=before, nothing=None)
     plan, policy_state = _planned(job, state, version, view)
@@ -306,7 +314,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
     found = planned(
         version,
         view,
-        job.request,
+        _paced(job.request, state.most_groups),
         state.failed,
         workload=job.workload(version) if job.workload else None,
         state=state.policy,
@@ -315,6 +323,29 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
         with_advice=not job.endless,
     )
     return found.plan, found.state
+
+
+def _paced(request: Request, most_groups: int | None) -> Request:
+    """Return the request for a round of at most so many groups."""
+    if most_groups is None:
+        return request
+    asked = request.options.budget.max_groups
+    budget = replace(request.options.budget, max_groups=min(most_groups, asked or most_groups))
+    return replace(request, options=replace(request.options, budget=budget))
+
+
+def _next_most_groups(most_groups: int | None, groups: Sequence[GroupOutcome]) -> int | None:
+    """Return how many groups the next round may have: half as many after conflicts, else one more (as TCP's window).
+
+    The fewer groups a round has, the less time passes from the plan to their commit, in which they can lose a block.
+    If all conflicted, twice as many: a writer that is always in the deepest range must not keep the others waiting.
+    """
+    conflicted = sum(group.status == CONFLICTED for group in groups)
+    if 0 < conflicted < len(groups):
+        return max(1, len(groups) // 2)
+    if most_groups is None or len(groups) < most_groups:
+        return None
+    return 2 * most_groups if conflicted else most_groups + 1
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
@@ -343,6 +374,9 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
+        most_groups=_next_most_groups(state.most_groups, outcome.groups)
+        if job.request.commit_every.adapts
+        else None,
         idle=0 if outcome.version else state.idle,
         note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else "",
     )

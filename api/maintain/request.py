@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.maintain.view import View
-from tblctl.merger.round.commit_every import AT_END, CommitEvery
+from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
 from tblctl.policies import policy_of
 from tblctl.selector import planner
@@ -51,7 +51,7 @@ class Request:
     options: Parts
     final: bool = False
     on_conflict: OnConflict = OnConflict.SALVAGE
-    commit_every: CommitEvery = AT_END
+    commit_every: CommitEvery = BESIDE_OTHERS
     progress: Progress | None = None
 
     @classmethod
@@ -82,13 +82,16 @@ class Request:
         if given is not None and not callable(given):
             msg = f"progress is {progress!r:.80}, expected a function of (done, total, unit)"
             raise InvalidOptionError(msg)
+        choice = OnConflict.named(on_conflict)
+        fails = choice is OnConflict.FAIL
         return cls(
             policy=chosen,
             condition=condition,
             options=parts(chosen, options, final=final),
             final=final,
-            on_conflict=OnConflict.named(on_conflict),
-            commit_every=CommitEvery.of(commit_every),
+            on_conflict=choice,
+            # With FAIL, nothing of a round stays if a group conflicts, unless the caller asked for several commits.
+            commit_every=AT_END if fails and commit_every is None else CommitEvery.of(commit_every),
             progress=progress,
         )
 

@@ -63,7 +63,7 @@ OPTIONS = (
         metavar="N|TIME",
         callback=lambda _ctx, _param, text: read_commit_every(text),
         help="Commit after every N merged groups (8), or at intervals (60s, 5m), so that a killed run loses less "
-        "(default: each round is one commit).",
+        "(default: one commit a round, or beside another writer one a group).",
     ),
 )
 

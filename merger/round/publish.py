@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
@@ -22,6 +23,10 @@ from tblctl.tableformat.port import (
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 """Figures of group outcomes whose sums are in a commit's summary."""
+
+
+LOOK_SHARE = 0.1
+"""The share of the time that looking for other writers' commits may take: on some catalogs a look takes a second."""
 
 
 class Observer(Protocol):
@@ -70,6 +75,17 @@ class Publisher(Generic[VersionT]):
         self._runs, self._on_conflict = runs, on_conflict
         self._io, self._observer = io, observer
         self._since_seconds = port.env.elapsed()
+        self._next_look_seconds = -math.inf
+        self._others_write = False
+
+    def others_write(self) -> bool:
+        """Return whether another writer has committed since the round began, as far as is known."""
+        elapsed = self._port.env.elapsed
+        began = elapsed()
+        if not self._others_write and began >= self._next_look_seconds:
+            self._others_write = self._port.newest().id != (self.newest or self._base).id
+            self._next_look_seconds = elapsed() + (elapsed() - began) / LOOK_SHARE
+        return self._others_write
 
     @property
     def waiting_seconds(self) -> float:

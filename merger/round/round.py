@@ -1,6 +1,6 @@
 """One round of reclustering: an engine runs the tasks of a plan, and their blocks are verified and committed.
 
-A round makes one commit at its end, or with `commit_every` several as groups are merged. Each group stands alone. It
+A round makes one commit at its end, or several as groups are merged (`commit_every.py`). Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
 live. All other groups are committed.
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
@@ -28,7 +28,12 @@ from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.concurrency import ahead
-from tblctl.tableformat.errors import InternalError, InvalidDataError, InvalidOptionError
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InternalError,
+    InvalidDataError,
+    InvalidOptionError,
+)
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import most_rows
 from tblctl.tableformat.model.options import TableOptions
@@ -92,7 +97,14 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    find_blocks(version, runs.values(), plan.sorts)
+    try:
+        find_blocks(version, runs.values(), plan.sorts)
+    except CorruptTableError:
+        if port.newest().id == version.id:
+            raise
+        for run in runs.values():
+            if run.is_open:
+                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)
@@ -186,7 +198,10 @@ class _Round:
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
-        if self._due.is_due(groups=self._publisher.waiting_groups, seconds=self._publisher.waiting_seconds):
+        waiting = self._publisher.waiting_groups
+        if self._due.is_due(groups=waiting, seconds=self._publisher.waiting_seconds) or (
+            self._due.adapts and waiting and self._publisher.others_write()
+        ):
             self._publisher.publish()
 
 

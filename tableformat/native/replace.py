@@ -40,7 +40,7 @@ def replace_blocks(
     storage: Storage, env: Environment, base: NativeVersion, replacement: Replacement
 ) -> Snapshot:
     """Commit on top of the newest snapshot. Errors are as for `TablePort.replace`."""
-    edit = _edit(base, replacement)
+    edit = _edit_unless_expired(storage, base, replacement)
     applier = EditApplier(storage, env)
     record = _Record(storage, env, replacement.record)
 
@@ -108,6 +108,25 @@ class _Record:
             self._storage.delete([path for path in self._paths if path != used])
         except TblctlError as error:
             LOG.warning("records that are not needed could not be deleted, gc will: %s", error)
+
+
+def _edit_unless_expired(storage: Storage, base: NativeVersion, replacement: Replacement) -> Edit:
+    """Return the change as an edit of the base's segments.
+
+    Raises:
+        ConflictError: gc removed the base's segments meanwhile.
+        BlocksReplacedError, InternalError, CorruptTableError: as `_edit`.
+    """
+    try:
+        return _edit(base, replacement)
+    except CorruptTableError as error:
+        if reload_head(storage, base.snapshot).is_retained(base.snapshot.sequence):
+            raise
+        msg = (
+            f"{storage.url}: gc removed snapshot {base.id}, whose blocks were merged: it ran with an --older-than "
+            "shorter than the merge took. Nothing was committed: plan again"
+        )
+        raise ConflictError(msg) from error
 
 
 def _edit(base: NativeVersion, replacement: Replacement) -> Edit:

@@ -328,9 +328,18 @@ class S3Backend:
         return RangedInput(ranges, mode="r")
 
     def _begin_range(self, name: str, start: int, end: int) -> Future[bytes]:
-        path, filesystem = f"{self._root}/{name}", self._filesystem()
-        request = _patiently(lambda: filesystem._cat_file(path, start=start, end=end))
-        return asyncio.run_coroutine_threadsafe(request, filesystem.loop)
+        request = self._range(f"{self._root}/{name}", start, end)
+        return asyncio.run_coroutine_threadsafe(request, self._filesystem().loop)
+
+    async def _range(self, path: str, start: int, end: int) -> bytes:
+        """Return a range. Readers of files know errors of the system only, and botocore's of connections are none."""
+        filesystem = self._filesystem()
+        try:
+            return bytes(await _patiently(lambda: filesystem._cat_file(path, start=start, end=end)))
+        except Exception as error:
+            if isinstance(error, OSError) or classify(error) not in RETRIED:
+                raise
+            raise ConnectionError(str(error)) from error
 
     def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
         from tblctl.tableformat.storage.arrow import filesystem_over

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round import round as round_module
-from tblctl.merger.round.commit_every import AT_END, CommitEvery
+from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.verify import VerificationError
@@ -99,7 +100,7 @@ def listed(subject: Subject) -> set[str]:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, AT_END),
+        (None, BESIDE_OTHERS),
         (8, CommitEvery(groups=8)),
         ("8", CommitEvery(groups=8)),
         (" 60s ", CommitEvery(seconds=60)),
@@ -142,6 +143,7 @@ def test_a_commit_is_due_when_enough_groups_wait_or_one_waits_long_enough(
         (CommitEvery(groups=3), [3, 1]),
         (CommitEvery(seconds=1e-9), [1, 1, 1, 1]),
         (CommitEvery(seconds=1e9), [4]),
+        (BESIDE_OTHERS, [4]),
     ],
     ids=str,
 )
@@ -158,6 +160,49 @@ def test_groups_are_committed_as_they_are_merged(
     assert outcome.version.id == pairs.port.newest().id
     assert len(versions_of(pairs)) == len(before) + len(groups)
     assert (levels(pairs), pairs.rows()) == ([1] * 8, rows)
+
+
+def ticking(pairs: Subject, *, seconds: float) -> list[float]:
+    """Let each look at the clock take so long; return when the newest version was asked for."""
+    now, asked, newest = [0.0], list[float](), pairs.port.newest
+
+    def elapsed() -> float:
+        now[0] += seconds
+        return now[0]
+
+    def counted() -> Any:
+        asked.append(now[0])
+        return newest()
+
+    pairs.port.env = dataclasses.replace(pairs.port.env, elapsed=elapsed)
+    pairs.port.newest = counted
+    return asked
+
+
+def test_from_another_writers_commit_on_each_group_is_committed_as_it_is_merged(pairs: Subject) -> None:
+    ticking(pairs, seconds=0)
+    engine = one_by_one(lambda done: pairs.append(5000.0) if done == 1 else None)
+    outcome, told = run(pairs, engine=engine, commit_every=BESIDE_OTHERS)
+    assert [item["committed_groups"] for item in told] == [2, 1, 1]
+    assert statuses(outcome) == ["committed"] * 4
+
+
+def test_groups_that_were_committed_at_once_are_not_lost_to_a_writer_that_comes_later(pairs: Subject) -> None:
+    ticking(pairs, seconds=0)
+    engine = one_by_one(lambda done: pairs.delete({1: 24, 3: 0}[done]) if done in {1, 3} else None)
+    outcome, _ = run(pairs, engine=engine, commit_every=BESIDE_OTHERS)
+    assert statuses(outcome) == ["committed"] * 3 + ["conflicted"]
+
+
+def test_other_writers_are_looked_for_in_a_tenth_of_the_time(pairs: Subject) -> None:
+    asked = ticking(pairs, seconds=1)
+    plan = plan_of(pairs)
+    asked.clear()
+    engine = one_by_one(lambda done: pairs.append(5000.0) if done == 1 else None)
+    _, told = run(pairs, plan, engine=engine, commit_every=BESIDE_OTHERS)
+    assert [item["committed_groups"] for item in told] == [4]
+    looks = [at for at in asked if at > 1]
+    assert all(later - earlier >= 10 for earlier, later in itertools.pairwise(looks))
 
 
 def test_a_commit_tells_of_what_was_left_out_since_the_one_before_it(pairs: Subject) -> None:

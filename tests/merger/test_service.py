@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -345,3 +346,52 @@ def test_a_state_does_not_travel_with_a_pickled_error(twin: Make) -> None:
     assert state_of(raised.value) is not None
     assert state_of(pickle.loads(pickle.dumps(raised.value))) is None
     assert state_of(ConflictError("of elsewhere")) is None
+
+
+def test_a_loop_takes_fewer_groups_a_round_after_conflicts_and_more_when_there_are_none(make: Make) -> None:
+    subject = table_of_pairs(make, pairs=4)
+    taken: list[int] = []
+    rivals = [0]  # a row of the first pair
+
+    @dataclass
+    class Beside(Meddling):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            tasks = list(tasks)
+            taken.append(len({task.group for task in tasks}))
+            if rivals:
+                subject.delete(rivals.pop())
+            super().run(io, tasks, done, **rest)
+
+    request = Request.of(policy="levels", condition=lambda _schema: None, options={})
+    job = ReclusterJob(port=subject.port, request=request, engine=lambda _plan: Beside(), endless=True)
+    state = step(job, job.start()).state
+    assert (state.totals.committed_groups, state.totals.conflicted_groups, state.most_groups) == (3, 1, 2)
+    for start in (1000.0, 2000.0, 3000.0, 4000.0):
+        append_pair(subject, start)
+    while isinstance(found := step(job, state), Committed):
+        state = found.state
+    assert taken[0] == 4
+    assert taken[1] <= 2
+    assert sum(taken) == state.totals.committed_groups + 1
+
+
+@pytest.mark.parametrize(
+    ("most", "committed", "conflicted", "expected"),
+    [
+        (None, 8, 0, None),
+        (None, 5, 5, 5),
+        (None, 0, 4, None),
+        (5, 4, 1, 2),
+        (1, 0, 1, 2),
+        (2, 0, 2, 4),
+        (2, 1, 1, 1),
+        (3, 3, 0, 4),
+        (9, 3, 0, None),
+    ],
+)
+def test_how_many_groups_the_next_round_may_have(
+    most: int | None, committed: int, conflicted: int, expected: int | None
+) -> None:
+    groups: Any = [SimpleNamespace(status="committed")] * committed
+    groups += [SimpleNamespace(status="conflicted")] * conflicted
+    assert loop._next_most_groups(most, groups) == expected

@@ -6,14 +6,15 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from faults import Faults, fault_points, inject, kill_points
+from operations import CHANGES, OPERATIONS, READS, TRIED_ELSEWHERE, At, Operation, long_history, three_blocks
+from profiles import THOROUGH
 from tables import (
     SCHEMA,
     Places,
@@ -39,67 +40,19 @@ from tblctl.errors import (
 )
 from tblctl.tableformat.storage import Storage
 
-SMALL_BLOCKS = {"block_rows": 4}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """An operation, and the table that it starts from."""
-
-    build: Callable[[str], None]
-    act: Callable[[str], Any]
-
-
-def _nothing(url: str) -> None:
-    pass
-
-
-def _table(url: str) -> None:
-    """Make a table of three blocks in two snapshots, on a clustered key."""
-    table = tblctl.create(url, SCHEMA, cluster_by="id", options=SMALL_BLOCKS)
-    table.append(rows(*range(8)))
-    table.append(rows(20, 21, 22))
-
-
-def _long_table(url: str) -> None:
-    """Make a table with snapshots to expire, blocks that only they name, and segments to fold."""
-    _table(url)
-    table = tblctl.open(url)
-    table.tag("kept", 2)
-    table.delete("id < 6")
-    table.overwrite(rows(30, 31), where="id >= 20")
-
-
-def _four_segments(url: str) -> None:
-    _table(url)
-    tblctl.open(url).append(rows(40))
-
-
-def _open(url: str) -> tblctl.Table:
-    return tblctl.open(url)
-
-
-SCENARIOS = {
-    "create": Scenario(build=_nothing, act=lambda url: tblctl.create(url, SCHEMA, cluster_by="id")),
-    "append one block": Scenario(build=_table, act=lambda url: _open(url).append(rows(50, 51))),
-    "append several blocks": Scenario(build=_table, act=lambda url: _open(url).append(rows(*range(50, 60)))),
-    "append and fold": Scenario(build=_four_segments, act=lambda url: _open(url).append(rows(50))),
-    "delete": Scenario(build=_table, act=lambda url: _open(url).delete("id in (1, 2, 5, 21)")),
-    "delete whole blocks": Scenario(build=_table, act=lambda url: _open(url).delete("id < 5")),
-    "update": Scenario(build=_table, act=lambda url: _open(url).update({"v": "new"}, "id in (1, 21)")),
-    "overwrite": Scenario(build=_table, act=lambda url: _open(url).overwrite(rows(70), where="id > 6")),
-    "overwrite all": Scenario(build=_table, act=lambda url: _open(url).overwrite(rows(70, 71))),
-    "alter": Scenario(build=_table, act=lambda url: _open(url).add_column("w", "int32")),
-    "cluster by": Scenario(build=_table, act=lambda url: _open(url).set_cluster_key("v")),
-    "rollback": Scenario(build=_long_table, act=lambda url: _open(url).rollback(2)),
-    "tag": Scenario(build=_table, act=lambda url: _open(url).tag("v1")),
-    "delete tag": Scenario(build=_long_table, act=lambda url: _open(url).delete_tag("kept")),
-    "gc": Scenario(build=_long_table, act=lambda url: _open(url).gc(keep=1, older_than=0)),
-    "drop": Scenario(build=_table, act=tblctl.drop),
-}
 # On local disk, which is slower, one of each kind.
 LOCAL = ("create", "append several blocks", "delete", "overwrite", "alter", "rollback", "gc", "drop")
-CASES = [("memory", name) for name in SCENARIOS] + [("local", name) for name in LOCAL]
+CASES = [("memory", name) for name in CHANGES] + [("local", name) for name in LOCAL]
+
+
+# Reclusters: test_recluster_crashes.py.
+ERRORS = [("memory", name) for name in CHANGES | READS] + [("local", name) for name in LOCAL if THOROUGH]
+
+
+def test_every_public_operation_is_interrupted() -> None:
+    names = {name for name in dir(tblctl.Table) if not name.startswith("_")}
+    tried = {operation.of for operation in OPERATIONS.values()}
+    assert tried | TRIED_ELSEWHERE.keys() == names | {"create", "drop"}
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -139,23 +92,23 @@ def _row_of(table: tblctl.Table) -> Any:
 
 
 @pytest.fixture
-def prepared(request: pytest.FixtureRequest, at: Places) -> tuple[Scenario, str, State | None, State | None]:
-    scenario = SCENARIOS[request.param]
+def prepared(request: pytest.FixtureRequest, at: Places) -> tuple[Operation, str, State | None, State | None]:
+    operation = OPERATIONS[request.param]
     template = at.fresh()
-    scenario.build(template)
+    operation.build(At(url=template))
     done = at.copy(template)
-    scenario.act(done)
-    return scenario, template, _state(template), _state(done)
+    operation.act(At(url=done))
+    return operation, template, _state(template), _state(done)
 
 
 @pytest.mark.parametrize(("at", "prepared"), CASES, indirect=True)
 def test_a_kill_at_any_storage_call_leaves_the_table_as_before_or_as_after(prepared: Any, at: Places) -> None:
-    scenario, template, before, after = prepared
+    operation, template, before, after = prepared
     trial, objects = at.copy(template), objects_of(template)
     seen, shapes = set(), set()
-    for point in kill_points(lambda: scenario.act(trial)):
+    for point in kill_points(lambda: operation.act(At(url=trial))):
         url = at.renew(template)
-        point.kill(lambda url=url: scenario.act(url))
+        point.kill(lambda url=url: operation.act(At(url=url)))
         shape = shape_of(url, objects)
         if shape in shapes:
             continue
@@ -167,12 +120,11 @@ def test_a_kill_at_any_storage_call_leaves_the_table_as_before_or_as_after(prepa
     assert seen == {before, after}  # the kills came early enough, and late enough
 
 
-@pytest.mark.parametrize("prepared", SCENARIOS, indirect=True)
-@pytest.mark.parametrize("at", ["memory"], indirect=True)
+@pytest.mark.parametrize(("at", "prepared"), ERRORS, indirect=True)
 def test_an_error_at_any_storage_call_changes_nothing_or_is_not_an_error(prepared: Any, at: Places) -> None:
-    scenario, template, before, after = prepared
+    operation, template, before, after = prepared
     trial, shapes, objects = at.copy(template), set(), objects_of(template)
-    for point in fault_points(lambda: scenario.act(trial)):
+    for point in fault_points(lambda: operation.act(At(url=trial))):
         url = at.renew(template)
         faults = Faults()
         unsure = point.call.operation == "create" and point.at == "after"
@@ -181,7 +133,7 @@ def test_an_error_at_any_storage_call_changes_nothing_or_is_not_an_error(prepare
         raised = False
         with inject(faults):
             try:
-                scenario.act(url)
+                operation.act(At(url=url))
             except StorageError:
                 raised = True
         assert faults.fired, str(point)
@@ -213,8 +165,8 @@ def test_whatever_is_raised_once_a_commit_may_stand_deletes_nothing_of_it(
 ) -> None:
     done, url = at.fresh(), at.fresh()
     for place in (done, url):
-        SCENARIOS[act].build(place)
-    SCENARIOS[act].act(done)
+        OPERATIONS[act].build(At(url=place))
+    OPERATIONS[act].act(At(url=done))
     logger = logging.getLogger("tblctl")
     level = logger.level
     faults = Faults()
@@ -230,7 +182,7 @@ def test_whatever_is_raised_once_a_commit_may_stand_deletes_nothing_of_it(
         faults.fail(error, operation="create", name="metadata/snapshots/", at="after")
     try:
         with inject(faults), pytest.raises(type(error)):
-            SCENARIOS[act].act(url)
+            OPERATIONS[act].act(At(url=url))
     finally:
         logger.removeFilter(_refuse_to_log_commits)
         logger.setLevel(level)
@@ -242,7 +194,7 @@ def test_a_hint_that_cannot_be_written_is_a_warning_and_no_error(
     at: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = at.fresh()
-    _table(url)
+    three_blocks(At(url=url))
     faults = Faults()
     faults.fail(operation="write", name="metadata/latest")
     with inject(faults):
@@ -254,7 +206,7 @@ def test_a_hint_that_cannot_be_written_is_a_warning_and_no_error(
 
 def test_a_drop_that_was_cut_short_can_be_repeated(at: Places) -> None:
     template = at.fresh()
-    _long_table(template)
+    long_history(At(url=template))
     names = sorted(objects_of(template))
     for count in range(len(names)):  # `delete_all` deletes in the order of names
         url = at.copy(template)
@@ -320,7 +272,7 @@ def test_a_missing_table_is_an_error_that_names_it(at: Places) -> None:
 @pytest.mark.parametrize("operation", ["append", "delete", "alter", "gc", "tag"])
 def test_a_disk_without_space_or_permission_changes_nothing(operation: str, tmp_path: Path) -> None:
     url = str(tmp_path / "table")
-    _long_table(url)
+    long_history(At(url=url))
     before = objects_of(url)
     act = {
         "append": lambda table: table.append(rows(90)),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import racing
 from faults import Call, Faults, inject, run_interleaved, storage_calls
+from operations import At, two_groups
 from profiles import THOROUGH
 from servers import Location
 from tables import (
@@ -408,3 +409,31 @@ def test_what_another_gc_removes_while_it_is_looked_at_is_no_damage(name: str, i
             except tblctl.errors.SnapshotNotFoundError:
                 assert name == "rollback", number
         assert_sound(tblctl.open(url))
+
+
+def test_a_recluster_whose_version_gc_removes_conflicts_and_reports_no_damage(in_memory: Places) -> None:
+    """Before each of its storage calls a delete rewrites what it is to read, and a gc without grace removes that."""
+    template = in_memory.fresh()
+    two_groups(At(url=template))
+    ids = ids_of(tblctl.open(template))
+    calls = len(storage_calls(lambda: tblctl.open(in_memory.copy(template)).recluster()))
+    committed = set()
+    for number in range(1, calls + 1):
+        url = in_memory.renew(template)
+
+        def expire(url: str = url) -> None:
+            table = tblctl.open(url)
+            table.delete("id = 1")
+            table.gc(keep=1, older_than=0)
+
+        faults = Faults()
+        faults.do(expire, nth=number)
+        with inject(faults):
+            outcome = tblctl.open(url).recluster()
+        committed.add(outcome.committed_groups)
+        assert not [group for group in outcome.groups if "check --deep" in (group.error or "")], number
+        table = tblctl.open(url)
+        assert_sound(table)
+        table.recluster(final=True)
+        assert ids_of(table) == ids[1:], number
+    assert committed >= {0, 2}

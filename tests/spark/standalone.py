@@ -31,15 +31,24 @@ class Cluster:
         """Return the working folders of all executors so far, of any application."""
         return sorted(path for folder in self.workers.values() for path in folder.glob("work/app-*/*"))
 
+    def running_executors(self) -> list[int]:
+        """Return the process ids of the executors that run, of any application."""
+        children = [process for worker in self.workers for process in _children(worker)]
+        return [process for process in children if _is_executor(process)]
+
     def kill_an_executor(self) -> Path:
         """Kill the process of an executor that runs; return its working folder."""
-        for worker in self.workers:
-            for process in _children(worker):
-                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes():
-                    folder = Path(f"/proc/{process}/cwd").readlink()
-                    os.kill(process, signal.SIGKILL)
-                    return folder
-        raise AssertionError("no executor runs")
+        process = self.running_executors()[0]
+        folder = Path(f"/proc/{process}/cwd").readlink()
+        os.kill(process, signal.SIGKILL)
+        return folder
+
+
+def _is_executor(process: int) -> bool:
+    try:
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 def _children(parent: int) -> list[int]:

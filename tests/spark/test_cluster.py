@@ -148,6 +148,29 @@ def test_an_executor_killed_in_the_middle_costs_neither_job_nor_rows(
     assert rows_of(table) == rows
     assert table.check(deep=True).problems == ()
     assert {block.path for block in table.files()} <= blocks_stored(place)
+
+
+def test_a_driver_killed_in_the_middle_leaves_the_table_whole_and_the_next_run_goes_on(
+    cluster: Cluster, place: Location, tmp_path: Path
+) -> None:
+    table = table_at(place)
+    rows, stored = rows_of(table), blocks_stored(place)
+    process = driver(recluster_command(place, *on(cluster), "--commit-every", "1"), tmp_path / "driver")
+    try:
+        while not blocks_stored(place) - stored:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    assert rows_of(table) == rows
+    assert table.check(deep=True).problems == ()
+    table.recluster(final=True, engine="local")
+    assert rows_of(table) == rows
+    while cluster.running_executors():  # they may still write what nobody waits for
+        time.sleep(0.1)
+    table.gc(keep=1, older_than=0)
+    assert blocks_stored(place) == {block.path for block in table.files()}
     table.gc(keep=1, older_than=0)
     assert blocks_stored(place) == {block.path for block in table.files()}
     assert rows_of(table) == rows

@@ -310,6 +310,19 @@ def test_a_range_that_may_not_be_read_is_asked_for_once(proxy, proxied):
     assert len(proxy.exchanges) == 1
 
 
+@pytest.mark.parametrize("action", ["cut reply", "drop", "reset", "cut reply in body"])
+def test_a_range_whose_connection_is_cut_for_good_is_an_error_of_the_storage(proxy, proxied, action):
+    storage = proxied.storage()
+    storage.write("a", b"x" * 1_000)
+    proxy.on("GET", "/a", action=action, times=1000)
+    with storage.open_input("a", size_bytes=1_000) as file:
+        for read in (lambda: file.ranges.fetch(0, 10), lambda: file.read_at(10, 0)):
+            with pytest.raises(OSError) as caught:
+                read()
+            error = storage.explain(caught.value, "read", "a")
+            assert "the storage does not respond properly" in str(error)
+
+
 def test_a_read_whose_body_was_cut_is_repeated(proxy, proxied):
     storage = proxied.storage()
     storage.write("a", b"x" * 100_000)

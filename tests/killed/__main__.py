@@ -1,0 +1,58 @@
+"""Kill processes for minutes, on each kind of table in turn, and write the figures down: `make test-killed`.
+
+python -m tests.killed --seconds 600 --kind "native on disk" --seed 7
+"""
+
+# ruff: noqa: E402 (the helpers of tests lie beside this folder)
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+sys.path.append(str(TESTS))
+
+from postgres import run_postgres
+from servers import run_minio
+
+from benchmarks.common import machine
+from tests.killed.harness import Race
+from tests.killed.raced import KINDS, made
+
+RESULT = TESTS.parent / "benchmarks" / "results" / "killed.txt"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.killed")
+    parser.add_argument("--seconds", type=float, default=150, help="for each kind of table")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="default: all, in turn")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    lines = [
+        f"killed: made by `{shlex.join(['python', '-m', 'tests.killed', *sys.argv[1:]])}`",
+        machine(),
+        f"six processes on one table, {options.seconds:g} s on each kind in turn, seed {options.seed}",
+    ]
+    print("\n".join(lines), flush=True)
+    with run_minio() as minio, run_postgres() as postgres:
+        servers = {"minio": minio, "postgres": postgres}
+        for kind in options.kind or KINDS:
+            with tempfile.TemporaryDirectory(prefix="tblctl-killed-") as folder:
+                race = Race(
+                    table=made(kind, Path(folder), servers.__getitem__),
+                    folder=Path(folder),
+                    seed=options.seed,
+                )
+                race.run(options.seconds)
+                found = [f"\n{kind}", *race.judge().lines()]
+            print("\n".join(found), flush=True)
+            lines += found
+    RESULT.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

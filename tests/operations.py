@@ -1,0 +1,165 @@
+"""Every public operation on a table of the native format, each with a tiny table that it starts from.
+
+Tests that interrupt operations take them from here. A test of native/test_crashes.py fails if a public operation of
+`tblctl.Table` is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from tables import SCHEMA, native_of, rows
+
+import tblctl
+from tblctl.tableformat.native.write.staged_write import StagedWriter
+
+SMALL_BLOCKS = {"block_rows": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class At:
+    """Where a table is."""
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> tblctl.Table:
+        return tblctl.open(self.url, storage_options=self.options)
+
+    def create(self) -> tblctl.Table:
+        how = {"cluster_by": "id", "options": SMALL_BLOCKS}
+        return tblctl.create(self.url, SCHEMA, storage_options=self.options, **how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """An operation, the table that it starts from, and the public name that it is an example of."""
+
+    of: str
+    build: Callable[[At], object]
+    act: Callable[[At], object]
+
+
+def nothing(_: At) -> None:
+    pass
+
+
+def three_blocks(at: At) -> None:
+    """Make a table of three blocks in two snapshots, on a clustered key."""
+    table = at.create()
+    table.append(rows(*range(8)))
+    table.append(rows(20, 21, 22))
+
+
+def long_history(at: At) -> None:
+    """Make a table with snapshots to expire, blocks that only they name, and segments to fold."""
+    three_blocks(at)
+    table = at.open()
+    table.tag("kept", 2)
+    table.delete("id < 6")
+    table.overwrite(rows(30, 31), where="id >= 20")
+
+
+def four_segments(at: At) -> None:
+    three_blocks(at)
+    at.open().append(rows(40))
+
+
+def two_groups(at: At) -> None:
+    """Make a table of two pairs of blocks that overlap."""
+    table = at.create()
+    for first in (1, 2, 101, 102):
+        table.append(rows(*range(first, first + 8, 2)))
+
+
+def on(
+    build: Callable[[At], object], of: str, act: Callable[[tblctl.Table], object] | None = None
+) -> Operation:
+    """Return an operation on an open table; without `act` the method or property `of`, without arguments."""
+
+    def run(at: At) -> object:
+        table = at.open()
+        if act:
+            return act(table)
+        found = getattr(table, of)
+        return found() if callable(found) else found
+
+    return Operation(of=of, build=build, act=run)
+
+
+def _staged(table: tblctl.Table) -> None:
+    native = native_of(table)
+    writer = StagedWriter.of(native.storage, native.env, native.head())
+    native.write("append", staged=writer.write(SCHEMA, [rows(*range(50, 56))]))
+
+
+def _streamed(table: tblctl.Table) -> None:
+    batches = [rows(*range(50, 55)), rows(60, 61)]
+    stream = pa.RecordBatchReader.from_batches(SCHEMA, (item for one in batches for item in one.to_batches()))
+    table.append(stream, memory_bytes=1)
+
+
+def _by_plan(table: tblctl.Table) -> None:
+    table.recluster(table.plan(), commit_every=1)
+
+
+CHANGES = {
+    "create": Operation(of="create", build=nothing, act=At.create),
+    "append one block": on(three_blocks, "append", lambda table: table.append(rows(50, 51))),
+    "append several blocks": on(three_blocks, "append", lambda table: table.append(rows(*range(50, 60)))),
+    "append a stream": on(three_blocks, "append", _streamed),
+    "append what was staged": on(three_blocks, "append", _staged),
+    "append and fold": on(four_segments, "append", lambda table: table.append(rows(50))),
+    "delete": on(three_blocks, "delete", lambda table: table.delete("id in (1, 2, 5, 21)")),
+    "delete whole blocks": on(three_blocks, "delete", lambda table: table.delete("id < 5")),
+    "update": on(three_blocks, "update", lambda table: table.update({"v": "new"}, "id in (1, 21)")),
+    "overwrite": on(three_blocks, "overwrite", lambda table: table.overwrite(rows(70), where="id > 6")),
+    "overwrite all": on(three_blocks, "overwrite", lambda table: table.overwrite(rows(70, 71))),
+    "alter": on(three_blocks, "add_column", lambda table: table.add_column("w", "int32")),
+    "rename": on(three_blocks, "rename_column", lambda table: table.rename_column("v", "w")),
+    "drop a column": on(three_blocks, "drop_column", lambda table: table.drop_column("v")),
+    "widen": on(three_blocks, "widen_column", lambda table: table.widen_column("v", "large_string")),
+    "set options": on(three_blocks, "set_options", lambda table: table.set_options({"block_rows": 9})),
+    "cluster by": on(three_blocks, "set_cluster_key", lambda table: table.set_cluster_key("v")),
+    "no key": on(three_blocks, "drop_cluster_key"),
+    "rollback": on(long_history, "rollback", lambda table: table.rollback(2)),
+    "tag": on(three_blocks, "tag", lambda table: table.tag("v1")),
+    "delete tag": on(long_history, "delete_tag", lambda table: table.delete_tag("kept")),
+    "clock": on(three_blocks, "reset_clock"),
+    "gc": on(long_history, "gc", lambda table: table.gc(keep=1, older_than=0)),
+    "drop": Operation(
+        of="drop", build=three_blocks, act=lambda at: tblctl.drop(at.url, storage_options=at.options)
+    ),
+}
+"""Operations that change a table, by a name."""
+
+RECLUSTERS = {
+    "recluster": on(two_groups, "recluster"),
+    "recluster, two commits": on(two_groups, "recluster", _by_plan),
+}
+
+READS = {
+    "scan": on(three_blocks, "scan", lambda table: table.scan("id > 2").to_arrow()),
+    "dataset": on(three_blocks, "to_dataset", lambda table: table.to_dataset().to_table()),
+    "check": on(long_history, "check", lambda table: table.check(deep=True)),
+    "compare": on(long_history, "compare", lambda table: table.compare(2, 3)),
+    "plan": on(two_groups, "plan"),
+    **{
+        name: on(long_history, name)
+        for name in (
+            *("cluster_by", "depth_history", "files", "history", "info", "location", "options", "schema"),
+            *("snapshot", "suggest", "tags"),
+        )
+    },
+}
+"""Operations that change nothing, by a name."""
+
+OPERATIONS = CHANGES | RECLUSTERS | READS
+
+TRIED_ELSEWHERE = {
+    "picture": "reads as `info` and `depth_history` do",
+    "to_spark": "needs Spark: spark/test_source.py",
+}
