@@ -16,10 +16,10 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+
 from simulation import actors, engine
 from simulation.history import draw
 from simulation.run import Result, run_history
-
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -311,7 +311,9 @@ BUGS: dict[str, Bug] = {
         roles=("reclusterer", "reclusterer", "appender"),
     ),
     "name free again": Bug(
-        what="gc leaves no tombstones: a sequence can be used again", patches=_name_free_again, roles=("gc", "gc")
+        what="gc leaves no tombstones: a sequence can be used again",
+        patches=_name_free_again,
+        roles=("gc", "gc"),
     ),
     "zeros swapped": Bug(
         what="the bounds of -0.0 and 0.0 are swapped", patches=_zeros_swapped, roles=("reader", "deleter")
@@ -377,7 +379,10 @@ def table(first: int, trials: int, *, most: int = 1000) -> str:
         found = [bug.search(first + trial * most, most) for trial in range(trials)]
         seconds = (time.process_time() - started) / trials
         counts = [most + 1 if item is None else item[0] for item in found]
-        shown = [f"{value:g}" if value <= most else f"not in {most}" for value in (statistics.median(counts), max(counts))]
+        shown = [
+            f"{value:g}" if value <= most else f"not in {most}"
+            for value in (statistics.median(counts), max(counts))
+        ]
         lines.append(f"| {bug.what} | {shown[0]} | {shown[1]} | {seconds:.1f} |")
         print(lines[-1], flush=True)
     return "\n".join(lines)
