@@ -173,7 +173,7 @@ def _name_free_again() -> list[Any]:
     return [_replaced(gc, "_bury", bury)]
 
 
-def _zeros_swapped() -> list[Any]:
+def _zeros_left_out() -> list[Any]:
     real = column_statistics._measured
 
     def measured(table: pa.Table, leaf: Any, *, before_writing: bool) -> Any:
@@ -262,12 +262,16 @@ def _discards_in_doubt() -> list[Any]:
 _REPLIES = ("lost reply", "sent again")
 BUGS: dict[str, Bug] = {
     "no fence": Bug(
-        what="gc deletes without a fence", patches=_no_fence, roles=("gc", "gc", "appender", "updater")
+        what="gc deletes without a fence",
+        patches=_no_fence,
+        roles=("gc", "gc", "appender", "updater"),
+        first=10,
     ),
     "no writers' check": Bug(
         what="writers do not compare their objects with the fence",
         patches=_no_writers_check,
         roles=("gc", "gc", "appender", "updater"),
+        first=10,
     ),
     "horizon dropped": Bug(
         what="commits do not carry the horizon on", patches=_horizon_dropped, roles=("gc", "appender")
@@ -294,6 +298,7 @@ BUGS: dict[str, Bug] = {
         what="a recluster commits groups that lost blocks",
         patches=_no_salvage_check,
         roles=("plan executor", "updater", "reclusterer"),
+        first=5,
     ),
     "every attempt counts": Bug(
         what="a second attempt of a staged task is counted too",
@@ -315,14 +320,17 @@ BUGS: dict[str, Bug] = {
         patches=_name_free_again,
         roles=("gc", "gc"),
     ),
-    "zeros swapped": Bug(
-        what="the bounds of -0.0 and 0.0 are swapped", patches=_zeros_swapped, roles=("reader", "deleter")
+    "zeros left out": Bug(
+        what="bounds of floats leave zeros out, as if -0.0 and 0.0 differed",
+        patches=_zeros_left_out,
+        roles=("reader", "deleter"),
     ),
     "footer believed": Bug(
         what="the checksum of footers is not compared",
         patches=_footer_believed,
         roles=("reader", "updater", "reclusterer"),
         faults=("flipped bit",),
+        first=29,
     ),
     "planned once": Bug(
         what="an overwrite, update or delete is not planned again after a lost race",
@@ -346,6 +354,7 @@ BUGS: dict[str, Bug] = {
         patches=_discards_in_doubt,
         roles=("reclusterer", "reclusterer", "plan executor"),
         faults=("cut off",),
+        first=119,
     ),
     "own clock": Bug(
         what="gc takes ages from its own clock", patches=_own_clock, roles=("gc", "gc", "appender", "updater")
@@ -367,6 +376,7 @@ BUGS: dict[str, Bug] = {
         what="what another gc removed meanwhile counts as damage",
         patches=_gc_unaware,
         roles=("gc", "gc", "gc", "updater"),
+        first=54,
     ),
 }
 
