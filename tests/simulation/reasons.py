@@ -52,12 +52,15 @@ def _clock_is_off(run: Run) -> bool:
 
 
 def _beside_a_shorter_gc(run: Run) -> bool:
-    """Whether a gc ran whose grace period is shorter than the operation took; the storage's times are whole seconds."""
+    """Whether a gc whose grace period is shorter than the operation took committed its fence since it began.
+
+    The storage's times are whole seconds.
+    """
     took = run.world.seconds - run.started_seconds
     return run.name not in _READS and any(
         other.name == "gc"
         and not other.step.args["dry_run"]
-        and (not other.is_over or other.started_seconds >= run.started_seconds or other in run.world.runs)
+        and any(sequence > run.first for sequence in other.commits)
         and other.step.args["older_than"] <= took + 2
         for other in run.world.runs
     )
