@@ -4,6 +4,7 @@
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
 #   make test-killed     processes at work on one table, killed at random: 150 s on each of four kinds of table, in turn
+#   make test-sim  10,000 simulated histories of several actors, faults and clocks (COUNT=, FIRST=, the first seed)
 #   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24
 #   make fuzz      coverage-guided fuzzing of every parser, a minute each; PARSERS="where plan" for some, FUZZ_SECONDS for longer
 #   make lint      ruff, and mypy --strict over the package as it is installed
@@ -15,6 +16,8 @@
 PYTHON ?= python3
 INSTALL ?= editable
 PYTEST_ARGS ?= -n auto --dist loadgroup
+COUNT ?= 10000
+FIRST ?= 1
 SF ?= 0.1
 FUZZ_SECONDS ?= 60
 CONSTRAINTS := tests/constraints.txt
@@ -32,7 +35,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -50,6 +53,8 @@ test: $(TEST_VENV)/.installed
 
 test-killed: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.killed
+test-sim: $(VENV)/.installed
+	cd tests && ../$(VENV)/bin/python -m simulation --first $(FIRST) --count $(COUNT)
 
 # Trino and Nessie are too large for every run: 1.1 GB to load.
 test-trino: export TBLCTL_TEST_ENGINES := 1

@@ -1,0 +1,1 @@
+"""Deterministic simulation of a table: several actors, one storage, all faults, from one seed."""
