@@ -12,7 +12,7 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from unittest import mock
 
 import pyarrow as pa
 from simulation.actors import OPERATIONS, table_of
-from simulation.faults import FAULTS, Killed
+from simulation.faults import FAULTS, Fault, Killed
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
 from simulation.oracle import Broken, Oracle
@@ -89,6 +89,7 @@ class Run:
         is_over: whether it returned or raised, or its process died.
         names: uids by the columns' names, of the rows that it writes.
         target: the version that it names.
+        notes: what else it found out, for its model.
         gc_changes: what gcs had changed when it began.
     """
 
@@ -107,6 +108,7 @@ class Run:
     names: dict[str, str] = field(default_factory=dict)
     column: str = ""
     target: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -194,7 +196,7 @@ class Actor:
             return action()
         self.run.faults.add(fault.kind)
         self.world.counts[f"fault {fault.kind}"] += 1
-        return FAULTS[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
+        return self.world.faults[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
 
     def _take_turn(self) -> Event | None:
         """Let others come first as the history says; return the fault of this call, if there is one."""
@@ -253,7 +255,7 @@ class Actor:
 
     def attempt(self, step: Step) -> Run:
         world = self.world
-        operation = OPERATIONS[step.operation]
+        operation = world.operations[step.operation]
         run = Run(
             world=world,
             actor=self,
@@ -323,12 +325,17 @@ class _Call:
 
 
 class World:
-    """The clock, the storage, the actors and the oracle of one history."""
+    """The clock, the storage, the actors and the oracle of one history. Another format's world overrides some parts."""
+
+    actor_class: type[Actor] = Actor
+    oracle_class: type[Any] = Oracle
+    operations: Mapping[str, Any] = OPERATIONS
+    faults: Mapping[str, Fault] = FAULTS
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.seconds = START_SECONDS
-        self.oracle = Oracle(self)
+        self.oracle = self.oracle_class(self)
         self.store = Store(
             now=lambda: self.seconds, step_seconds=0.01 if history.disk else 1.0, watcher=self.oracle
         )
@@ -342,8 +349,8 @@ class World:
         self.lines: list[str] | None = None
         self.calls = 0
         self._over = threading.Semaphore(0)
-        self.janitor = Actor(self, -1, Script(role="janitor", skew_seconds=0.0, steps=()))
-        self.actors = [Actor(self, number, script) for number, script in enumerate(history.scripts)]
+        self.janitor = self.actor_class(self, -1, Script(role="janitor", skew_seconds=0.0, steps=()))
+        self.actors = [self.actor_class(self, number, script) for number, script in enumerate(history.scripts)]
 
     def run(self) -> None:
         """Run the whole history.
@@ -353,7 +360,7 @@ class World:
             Exception: the product raised what is no error of its own.
         """
         with inline_pools():
-            self.janitor.table._native.create(_schema(), self.history.cluster_by, OPTIONS)
+            self.create_table()
             threads = [threading.Thread(target=actor.live, daemon=True) for actor in self.actors]
             for thread in threads:
                 thread.start()
@@ -367,6 +374,9 @@ class World:
             self.seconds = max(self.seconds, self.store.last_late_seconds) + 1.0
             self.store.settle()
             self.oracle.judge_end()
+
+    def create_table(self) -> None:
+        self.janitor.table._native.create(_schema(), self.history.cluster_by, OPTIONS)
 
     def note(self, actor: Actor, operation: str, name: str) -> None:
         """Count a request, and let time pass."""
