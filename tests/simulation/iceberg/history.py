@@ -19,7 +19,8 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
     """Return the history of a seed. Tests steer it: `roles` are among the actors, and only `faults` happen."""
     rng = random.Random(f"iceberg {seed}")
     draws = Draws(rng)
-    chosen = [*roles, *rng.choices(list(ICEBERG_ACTORS), k=rng.randint(2, 5) - min(2, len(roles)))]
+    ours = rng.choice(["reclusterer", "reclusterer", "plan executor"])
+    chosen = [*(roles or [ours]), *rng.choices(list(ICEBERG_ACTORS), k=rng.randint(2, 5) - min(2, len(roles)))]
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(ICEBERG_FAULTS) if faults is None else list(faults)

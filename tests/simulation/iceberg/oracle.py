@@ -109,6 +109,7 @@ class IcebergOracle:
             item.snapshot_id for item in after.snapshots
         }
         self._world.counts["commits"] += 1
+        self._world.counts[f"commits of {run.name}"] += 1
 
     def committed(self) -> None:
         """Compare the table with the model, and look for the files of what is new."""
@@ -206,7 +207,7 @@ class IcebergOracle:
         """Judge the table when all actors are done, and what a gc leaves when every grace period is over."""
         self._require_sound("at the end")
         self._world.seconds += 2 * DAY + abs(self._world.janitor.skew_seconds)
-        if not self._world.hides_history:
+        if not self._world.may_hide:
             last = self._world.janitor.attempt(Step(operation="gc", args={"keep": None, "grace": DAY}))
             if last.error is not None:
                 raise self.broken(f"the last gc failed: {last.error!r}") from last.error

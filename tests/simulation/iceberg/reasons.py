@@ -80,7 +80,7 @@ REASONS = (
     Reason(
         error=InvalidOptionError,
         why="the catalog hides what others need",
-        holds=lambda run: run.name == "gc" and run.world.hides_history,
+        holds=lambda run: run.name == "gc" and run.world.may_hide,
     ),
     Reason(
         error=InvalidOptionError,

@@ -136,6 +136,11 @@ class IcebergWorld(World):
         return "hides" in self.history.traits
 
     @property
+    def may_hide(self) -> bool:
+        """Whether the catalog may look as if it did: a trimmed log, and one snapshot after the others expired."""
+        return bool(self.history.traits & {"hides", "trims"})
+
+    @property
     def acting(self) -> IcebergActor:
         """The actor whose thread this is."""
         found: IcebergActor = getattr(self.local, "actor", self.janitor)
