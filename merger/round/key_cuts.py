@@ -10,7 +10,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import Lock
 
 import numpy as np
@@ -25,6 +24,7 @@ from tblctl.tableformat.keys.order import key_changes, sort_indices
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import rows_back
+from tblctl.tableformat.once import once
 from tblctl.tableformat.port import BlockIO
 
 _KEY_SAMPLES = 8
@@ -182,7 +182,7 @@ class KeyCuts:
         """Return where in the key order each block has rows."""
         return self._brackets.spans()
 
-    @cached_property
+    @once
     def _brackets(self) -> _Brackets:
         splits = self.keys.splits
         rows = sum(item.stop for item in splits)

@@ -7,7 +7,6 @@ command that shows the history needs none of it, and would take a quarter longer
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from tblctl.tableformat.model.statistics import NONE, BlockStatistics
 from tblctl.tableformat.native.log.alter import key_terms
 from tblctl.tableformat.native.log.head import load_readable, sequence_at
 from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.once import once
 from tblctl.tableformat.port import Checked, Garbage, Listing, Replacement, VersionEntry
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
@@ -106,7 +106,7 @@ class NativeVersion:
         """How blocks are written."""
         return self.snapshot.options
 
-    @cached_property
+    @once
     def _metadata(self) -> BlockMetadata:
         from tblctl.tableformat.native.read.metadata import block_metadata
 

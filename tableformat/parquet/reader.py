@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE
+from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.columns import FileColumns, has_int96
 from tblctl.tableformat.parquet.footer import (
     TAIL_BYTES,
@@ -274,7 +274,7 @@ class BlockFile:
         place, _ = self._columns.leaves[leaf.id]
         return all(has_exact_bounds(self._footer, group, place) for group in groups)
 
-    @cached_property
+    @once
     def _footer(self) -> Struct:
         size = self.metadata.serialized_size
         return read_footer(bytes(self._open.read_at(self.address.size_bytes - TAIL_BYTES - size, size)))

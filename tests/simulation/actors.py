@@ -169,7 +169,7 @@ class Update(Operation):
 
 
 class Stage(Operation):
-    """Rows from several tasks in one commit; as a batch of a stream at most once, however often it is tried.
+    """Rows from several tasks in one commit; `stream`: the number of the actor's batch that they are, or 0.
 
     As on Spark, an attempt of a task may be abandoned, and a task may run twice: `first_of_each` counts one attempt.
     """
@@ -181,7 +181,7 @@ class Stage(Operation):
             "parts": parts,
             "attempts": [rng.choice([1, 1, 2]) for _ in parts],
             "everything": rng.random() < 0.1,
-            "stream": None,
+            "stream": 0,
         }
 
     def run(self, actor: Actor, run: Run, args: Args) -> int | None:
@@ -193,12 +193,12 @@ class Stage(Operation):
             for task, (rows, attempts) in enumerate(zip(data, args["attempts"], strict=True))
             for _ in range(attempts)
         ]
-        stream = args["stream"]
+        stream = args["stream"] and f"stream {actor.number}"
         published = native.write(
             "overwrite" if args["everything"] else "append",
             staged=joined(first_of_each(messages)),
             everything=args["everything"],
-            batch=None if stream is None else Batch(stream=stream[0], number=stream[1]),
+            batch=Batch(stream=stream, number=args["stream"]) if stream else None,
         )
         return published.snapshot.sequence if published else None
 
@@ -217,7 +217,7 @@ class StreamBatch(Stage):
     """The next batch of a stream. It is tried again until it is committed, or its query gives up."""
 
     def draw(self, draws: Draws) -> Args:
-        return {**super().draw(draws), "everything": False, "stream": ("stream", draws.number())}
+        return {**super().draw(draws), "everything": False, "stream": draws.number()}
 
 
 class Recluster(Operation):

@@ -16,14 +16,16 @@ from typing import Any
 from simulation.actors import ACTORS, OPERATIONS, Draws
 from simulation.faults import FAULTS
 
-SWITCH, PAUSE, JUMP = "switch", "pause", "jump"
-"""Events that are no faults: another actor's turn, a pause of an actor, and a jump of its clock, both in seconds."""
+SWITCH, PAUSE, JUMP, STALL = "switch", "pause", "jump", "stall"
+"""Events that are no faults: another actor's turn, a pause of an actor, and a jump of its clock, in seconds. A stall is
+a pause whose `call` counts only creates and deletes: the moments on which the protocol depends."""
 
 _PAUSES = (0.05, 0.9, 2.0, 30.0, 400.0, 4000.0, 90_000.0)
 _JUMPS = (-200.0, -5.0, 5.0, 200.0)
 _FAR_JUMPS = (-90_000.0, 90_000.0)
 _RESTS = (0.0, 0.0, 0.0, 1.0, 60.0, 4000.0, 90_000.0)
 _SKEWS = (0.0, 0.0, 0.3, -3.0, 120.0, -120.0, 290.0, -290.0)
+_MOST_STALLED = 12
 _MOST_CALLS = 400  # an actor's events are drawn up to this call
 
 
@@ -107,6 +109,7 @@ def draw(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None =
         others = [number for number in range(len(scripts)) if number != actor]
         events += _switches(rng, actor, others, switch_gap)
         events += _pauses(rng, actor, pause_gap)
+        events += _stalls(rng, actor)
         if fault_gap and kinds:
             weights = [FAULTS[kind].weight for kind in kinds]
             for call in _calls(rng, fault_gap):
@@ -156,3 +159,10 @@ def _pauses(rng: random.Random, actor: int, gap: float) -> Iterator[Event]:
         else:
             jumps = _FAR_JUMPS if rng.random() < 0.1 else _JUMPS
             yield Event(actor=actor, call=call, kind=JUMP, value=rng.choice(jumps))
+
+
+def _stalls(rng: random.Random, actor: int) -> Iterator[Event]:
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        yield Event(
+            actor=actor, call=rng.randint(1, _MOST_STALLED), kind=STALL, value=rng.choice(_PAUSES[:4])
+        )

@@ -47,7 +47,7 @@ class Oracle:
         self._heads: dict[int, Snapshot] = {}
         self._named: dict[int, frozenset[str]] = {}
         self._blocks: dict[str, frozenset[str]] = {}  # of each segment
-        self._streams: dict[tuple[str, int], list[int]] = {}
+        self._batches: dict[int, list[int]] = {}  # the commits of each batch of a stream
 
     def _broken(self, message: str) -> Broken:
         """Return the error, and end the history: the product may not pass it on."""
@@ -125,9 +125,9 @@ class Oracle:
             raise self._broken(f"{run} committed {run.commits}")
         if commits == "one" and reported is None and run.name not in _MAY_DO_NOTHING:
             raise self._broken(f"{run} did nothing")
-        stream = run.step.args.get("stream")
-        if stream is not None and len(self._streams.get(tuple(stream), ())) != 1:
-            raise self._broken(f"{run}: the batch is there {self._streams.get(tuple(stream), ())} times")
+        batch = run.step.args.get("stream")
+        if batch and len(self._batches.get(batch, ())) != 1:
+            raise self._broken(f"{run}: the batch was committed as {self._batches.get(batch, ())}")
         if reported is None and run.name in _BY_CONDITION:
             self._require_no_effect(run)
 
@@ -147,9 +147,9 @@ class Oracle:
             raise self._broken(f"{run} committed {[*run.commits, head.sequence]}")
         if run.is_over and not (run.is_killed or isinstance(run.error, CommitOutcomeUnknownError)):
             raise self._broken(f"{run} committed {head.sequence} after its end")
-        stream = run.step.args.get("stream")
-        if stream is not None:
-            found = self._streams.setdefault(tuple(stream), [])
+        batch = run.step.args.get("stream")
+        if batch:
+            found = self._batches.setdefault(batch, [])
             found.append(head.sequence)
             if len(found) > 1:
                 raise self._broken(f"{run}: the batch was committed as {found}")

@@ -1,14 +1,19 @@
-"""Run histories, one or thousands, and say what was found."""
+"""Run histories, one or thousands, and report what was found."""
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from simulation.history import History
+from simulation.history import History, draw
 from simulation.oracle import Broken
 from simulation.world import World
+
+_PROGRESS_SECONDS = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +27,13 @@ class Result:
 
     @property
     def kind(self) -> str:
-        """What was found, in a few words: the class of the error."""
+        """The class of what was found."""
         return type(self.found).__name__
 
 
 def run_history(history: History, *, lines: list[str] | None = None) -> Result:
     """Run one history. `lines` gets one line for each request."""
+    logging.getLogger("tblctl").setLevel(logging.CRITICAL)  # faults are warned about: thousands of lines
     world = World(history)
     world.lines = lines
     found: BaseException | None = None
@@ -36,6 +42,75 @@ def run_history(history: History, *, lines: list[str] | None = None) -> Result:
     except (Exception, Broken) as error:
         found = error
     counts = world.counts
+    counts["histories"] = 1
     counts["requests"] = world.calls
     counts["rows compared"] = world.oracle.rows_compared
     return Result(history=history, found=found, counts=counts, digest=world.trace.hexdigest())
+
+
+@dataclass
+class Total:
+    """What came of many histories: figures, and what each failing seed found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = self.counts
+        sums = {
+            kind: sum(count for name, count in counts.items() if name.startswith(f"{kind} "))
+            for kind in ("operation", "fault", "error")
+        }
+        lines = [
+            f"histories      {counts['histories']:>12,}",
+            f"operations     {sums['operation']:>12,}",
+            f"requests       {counts['requests']:>12,}",
+            f"commits        {counts['commits']:>12,}",
+            f"crashes        {counts['crashes']:>12,}",
+            f"rows compared  {counts['rows compared']:>12,}",
+        ]
+        for kind in ("fault", "error", "operation"):
+            lines.append(f"{kind}s: {sums[kind]:,}")
+            lines += [f"    {name:<30} {counts[name]:>10,}" for name in sorted(counts) if name.startswith(f"{kind} ")]
+        lines.append(f"failing seeds: {len(self.failed)}")
+        return "\n".join(lines)
+
+
+def replay_command(seed: int) -> str:
+    """Return the command that runs one history again, and cuts it if it fails."""
+    return f"(cd tests && ../.venv/bin/python -m simulation --seed {seed})"
+
+
+def run_many(
+    seeds: Iterable[int], *, processes: int, say: Callable[[str], None] = print, fail_fast: bool = False
+) -> Total:
+    """Run the histories of some seeds. `say` gets lines of progress, and the command for each seed that fails."""
+    total = Total()
+    wanted = list(seeds)
+    started = said = time.monotonic()
+    for seed, counts, found in _each(wanted, processes):
+        total.counts += counts
+        if found:
+            total.failed[seed] = found
+            say(f"seed {seed}: {found}\n    {replay_command(seed)}")
+            if fail_fast:
+                break
+        if time.monotonic() - said > _PROGRESS_SECONDS:
+            said = time.monotonic()
+            done = total.counts["histories"]
+            say(f"{done:,} of {len(wanted):,} histories in {said - started:.0f} s, {len(total.failed)} failed")
+    return total
+
+
+def _each(seeds: list[int], processes: int) -> Iterator[tuple[int, Counter[str], str | None]]:
+    if processes == 1:
+        yield from map(_one, seeds)
+        return
+    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
+        yield from pool.imap_unordered(_one, seeds, chunksize=4)
+
+
+def _one(seed: int) -> tuple[int, Counter[str], str | None]:
+    result = run_history(draw(seed))
+    found = None if result.found is None else f"{result.kind}: {result.found}"[:600]
+    return seed, result.counts, found

@@ -21,7 +21,7 @@ from unittest import mock
 import pyarrow as pa
 from simulation.actors import OPERATIONS, table_of
 from simulation.faults import FAULTS, Fault, Killed
-from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
+from simulation.history import JUMP, PAUSE, STALL, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
 from simulation.oracle import Broken, Oracle
 from simulation.store import Store, storage_of
@@ -40,6 +40,7 @@ OPTIONS = {"block_rows": 4, "row_group_rows": 2}
 _STREAM_TRIES = 3
 _MOST_CALLS = 20_000  # of all actors: a history that takes more does not end
 _RESTART_SECONDS = 5.0
+_HANG_SECONDS = 120.0
 
 
 class Stopped(BaseException):
@@ -136,9 +137,12 @@ class Actor:
         self._failing = 0
         self._rng = random.Random(f"{world.history.seed} {number}")
         self._events: dict[int, list[Event]] = {}
+        self._stalls: dict[int, list[Event]] = {}
+        self._moments = 0  # creates and deletes so far
         for event in world.history.events:
             if event.actor == number:
-                self._events.setdefault(event.call, []).append(event)
+                events = self._stalls if event.kind == STALL else self._events
+                events.setdefault(event.call, []).append(event)
         self.env = Environment(
             now=lambda: world.seconds + self.skew_seconds,
             elapsed=lambda: world.seconds,
@@ -185,7 +189,8 @@ class Actor:
         if self.is_dead:
             raise Killed
         self.calls += 1
-        fault = self._take_turn()
+        self._moments += operation in {"create", "delete"}
+        fault = self._take_turn(operation)
         self.world.note(self, operation, name)
         if self._failing and fault is None:
             self._failing -= 1
@@ -198,14 +203,15 @@ class Actor:
         self.world.counts[f"fault {fault.kind}"] += 1
         return self.world.faults[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
 
-    def _take_turn(self) -> Event | None:
+    def _take_turn(self, operation: str) -> Event | None:
         """Let others come first as the history says; return the fault of this call, if there is one."""
         fault = None
         to = None
-        for event in self._events.get(self.calls, ()):
+        stalls = self._stalls.get(self._moments, ()) if operation in {"create", "delete"} else ()
+        for event in (*stalls, *self._events.get(self.calls, ())):
             if event.kind == SWITCH:
                 to = int(event.value)
-            elif event.kind == PAUSE:
+            elif event.kind in {PAUSE, STALL}:
                 self.wake_seconds = self.world.seconds + event.value
                 to = self.number if to is None else to
             elif event.kind == JUMP:
@@ -367,10 +373,10 @@ class World:
             if self.actors:
                 self.actors[0].gate.release()
                 self._over.acquire()
-            for thread in threads:
-                thread.join()
             if self.found is not None:
                 raise self.found
+            for thread in threads:
+                thread.join()
             self.seconds = max(self.seconds, self.store.last_late_seconds) + 1.0
             self.store.settle()
             self.oracle.judge_end()
@@ -398,7 +404,9 @@ class World:
         following = self._next(actor, to)
         if following is not None and following is not actor:
             following.gate.release()
-            actor.gate.acquire()
+            if not actor.gate.acquire(timeout=_HANG_SECONDS):
+                self.stop(Broken("the history hangs: an actor waits for another one outside of the storage"))
+                self._over.release()
         if self.is_stopped:
             raise Stopped
 

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import ALL, NONE, SOME
 from tblctl.tableformat.native.log.head import load_version
 from tblctl.tableformat.native.read.metadata import ADDRESS_COLUMNS, BlockMetadata, SegmentSummaries
+from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
@@ -176,7 +176,7 @@ class Scanner:
         self.columns = snapshot.schema.names if request.columns is None else request.columns
         self.schema = projected_schema(snapshot.schema, self.columns)
 
-    @cached_property
+    @once
     def selection(self) -> Selection:
         """The blocks that may hold rows of the answer; decided once."""
         found = select_blocks(self._storage, self.snapshot, self.request.condition)

@@ -1,0 +1,384 @@
+"""Seeded bugs: faults in the product that the simulation must find. A bug is added with one entry in `BUGS`.
+
+Each replaces functions of the product, in this process and for a while. It is searched for in histories that are
+drawn as all others, with some actors and faults more likely, so that a search takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from simulation import actors, engine
+from simulation.history import draw
+from simulation.run import Result, run_history
+
+from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.model.statistics import ALL, SOME
+from tblctl.tableformat.native.log import alter, commit, edit_applier, head
+from tblctl.tableformat.native.upkeep import gc
+from tblctl.tableformat.native.write import dml, write_planner
+from tblctl.tableformat.parquet import block_reader, sealed, statistics as column_statistics
+from tblctl.tableformat.port import BlocksReplacedError
+
+Patches = Callable[[], list[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bug:
+    """A seeded bug.
+
+    Attributes:
+        what: for the table.
+        patches: the replacements, as context managers.
+        roles: actors that are in each history, beside those drawn.
+        faults: the kinds of faults; None for all of them, as often as usual.
+        most: it is found within so many histories from any first seed that a test uses.
+    """
+
+    what: str
+    patches: Patches
+    roles: tuple[str, ...] = ()
+    faults: tuple[str, ...] | None = ()
+    most: int = 40
+
+    @contextlib.contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Have the bug while open."""
+        with contextlib.ExitStack() as opened:
+            for patch in self.patches():
+                opened.enter_context(patch)
+            yield
+
+    def search(self, first: int, most: int) -> tuple[int, Result] | None:
+        """Return after how many histories from the seed `first` it is found, and the last one's result."""
+        with self.seeded():
+            for count in range(1, most + 1):
+                result = run_history(draw(first + count - 1, roles=self.roles, faults=self.faults))
+                if result.found is not None:
+                    return count, result
+        return None
+
+
+def _replaced(owner: Any, name: str, value: Any) -> Any:
+    return mock.patch.object(owner, name, value)
+
+
+def _no_fence() -> list[Any]:
+    return [_replaced(gc, "_fence", lambda *_: None)]
+
+
+def _no_writers_check() -> list[Any]:
+    return [_replaced(commit._Look, "lost", lambda *_: [])]
+
+
+def _horizon_dropped() -> list[Any]:
+    real = commit._stamped
+
+    def stamped(snapshot: Snapshot, *args: Any) -> Snapshot:
+        found = real(snapshot, *args)
+        is_gc = found.summary.operation == "gc"
+        return found if is_gc else dataclasses.replace(found, horizon_us=0)
+
+    return [_replaced(commit, "_stamped", stamped)]
+
+
+def _no_read_back() -> list[Any]:
+    def create(storage: Any, _env: Any, snapshot: Snapshot) -> bool:
+        try:
+            return storage.create(commit.snapshot_path(snapshot.sequence), commit._readable(snapshot))
+        except CommitOutcomeUnknownError:
+            return False
+
+    return [_replaced(commit, "create_snapshot", create)]
+
+
+def _damaged_is_not_ours() -> list[Any]:
+    def commit_id(data: bytes, sequence: int) -> str | None:
+        try:
+            return commit.decode(data, sequence).commit_id
+        except CorruptTableError:
+            return None
+
+    return [_replaced(commit, "_commit_id", commit_id)]
+
+
+def _hint_trusted() -> list[Any]:
+    real = head._newest_from
+
+    def newest_from(storage: Any, start: int) -> Any:
+        data = storage.try_read(head.snapshot_path(start))
+        is_hinted = storage.try_read(head.LATEST) == f'{{"sequence": {start}}}'.encode()
+        return (start, data) if data is not None and is_hinted else real(storage, start)
+
+    return [_replaced(head, "_newest_from", newest_from)]
+
+
+def _no_salvage_check() -> list[Any]:
+    applier = edit_applier.EditApplier
+    real = applier._touched
+
+    def touched(self: Any, edit: Any, newest: Snapshot) -> Any:
+        try:
+            return real(self, edit, newest)
+        except BlocksReplacedError as error:
+            gone = frozenset(error.details["paths"])
+            rest = {key: paths - gone for key, paths in edit.removed.items()}
+            return real(self, dataclasses.replace(edit, removed=rest), newest)
+
+    return [_replaced(applier, "_touched", touched)]
+
+
+def _every_attempt_counts() -> list[Any]:
+    return [_replaced(actors, "first_of_each", lambda messages: [message for _, message in messages])]
+
+
+def _second_attempt_loses_its_task() -> list[Any]:
+    def once(messages: Any) -> list[Any]:
+        tasks = [task for task, _ in messages]
+        found = [message for task, message in messages if tasks.count(task) == 1]
+        return found or [messages[0][1]]
+
+    return [_replaced(actors, "first_of_each", once)]
+
+
+def _merged_twice() -> list[Any]:
+    def abandoned(_self: Any, outcome: Any, done: Any) -> None:
+        done(outcome)
+
+    def report(self: Any, item: Any) -> None:
+        if self.state in (State.MERGING, State.MERGED):
+            self._results.append(item)
+            self.state = State.MERGED
+
+    return [_replaced(engine.PlayedEngine, "abandoned", abandoned), _replaced(GroupRun, "report", report)]
+
+
+def _name_free_again() -> list[Any]:
+    def bury(storage: Any, version: Any) -> None:
+        storage.delete([gc.snapshot_path(version.sequence)])
+
+    return [_replaced(gc, "_bury", bury)]
+
+
+def _zeros_swapped() -> list[Any]:
+    real = column_statistics._measured
+
+    def measured(table: pa.Table, leaf: Any, *, before_writing: bool) -> Any:
+        found = real(table, leaf, before_writing=before_writing)
+        if not pa.types.is_floating(found.min.type):
+            return found
+        low = pa.scalar(5e-324, found.min.type) if found.min.as_py() == 0 else found.min
+        high = pa.scalar(-5e-324, found.max.type) if found.max.as_py() == 0 else found.max
+        return dataclasses.replace(found, min=low, max=high)
+
+    return [_replaced(column_statistics, "_measured", measured)]
+
+
+def _footer_believed() -> list[Any]:
+    def end(_place: Any, seal: Any, _size_bytes: int, data: pa.Buffer) -> pa.Buffer:
+        return data if data.size <= seal.footer_bytes else data[-seal.footer_bytes :]
+
+    return [_replaced(sealed, "verified_end", end), _replaced(block_reader, "verified_end", end)]
+
+
+def _planned_once() -> list[Any]:
+    real = write_planner.Planner.plan
+
+    def plan(self: Any, newest: Snapshot) -> Any:
+        return real(self, newest) if self._edit is None else self._edit
+
+    return [_replaced(write_planner.Planner, "plan", plan)]
+
+
+def _batches_forgotten() -> list[Any]:
+    return [_replaced(Snapshot, "has_batch", lambda *_: False)]
+
+
+def _unknown_is_failed() -> list[Any]:
+    class Fate(commit.Fate):
+        maybe_published = property(lambda _self: False, lambda _self, _value: None)
+        __init__ = object.__init__
+
+    return [_replaced(dml, "Fate", Fate)]
+
+
+def _own_clock() -> list[Any]:
+    return [_replaced(gc, "_storage_seconds", lambda _storage, env, _grace: env.now())]
+
+
+def _tags_expire() -> list[Any]:
+    def is_retained(self: Snapshot, sequence: int) -> bool:
+        return self.retained_from <= sequence <= self.sequence
+
+    return [_replaced(gc.Snapshot, "is_retained", is_retained)]
+
+
+def _schema_stays() -> list[Any]:
+    real = alter.roll_back
+
+    def roll_back(newest: Snapshot, target: Snapshot) -> Snapshot:
+        return dataclasses.replace(real(newest, target), schema_id=newest.schema_id)
+
+    return [_replaced(alter, "roll_back", roll_back)]
+
+
+def _half_is_whole() -> list[Any]:
+    real = write_planner.select_blocks
+
+    def select(*args: Any) -> Any:
+        found = real(*args)
+        outcome = found.outcome.copy()
+        outcome[outcome == SOME] = ALL
+        return dataclasses.replace(found, outcome=outcome)
+
+    return [_replaced(write_planner, "select_blocks", select)]
+
+
+def _gc_unaware() -> list[Any]:
+    def after(_storage: Any, _head: Snapshot) -> Snapshot:
+        raise  # noqa: PLE0704 (callers are in an except clause)
+
+    return [_replaced(gc, "after_gc", after), _replaced(commit, "after_gc", after)]
+
+
+def _discards_in_doubt() -> list[Any]:
+    everything = property(lambda run: [record.path for record in run.records])
+    return [_replaced(GroupRun, "deletable", everything)]
+
+
+_REPLIES = ("lost reply", "sent again")
+BUGS: dict[str, Bug] = {
+    "no fence": Bug(
+        what="gc deletes without a fence", patches=_no_fence, roles=("gc", "gc", "appender", "updater")
+    ),
+    "no writers' check": Bug(
+        what="writers do not compare their objects with the fence",
+        patches=_no_writers_check,
+        roles=("gc", "gc", "appender", "updater"),
+    ),
+    "horizon dropped": Bug(
+        what="commits do not carry the horizon on", patches=_horizon_dropped, roles=("gc", "appender")
+    ),
+    "no read-back": Bug(
+        what="a lost create is not read back",
+        patches=_no_read_back,
+        roles=("appender", "appender"),
+        faults=_REPLIES,
+    ),
+    "damaged is not ours": Bug(
+        what="a damaged read-back counts as another writer's snapshot",
+        patches=_damaged_is_not_ours,
+        roles=("appender", "appender", "appender"),
+        faults=("sent again", "flipped bit"),
+        most=400,
+    ),
+    "hint trusted": Bug(
+        what="the hint is trusted",
+        patches=_hint_trusted,
+        roles=("appender", "appender"),
+        faults=("lost reply", "refused", "timeout"),
+    ),
+    "no salvage check": Bug(
+        what="a recluster commits groups that lost blocks",
+        patches=_no_salvage_check,
+        roles=("plan executor", "updater", "reclusterer"),
+    ),
+    "every attempt counts": Bug(
+        what="a second attempt of a staged task is counted too",
+        patches=_every_attempt_counts,
+        roles=("staged writer",),
+    ),
+    "second attempt lost": Bug(
+        what="a task that ran twice is not counted",
+        patches=_second_attempt_loses_its_task,
+        roles=("staged writer",),
+    ),
+    "merged twice": Bug(
+        what="an abandoned attempt of a merge task is counted too",
+        patches=_merged_twice,
+        roles=("reclusterer", "reclusterer", "appender"),
+    ),
+    "name free again": Bug(
+        what="gc leaves no tombstones: a sequence can be used again", patches=_name_free_again, roles=("gc", "gc")
+    ),
+    "zeros swapped": Bug(
+        what="the bounds of -0.0 and 0.0 are swapped", patches=_zeros_swapped, roles=("reader", "deleter")
+    ),
+    "footer believed": Bug(
+        what="the checksum of footers is not compared",
+        patches=_footer_believed,
+        roles=("reader", "updater", "reclusterer"),
+        faults=("flipped bit",),
+    ),
+    "planned once": Bug(
+        what="an overwrite, update or delete is not planned again after a lost race",
+        patches=_planned_once,
+        roles=("overwriter", "deleter", "appender", "appender"),
+    ),
+    "batches forgotten": Bug(
+        what="a batch of a stream is committed again after a restart",
+        patches=_batches_forgotten,
+        roles=("streaming writer", "streaming writer"),
+        faults=("lost reply", "crash after"),
+    ),
+    "unknown is failed": Bug(
+        what="a writer that does not know its outcome deletes its blocks",
+        patches=_unknown_is_failed,
+        roles=("appender", "appender", "updater"),
+        faults=("lost reply", "throttled"),
+        most=200,
+    ),
+    "discards in doubt": Bug(
+        what="a recluster that does not know its outcome deletes its blocks",
+        patches=_discards_in_doubt,
+        roles=("reclusterer", "reclusterer", "plan executor"),
+        faults=("lost reply", "throttled"),
+        most=400,
+    ),
+    "own clock": Bug(
+        what="gc takes ages from its own clock", patches=_own_clock, roles=("gc", "gc", "appender", "updater")
+    ),
+    "tags expire": Bug(
+        what="gc does not keep tagged versions", patches=_tags_expire, roles=("gc", "gc", "tagger")
+    ),
+    "schema stays": Bug(
+        what="a rollback does not restore the schema",
+        patches=_schema_stays,
+        roles=("schema changer", "rollback", "rollback"),
+    ),
+    "half is whole": Bug(
+        what="a block of which some rows match counts as one of which all do",
+        patches=_half_is_whole,
+        roles=("deleter",),
+    ),
+    "gc unaware": Bug(
+        what="what another gc removed meanwhile counts as damage",
+        patches=_gc_unaware,
+        roles=("gc", "gc", "gc", "updater"),
+        most=400,
+    ),
+}
+
+
+def table(first: int, trials: int, *, most: int = 1000) -> str:
+    """Return how many histories it takes to find each bug: the median of some searches from different seeds."""
+    lines = ["| seeded bug | histories until found (median) | most | seconds a search |", "|---|--:|--:|--:|"]
+    for bug in BUGS.values():
+        started = time.process_time()
+        found = [bug.search(first + trial * most, most) for trial in range(trials)]
+        seconds = (time.process_time() - started) / trials
+        counts = [most + 1 if item is None else item[0] for item in found]
+        shown = [f"{value:g}" if value <= most else f"not in {most}" for value in (statistics.median(counts), max(counts))]
+        lines.append(f"| {bug.what} | {shown[0]} | {shown[1]} | {seconds:.1f} |")
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
