@@ -189,7 +189,7 @@ class Actor:
         if self.is_dead:
             raise Killed
         self.calls += 1
-        self._moments += operation in {"create", "delete"}
+        self._moments += operation in self.world.moments
         fault = self._take_turn(operation)
         self.world.note(self, operation, name)
         if self._failing and fault is None:
@@ -207,7 +207,7 @@ class Actor:
         """Let others come first as the history says; return the fault of this call, if there is one."""
         fault = None
         to = None
-        stalls = self._stalls.get(self._moments, ()) if operation in {"create", "delete"} else ()
+        stalls = self._stalls.get(self._moments, ()) if operation in self.world.moments else ()
         for event in (*stalls, *self._events.get(self.calls, ())):
             if event.kind == SWITCH:
                 to = int(event.value)
@@ -337,6 +337,7 @@ class World:
     oracle_class: type[Any] = Oracle
     operations: Mapping[str, Any] = OPERATIONS
     faults: Mapping[str, Fault] = FAULTS
+    moments: frozenset[str] = frozenset({"create", "delete"})
 
     def __init__(self, history: History) -> None:
         self.history = history

@@ -6,13 +6,13 @@ An engine's operation makes at most one commit, since it is never tried again: s
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from iceberg.position_deletes import commit, delete_file
-from pyiceberg.exceptions import CommitFailedException
+import pyarrow.parquet as pq
+from iceberg.position_deletes import commit, delete_file, entry_of
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
@@ -20,7 +20,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import LongType, StringType
 from simulation.actors import _KEYS, Args, Draws, Operation, _engine, _request, modelled, table_of
-from simulation.iceberg.catalog import COMMIT, NAME, name_of
+from simulation.iceberg.catalog import COMMIT, NAME
 from simulation.iceberg.files import uid_of
 from simulation.model import OWN_COLUMNS, Version
 
@@ -185,6 +185,32 @@ class DeletePositions(Delete):
     def model(self, before: Version, run: Run, args: Args) -> Version:
         ids = run.notes["ids"]
         return before.with_rows({key: row for key, row in before.rows.items() if key not in ids})
+
+
+class DeleteEqual(Delete):
+    """Delete by equality, as streaming engines do, without looking. Only where the newest spec has no partitions."""
+
+    def act(self, actor: IcebergActor, run: Run, args: Args) -> None:
+        table = actor.loaded()
+        if not table.spec().is_unpartitioned():
+            return
+        ids = pa.array(range(args["low"], args["high"] + 1), pa.int64())
+        field = pa.field("id", pa.int64(), False, {b"PARQUET:field_id": b"1"})
+        written = pa.BufferOutputStream()
+        pq.write_table(pa.table([ids], schema=pa.schema([field])), written)
+        path = f"{table.location()}/data/equal-{uuid.uuid4().hex}.parquet"
+        content = written.getvalue().to_pybytes()
+        with table.io.new_output(path).create() as stream:
+            stream.write(content)
+        file = entry_of(
+            path,
+            rows=len(ids),
+            size_bytes=len(content),
+            content=DataFileContent.EQUALITY_DELETES,
+            equality_ids=[1],
+        )
+        file.spec_id = table.spec().spec_id
+        commit(table, [file], content=ManifestContent.DELETES)
 
 
 class _Found(dict[str, list[int]]):
@@ -400,6 +426,7 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "delete": Delete(),
     "overwrite": Overwrite(),
     "delete positions": DeletePositions(),
+    "delete equal": DeleteEqual(),
     "change schema": ChangeSchema(),
     "change spec": ChangeSpec(),
     "refer": Refer(),
@@ -418,6 +445,7 @@ ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
     "copy-on-write deleter": [["delete"]],
     "merge-on-read deleter": [["delete positions"]],
     "merge-on-read deleter again": [["delete positions"]],
+    "streaming deleter": [["append"], ["delete equal"]],
     "overwriter": [["overwrite"]],
     "schema changer": [["change schema"]],
     "spec changer": [["change spec", "append"]],

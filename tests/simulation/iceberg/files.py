@@ -68,8 +68,16 @@ class Files:
                 for named, position in self._positions(delete.data_file.file_path)
                 if named == path
             }
+            equal = {
+                row["id"]
+                for delete in deletes
+                if _equals_apply(delete, entry)
+                for row in self._stored(delete.data_file.file_path)
+            }
             stored = self._stored(path)
-            found += [row for position, row in enumerate(stored) if position not in gone]
+            found += [
+                row for place, row in enumerate(stored) if place not in gone and row["id"] not in equal
+            ]
         return found
 
     def positions(self, entry: ManifestEntry) -> dict[int, int]:
@@ -133,7 +141,17 @@ class _Held:
         return io.BytesIO(self._data)
 
 
+def _equals_apply(delete: ManifestEntry, data: ManifestEntry) -> bool:
+    """Return whether equality deletes apply: those of a history are of a spec without partitions."""
+    if delete.data_file.content != DataFileContent.EQUALITY_DELETES:
+        return False
+    return (delete.sequence_number or 0) > (data.sequence_number or 0)
+
+
 def _applies(delete: ManifestEntry, data: ManifestEntry) -> bool:
+    """Return whether position deletes may apply."""
+    if delete.data_file.content != DataFileContent.POSITION_DELETES:
+        return False
     same_spec = delete.data_file.spec_id == data.data_file.spec_id
     if not same_spec or delete.data_file.partition != data.data_file.partition:
         return False

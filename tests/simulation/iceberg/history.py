@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from simulation.actors import Draws
-from simulation.history import _JUMPS, _RESTS, _SKEWS, JUMP, PAUSE, Event, History, Script, Step, _calls, _switches
+from simulation.history import _JUMPS, _RESTS, _SKEWS, JUMP, PAUSE, Event, History, Script, Step, _calls, _stalls, _switches
 from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS
 from simulation.iceberg.faults import ICEBERG_FAULTS
 
@@ -34,6 +34,7 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
         for call in _calls(rng, pause_gap) if pause_gap else ():
             kind, values = (PAUSE, _PAUSES) if rng.random() < 0.8 else (JUMP, _JUMPS)
             events.append(Event(actor=actor, call=call, kind=kind, value=rng.choice(values)))
+        events += _stalls(rng, actor)
         if fault_gap and kinds:
             weights = [ICEBERG_FAULTS[kind].weight for kind in kinds]
             for call in _calls(rng, fault_gap):

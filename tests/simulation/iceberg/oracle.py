@@ -227,7 +227,8 @@ class IcebergOracle:
                 snapshot, self.snapshots[snapshot.snapshot_id], f"{when}: snapshot {snapshot.snapshot_id}"
             )
         head = metadata.current_snapshot()
-        if head is not None:
+        has_equality = any(run.name == "delete equal" and run.commits for run in self._world.runs)
+        if head is not None and not has_equality:  # PyIceberg does not read these
             table = self._world.janitor.engine.load_table(("db", "t"))
             self.require_read(table.scan().to_arrow(), head.snapshot_id, f"{when}: PyIceberg")
 

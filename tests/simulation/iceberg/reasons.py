@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulation.iceberg.actors import EngineError
 from simulation.reasons import Reason
@@ -55,6 +55,10 @@ def _something_expired(run: Run) -> bool:
     return _others_did(run, "expire", "gc", "recreate", "rollback")
 
 
+def _has_equality(world: Any) -> bool:
+    return any(other.name == "delete equal" and other.commits for other in world.runs)
+
+
 REASONS = (
     Reason(error=EngineError, why="a request failed", holds=_failed),
     Reason(error=EngineError, why="others committed", holds=_others_committed),
@@ -62,6 +66,14 @@ REASONS = (
         error=EngineError,
         why="nothing to change",
         holds=lambda run: run.name in ("change schema", "change spec", "refer", "rollback"),
+    ),
+    Reason(
+        error=EngineError, why="PyIceberg reads no equality deletes", holds=lambda run: _has_equality(run.world)
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="there are equality deletes",
+        holds=lambda run: _has_equality(run.world),
     ),
     Reason(error=CommitOutcomeUnknownError, why="a request failed", holds=_failed),
     Reason(error=TableNotFoundError, why="it was recreated", holds=lambda run: _others_did(run, "recreate")),

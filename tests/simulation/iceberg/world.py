@@ -22,7 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from simulation.iceberg.actors import ICEBERG_OPERATIONS
-from simulation.iceberg.catalog import NAME, ROOT, Client, Server
+from simulation.iceberg.catalog import COMMIT, NAME, ROOT, Client, Server
 from simulation.iceberg.faults import ICEBERG_FAULTS
 from simulation.iceberg.files import Files
 from simulation.iceberg.oracle import IcebergOracle
@@ -114,6 +114,7 @@ class IcebergWorld(World):
     oracle_class = IcebergOracle
     operations = ICEBERG_OPERATIONS
     faults = ICEBERG_FAULTS
+    moments = frozenset({COMMIT, "delete"})
 
     def __init__(self, history: History) -> None:
         self.local = threading.local()
