@@ -64,6 +64,11 @@ REASONS = (
     Reason(error=EngineError, why="others committed", holds=_others_committed),
     Reason(
         error=EngineError,
+        why="the catalog shows main alone: the branch is there",
+        holds=lambda run: run.name in ("append to branch", "refer") and run.world.hides_history,
+    ),
+    Reason(
+        error=EngineError,
         why="nothing to change",
         holds=lambda run: run.name in ("change schema", "change spec", "refer", "rollback"),
     ),
