@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, StorageError
 
+DECISIVE = frozenset({"create", "delete"})
 CHANGES = frozenset({"write", "create", "delete"})
 HOURS = 3600.0
 
@@ -45,6 +46,9 @@ class Call(Protocol):
 
     def fail_next(self, count: int) -> None:
         """Let the actor's next calls fail before they have an effect."""
+
+    def flip_next(self, place: float) -> None:
+        """Let one bit of the next object that the actor reads be wrong; `place` from 0 to 1."""
 
     def tear(self, share: float) -> None:
         """Leave a part of what is written in a temporary file, if the storage is a local disk."""
@@ -118,12 +122,30 @@ def _torn(call: Call, value: float) -> Any:
 def _flip(call: Call, value: float) -> Any:
     """One bit of what is read is wrong. The value chooses which."""
     found = call.run()
-    if not isinstance(found, bytes) or not found:
-        return found
-    data = bytearray(found)
-    place = int(value * 8 * len(data))
-    data[place // 8] ^= 1 << place % 8
-    return bytes(data)
+    return flipped(found, value) if isinstance(found, bytes) else found
+
+
+def flipped(data: bytes, place: float) -> bytes:
+    """Return the bytes with one bit changed; `place` from 0 to 1 chooses which."""
+    if not data:
+        return data
+    changed = bytearray(data)
+    bit = int(place * 8 * len(changed))
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _damaged_reply(call: Call, value: float) -> Any:
+    """As `_sent_again`; and what is read back of the object has a wrong bit."""
+    found = _sent_again(call, 0)
+    call.flip_next(value)
+    return found
+
+
+def _cut_off(call: Call, value: float) -> Any:
+    """The request has its effect; neither its reply nor those of the next ones arrive."""
+    call.fail_next(int(value))
+    return _lost_reply(call, 0)
 
 
 FAULTS: dict[str, Fault] = {
@@ -131,6 +153,8 @@ FAULTS: dict[str, Fault] = {
     "lost reply": Fault(act=_lost_reply, weight=3),
     "sent again": Fault(act=_sent_again, weight=2),
     "timeout": Fault(act=_timeout, weight=2, draw=lambda rng: rng.choice([0.0, 10.0, 90.0, 5 * HOURS])),
+    "damaged reply": Fault(act=_damaged_reply, draw=lambda rng: rng.random()),
+    "cut off": Fault(act=_cut_off, draw=lambda rng: rng.choice([2, 6, 12])),
     "throttled": Fault(act=_throttled, draw=lambda rng: rng.choice([1, 3, 12])),
     "crash before": Fault(act=_crash_before, weight=2),
     "crash after": Fault(act=_crash_after, weight=2),

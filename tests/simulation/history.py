@@ -16,27 +16,30 @@ from typing import Any
 from simulation.actors import ACTORS, OPERATIONS, Draws
 from simulation.faults import FAULTS
 
-SWITCH, PAUSE, JUMP, STALL = "switch", "pause", "jump", "stall"
-"""Events that are no faults: another actor's turn, a pause of an actor, and a jump of its clock, in seconds. A stall is
-a pause whose `call` counts only creates and deletes: the moments on which the protocol depends."""
+SWITCH, PAUSE, JUMP = "switch", "pause", "jump"
+"""Events that are no faults: another actor's turn, a pause of an actor, and a jump of its clock, both in seconds."""
 
 _PAUSES = (0.05, 0.9, 2.0, 30.0, 400.0, 4000.0, 90_000.0)
 _JUMPS = (-200.0, -5.0, 5.0, 200.0)
 _FAR_JUMPS = (-90_000.0, 90_000.0)
 _RESTS = (0.0, 0.0, 0.0, 1.0, 60.0, 4000.0, 90_000.0)
 _SKEWS = (0.0, 0.0, 0.3, -3.0, 120.0, -120.0, 290.0, -290.0)
-_MOST_STALLED = 12
+_MOST_DECISIVE = 8
 _MOST_CALLS = 400  # an actor's events are drawn up to this call
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happens at the call with this number of an actor; `value` depends on the kind."""
+    """Something that happens at the call with this number of an actor; `value` depends on the kind.
+
+    `decisive`: the number counts only creates and deletes, the calls on which the protocol depends.
+    """
 
     actor: int
     call: int
     kind: str
     value: float = 0.0
+    decisive: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +53,17 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """All that one actor does. `skew_seconds`: how far its clock is ahead."""
+    """All that one actor does.
+
+    Attributes:
+        skew_seconds: how far its clock is ahead.
+        restarts: each operation is a process of its own, as a command is; else one process does all.
+    """
 
     role: str
     skew_seconds: float
     steps: Sequence[Step]
+    restarts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +91,13 @@ class History:
     def __str__(self) -> str:
         lines = [f"seed {self.seed}, {'local disk' if self.disk else 'object store'}, key {self.cluster_by}"]
         for number, script in enumerate(self.scripts):
-            lines.append(f"actor {number}, {script.role}, clock {script.skew_seconds:+} s")
+            lines.append(f"actor {number}, {script.role}, clock {script.skew_seconds:+} s{', restarts' * script.restarts}")
             for step in script.steps:
                 args = ", ".join(f"{name}={value}" for name, value in step.args.items())
                 rest = f" after {step.rest_seconds} s" if step.rest_seconds else ""
                 lines.append(f"    {step.operation}({args}){rest}")
         lines += [
-            f"at call {event.call} of actor {event.actor}: {event.kind} {event.value:g}" for event in self.events
+            f"at {'decisive ' * event.decisive}call {event.call} of actor {event.actor}: {event.kind} {event.value:g}" for event in self.events
         ]
         return "\n".join(lines)
 
@@ -101,7 +110,7 @@ def draw(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None =
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(FAULTS) if faults is None else list(faults)
-    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 30
+    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 12
     switch_gap = rng.choice([2, 4, 10, 30, 150])
     pause_gap = rng.choice([0, 60, 200])
     events: list[Event] = []
@@ -112,9 +121,10 @@ def draw(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None =
         events += _stalls(rng, actor)
         if fault_gap and kinds:
             weights = [FAULTS[kind].weight for kind in kinds]
-            for call in _calls(rng, fault_gap):
+            for call, decisive in _places_of_faults(rng, fault_gap):
                 kind = rng.choices(kinds, weights)[0]
-                events.append(Event(actor=actor, call=call, kind=kind, value=FAULTS[kind].draw(rng)))
+                value = FAULTS[kind].draw(rng)
+                events.append(Event(actor=actor, call=call, kind=kind, value=value, decisive=decisive))
     return History(
         seed=seed,
         disk=rng.random() < 0.3,
@@ -137,7 +147,9 @@ def _script(role: str, draws: Draws) -> Script:
         for name in rng.choice(ACTORS[role]):
             args = OPERATIONS[name].draw(draws)
             steps.append(Step(operation=name, args=args, rest_seconds=rng.choice(_RESTS)))
-    return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps))
+    return Script(
+        role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=rng.random() < 0.5
+    )
 
 
 def _calls(rng: random.Random, gap: float) -> Iterator[int]:
@@ -163,6 +175,11 @@ def _pauses(rng: random.Random, actor: int, gap: float) -> Iterator[Event]:
 
 def _stalls(rng: random.Random, actor: int) -> Iterator[Event]:
     for _ in range(rng.choice([0, 0, 1, 2])):
-        yield Event(
-            actor=actor, call=rng.randint(1, _MOST_STALLED), kind=STALL, value=rng.choice(_PAUSES[:4])
-        )
+        call = rng.randint(1, _MOST_DECISIVE)
+        yield Event(actor=actor, call=call, kind=PAUSE, value=rng.choice(_PAUSES[:4]), decisive=True)
+
+
+def _places_of_faults(rng: random.Random, gap: float) -> Iterator[tuple[int, bool]]:
+    yield from ((call, False) for call in _calls(rng, gap))
+    for _ in range(rng.choice([0, 1, 2])):
+        yield rng.randint(1, _MOST_DECISIVE), True

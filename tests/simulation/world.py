@@ -12,7 +12,7 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +20,8 @@ from unittest import mock
 
 import pyarrow as pa
 from simulation.actors import OPERATIONS, table_of
-from simulation.faults import FAULTS, Fault, Killed
-from simulation.history import JUMP, PAUSE, STALL, SWITCH, Event, History, Script, Step
+from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
+from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
 from simulation.oracle import Broken, Oracle
 from simulation.store import Store, storage_of
@@ -135,14 +135,13 @@ class Actor:
         self.plan: Plan | None = None
         self.gate = threading.Semaphore(0)
         self._failing = 0
+        self._flipping: float | None = None
         self._rng = random.Random(f"{world.history.seed} {number}")
-        self._events: dict[int, list[Event]] = {}
-        self._stalls: dict[int, list[Event]] = {}
-        self._moments = 0  # creates and deletes so far
+        self._decisive_calls = 0
+        self._events: dict[tuple[int, bool], list[Event]] = {}
         for event in world.history.events:
             if event.actor == number:
-                events = self._stalls if event.kind == STALL else self._events
-                events.setdefault(event.call, []).append(event)
+                self._events.setdefault((event.call, event.decisive), []).append(event)
         self.env = Environment(
             now=lambda: world.seconds + self.skew_seconds,
             elapsed=lambda: world.seconds,
@@ -155,10 +154,10 @@ class Actor:
         self.start_process()
 
     def start_process(self) -> None:
-        """Begin with what is on the storage."""
+        """Begin with what is on the storage, and a plan made before: it is a file of the actor's machine."""
         self.is_dead = False
         self._failing = 0
-        self.plan = None
+        self._flipping = None
         storage = storage_of(self.world.store, self, disk=self.world.history.disk)
         self.table = tblctl.Table(NativeTable(storage, self.env))
 
@@ -189,8 +188,11 @@ class Actor:
         if self.is_dead:
             raise Killed
         self.calls += 1
-        self._moments += operation in self.world.moments
-        fault = self._take_turn(operation)
+        due = list(self._events.get((self.calls, False), ()))
+        if operation in self.world.decisive:
+            self._decisive_calls += 1
+            due += self._events.get((self._decisive_calls, True), ())
+        fault = self._take_turn(due)
         self.world.note(self, operation, name)
         if self._failing and fault is None:
             self._failing -= 1
@@ -198,20 +200,23 @@ class Actor:
                 self.run.faults.add("throttled")
             raise StorageError(f"simulated: {operation} {name} was throttled")
         if fault is None or self.run is None:
-            return action()
+            found = action()
+            if self._flipping is None or not isinstance(found, bytes):
+                return found
+            place, self._flipping = self._flipping, None
+            return flipped(found, place)
         self.run.faults.add(fault.kind)
         self.world.counts[f"fault {fault.kind}"] += 1
         return self.world.faults[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
 
-    def _take_turn(self, operation: str) -> Event | None:
+    def _take_turn(self, due: Sequence[Event]) -> Event | None:
         """Let others come first as the history says; return the fault of this call, if there is one."""
         fault = None
         to = None
-        stalls = self._stalls.get(self._moments, ()) if operation in self.world.moments else ()
-        for event in (*stalls, *self._events.get(self.calls, ())):
+        for event in due:
             if event.kind == SWITCH:
                 to = int(event.value)
-            elif event.kind in {PAUSE, STALL}:
+            elif event.kind == PAUSE:
                 self.wake_seconds = self.world.seconds + event.value
                 to = self.number if to is None else to
             elif event.kind == JUMP:
@@ -230,6 +235,11 @@ class Actor:
 
     def fail_next(self, count: int) -> None:
         self._failing += count
+
+    def flip_next(self, place: float) -> None:
+        self._flipping = place
+        if self.run:
+            self.run.faults.add("flipped bit")
 
     # -- the thread
 
@@ -262,6 +272,8 @@ class Actor:
     def attempt(self, step: Step) -> Run:
         world = self.world
         operation = world.operations[step.operation]
+        if self.script.restarts:
+            self.start_process()
         run = Run(
             world=world,
             actor=self,
@@ -323,6 +335,9 @@ class _Call:
     def fail_next(self, count: int) -> None:
         self.actor.fail_next(count)
 
+    def flip_next(self, place: float) -> None:
+        self.actor.flip_next(place)
+
     def tear(self, share: float) -> None:
         if self.data is not None:
             folder = self.name.rpartition("/")[0]
@@ -337,7 +352,7 @@ class World:
     oracle_class: type[Any] = Oracle
     operations: Mapping[str, Any] = OPERATIONS
     faults: Mapping[str, Fault] = FAULTS
-    moments: frozenset[str] = frozenset({"create", "delete"})
+    decisive: frozenset[str] = DECISIVE
 
     def __init__(self, history: History) -> None:
         self.history = history

@@ -235,7 +235,10 @@ def create_snapshot(storage: Storage, env: Environment, snapshot: Snapshot) -> b
             cause = error
         else:
             if found is not None:
-                return _commit_id(found, snapshot.sequence) == snapshot.commit_id
+                try:
+                    return _commit_id(found, snapshot.sequence) == snapshot.commit_id
+                except CorruptTableError as error:  # damaged on its way, or for good: it may be ours
+                    cause = error
         wait(env, attempt + 3)
     msg = (
         f"{storage.url}: the reply to a commit was lost and {name} cannot be read back. It may have happened: look at "
@@ -263,10 +266,14 @@ def _readable(snapshot: Snapshot) -> bytes:
 
 
 def _commit_id(data: bytes, sequence: int) -> str | None:
-    """Return the commit id in an object; None if it cannot be read (then it is not ours: creates are atomic)."""
+    """Return the commit id in an object; None if it is of a newer format (then it is not ours).
+
+    Raises:
+        CorruptTableError: the object is damaged.
+    """
     try:
         found: Snapshot | Tombstone = decode(data, sequence)
-    except (CorruptTableError, UnsupportedFormatError):
+    except UnsupportedFormatError:
         return None
     return found.commit_id
 

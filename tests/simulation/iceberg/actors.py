@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from simulation.iceberg.world import IcebergActor
     from simulation.world import Run
 
+    from tblctl.tableformat.iceberg.port import IcebergPort
+
 HOUR, DAY = 3600.0, 86_400.0
 
 
@@ -356,6 +358,10 @@ class Read(IcebergOperation):
             actor.world.oracle.require_read(found, run.target, f"a reader of snapshot {run.target}")
 
 
+def _clustered(actor: IcebergActor, key: str | None) -> IcebergPort:
+    return actor.port if key is None else actor.port.clustered_by(key)
+
+
 class Ours(IcebergOperation):
     """An operation of tblctl."""
 
@@ -375,7 +381,7 @@ class Recluster(Ours):
         }
 
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
-        port = actor.port if args["key"] is None else actor.port.clustered_by(args["key"])
+        port = _clustered(actor, args["key"])
         outcome = recluster(port, _request(args), lambda _plan: _engine(actor, args))
         run.commits_reported = outcome.commits
 
@@ -384,8 +390,8 @@ class MakePlan(Recluster):
     """Plan, and keep the plan for `CarryOut`."""
 
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
-        port = actor.port if args["key"] is None else actor.port.clustered_by(args["key"])
-        actor.planned = port
+        port = _clustered(actor, args["key"])
+        actor.planned_key = args["key"]
         actor.plan = make_plan(port.newest(), _request(args), env=actor.env)
 
 
@@ -401,7 +407,8 @@ class CarryOut(Ours):
         request = Request.of(
             policy=None, condition=lambda _schema: None, options=None, commit_every=args["commit_every"]
         )
-        outcome = recluster(actor.planned, request, lambda _plan: _engine(actor, args), plan=actor.plan)
+        port = _clustered(actor, actor.planned_key)
+        outcome = recluster(port, request, lambda _plan: _engine(actor, args), plan=actor.plan)
         run.commits_reported = outcome.commits
 
 

@@ -6,7 +6,21 @@ import random
 from collections.abc import Sequence
 
 from simulation.actors import Draws
-from simulation.history import _JUMPS, _RESTS, _SKEWS, JUMP, PAUSE, Event, History, Script, Step, _calls, _stalls, _switches
+from simulation.history import (
+    _JUMPS,
+    _RESTS,
+    _SKEWS,
+    JUMP,
+    PAUSE,
+    Event,
+    History,
+    Script,
+    Step,
+    _calls,
+    _places_of_faults,
+    _stalls,
+    _switches,
+)
 from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS
 from simulation.iceberg.faults import ICEBERG_FAULTS
 
@@ -24,7 +38,7 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(ICEBERG_FAULTS) if faults is None else list(faults)
-    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 30
+    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 12
     switch_gap = rng.choice([2, 4, 10, 30, 150])
     pause_gap = rng.choice([0, 60, 200])
     events: list[Event] = []
@@ -37,10 +51,10 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
         events += _stalls(rng, actor)
         if fault_gap and kinds:
             weights = [ICEBERG_FAULTS[kind].weight for kind in kinds]
-            for call in _calls(rng, fault_gap):
+            for call, decisive in _places_of_faults(rng, fault_gap):
                 kind = rng.choices(kinds, weights)[0]
                 value = ICEBERG_FAULTS[kind].draw(rng)
-                events.append(Event(actor=actor, call=call, kind=kind, value=value))
+                events.append(Event(actor=actor, call=call, kind=kind, value=value, decisive=decisive))
     traits = {name for name, share in (("hides", 0.1), ("trims", 0.2), ("many", 0.3)) if rng.random() < share}
     return History(
         seed=seed,
@@ -66,4 +80,5 @@ def _script(role: str, draws: Draws) -> Script:
         for name in rng.choice(ICEBERG_ACTORS[role]):
             args = ICEBERG_OPERATIONS[name].draw(draws)
             steps.append(Step(operation=name, args=args, rest_seconds=rng.choice(_RESTS)))
-    return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps))
+    restarts = rng.random() < 0.5
+    return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=restarts)

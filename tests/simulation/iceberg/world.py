@@ -87,16 +87,17 @@ class IcebergActor(Actor):
     """An actor with `port`, tblctl's way to the table, and `engine`, another engine's connection to the catalog."""
 
     world: IcebergWorld
+    planned_key: str | None = None
 
     def start_process(self) -> None:
         world = self.world
         self.is_dead = False
         self._failing = 0
-        self.plan = None
+        self._flipping = None
         ours = Client(world.server, world.store, self, retries=True)
         self.engine = Client(world.server, world.store, self, retries=False)
         location = IcebergLocation(catalog="lake", table=NAME)
-        self.port = self.planned = IcebergPort(TableLoader(location, {}, ours), self.env)
+        self.port = IcebergPort(TableLoader(location, {}, ours), self.env)
 
     def loaded(self) -> Table:
         """Return the table as an engine loads it."""
@@ -114,7 +115,7 @@ class IcebergWorld(World):
     oracle_class = IcebergOracle
     operations = ICEBERG_OPERATIONS
     faults = ICEBERG_FAULTS
-    moments = frozenset({COMMIT, "delete"})
+    decisive = frozenset({COMMIT, "delete"})
 
     def __init__(self, history: History) -> None:
         self.local = threading.local()
