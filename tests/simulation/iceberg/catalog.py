@@ -101,6 +101,9 @@ class Client(NoopCatalog):
 
     def load_table(self, identifier: Any) -> Table:
         metadata = self._ask(LOAD, self._server.shown)
+        run = getattr(self._requests, "run", None)
+        if run is not None:
+            run.notes["refs"] = set(metadata.refs)
         if not self._retries:
             properties = {**metadata.properties, _RETRIES: "0"}
             metadata = metadata.model_copy(update={"properties": properties})
