@@ -19,11 +19,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import LongType, StringType
+
 from simulation.actors import _KEYS, Args, Draws, Operation, _engine, _request, modelled, table_of
-from simulation.iceberg.catalog import COMMIT, NAME
+from simulation.iceberg.catalog import COMMIT
 from simulation.iceberg.files import uid_of
 from simulation.model import OWN_COLUMNS, Version
-
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
 from tblctl.selector import registry
@@ -32,7 +32,6 @@ from tblctl.tableformat.errors import TblctlError
 if TYPE_CHECKING:
     from simulation.iceberg.world import IcebergActor
     from simulation.world import Run
-
     from tblctl.tableformat.iceberg.port import IcebergPort
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -422,9 +421,7 @@ class CollectGarbage(Ours):
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         expires = args["keep"] is not None
         age_ms = int(args.get("age", 0.0) * 1000)
-        actor.port.collect(
-            args["grace"], expires=expires, age_ms=age_ms, keep=args["keep"], dry_run=False
-        )
+        actor.port.collect(args["grace"], expires=expires, age_ms=age_ms, keep=args["keep"], dry_run=False)
 
 
 ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
@@ -467,4 +464,3 @@ ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
     "gc": [["gc"]],
 }
 """What each actor does: it draws one of its sequences of operations after the other."""
-

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from simulation.bugs import Bug, _replaced
 
+from simulation.bugs import Bug, _replaced
 from tblctl.merger.round.group_run import GroupRun
 from tblctl.tableformat.iceberg.avro.types import type_name
 from tblctl.tableformat.iceberg.publish import commit, conflicts, draft, manifest_copy, new_manifests

@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     ServerError,
     ServiceUnavailableError,
 )
+
 from simulation.faults import FAULTS, Call, Fault
 from simulation.iceberg.catalog import COMMIT, LOAD
 
@@ -44,7 +45,7 @@ def _timeout(call: Call, value: float) -> Any:
 
 def _server_error(call: Call, value: float) -> Any:
     """The catalog fails, before its effect or, with a value above a half, after it."""
-    if value > 0.5:  # noqa: PLR2004
+    if value > 0.5:
         call.run()
     raise ServerError("simulated: error 500")
 

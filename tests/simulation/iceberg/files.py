@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestFile, read_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
+
 from simulation.iceberg.catalog import name_of
 from simulation.model import OWN_COLUMNS, Row
 from simulation.store import Store
-
 from tblctl.tableformat.iceberg.own_keys import SIDE_FILES
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -75,9 +75,7 @@ class Files:
                 for row in self._stored(delete.data_file.file_path)
             }
             stored = self._stored(path)
-            found += [
-                row for place, row in enumerate(stored) if place not in gone and row["id"] not in equal
-            ]
+            found += [row for place, row in enumerate(stored) if place not in gone and row["id"] not in equal]
         return found
 
     def positions(self, entry: ManifestEntry) -> dict[int, int]:
@@ -110,9 +108,7 @@ class Files:
             data = pq.ParquetFile(io.BytesIO(self._data(path))).read()
             names = [uid_of(int(field.metadata[_FIELD_ID])) for field in data.schema]
             columns = [column.to_pylist() for column in data.columns]
-            self._rows[path] = [
-                dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
-            ]
+            self._rows[path] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return self._rows[path]
 
     def _positions(self, path: str) -> list[tuple[str, int]]:

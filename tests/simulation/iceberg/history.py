@@ -34,7 +34,10 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
     rng = random.Random(f"iceberg {seed}")
     draws = Draws(rng)
     ours = rng.choice(["reclusterer", "reclusterer", "plan executor"])
-    chosen = [*(roles or [ours]), *rng.choices(list(ICEBERG_ACTORS), k=rng.randint(2, 5) - min(2, len(roles)))]
+    chosen = [
+        *(roles or [ours]),
+        *rng.choices(list(ICEBERG_ACTORS), k=rng.randint(2, 5) - min(2, len(roles))),
+    ]
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(ICEBERG_FAULTS) if faults is None else list(faults)

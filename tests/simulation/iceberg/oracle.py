@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
+
 from simulation.history import Step
 from simulation.iceberg.actors import ICEBERG_OPERATIONS, EngineError, is_ours
 from simulation.iceberg.files import Files, names_in
 from simulation.iceberg.reasons import reason_of
 from simulation.model import Row, Version, normal
 from simulation.oracle import Broken
-
 from tblctl.tableformat.errors import CommitOutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -141,7 +141,10 @@ class IcebergOracle:
         if run.name == "gc":
             # The protocol cannot refuse a commit because of a tag that was set since the table was loaded.
             seen = {name: ref for name, ref in heads[0].items() if name in run.notes["refs"]}
-            if any(heads[1].get(name) != ref for name, ref in seen.items()) or not heads[1].keys() <= heads[0].keys():
+            if (
+                any(heads[1].get(name) != ref for name, ref in seen.items())
+                or not heads[1].keys() <= heads[0].keys()
+            ):
                 raise self.broken(f"{run} moved branches or tags")
             return
         old, new = heads[0].pop("main", None), heads[1].pop("main", None)

@@ -1,4 +1,4 @@
-"""Why an operation over Iceberg may fail: every reason, by the class of the error. Anything else is a broken promise."""
+"""Why an operation over Iceberg may fail: every reason, by the class of its error. All else is a broken promise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.iceberg.actors import EngineError
 from simulation.reasons import Reason
-
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
@@ -73,7 +72,9 @@ REASONS = (
         holds=lambda run: run.name in ("change schema", "change spec", "refer", "rollback"),
     ),
     Reason(
-        error=EngineError, why="PyIceberg reads no equality deletes", holds=lambda run: _has_equality(run.world)
+        error=EngineError,
+        why="PyIceberg reads no equality deletes",
+        holds=lambda run: _has_equality(run.world),
     ),
     Reason(
         error=InvalidOptionError,
@@ -112,5 +113,3 @@ def reason_of(run: Run) -> Reason | None:
     return next(
         (reason for reason in REASONS if isinstance(run.error, reason.error) and reason.holds(run)), None
     )
-
-

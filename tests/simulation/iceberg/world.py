@@ -21,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+
 from simulation.iceberg.actors import ICEBERG_OPERATIONS
 from simulation.iceberg.catalog import COMMIT, NAME, ROOT, Client, Server
 from simulation.iceberg.faults import ICEBERG_FAULTS
@@ -28,15 +29,12 @@ from simulation.iceberg.files import Files
 from simulation.iceberg.oracle import IcebergOracle
 from simulation.store import StoreBackend
 from simulation.world import Actor, InlinePool, World
-
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.port import IcebergPort
 from tblctl.tableformat.storage import ObjectInfo, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from simulation.history import History
 
 PROPERTIES = {
@@ -121,7 +119,6 @@ class IcebergWorld(World):
         self.local = threading.local()
         self._names = random.Random(f"{history.seed} names")
         super().__init__(history)
-
 
     @cached_property
     def server(self) -> Server:
