@@ -164,6 +164,15 @@ def _other_manifests_forgotten() -> list[Any]:
     return [_replaced(draft.HeadState, "of", classmethod(of))]
 
 
+def _refusal_believed() -> list[Any]:
+    nothing = property(lambda _self: None, lambda _self, _value: None)
+    return [_replaced(commit._Fate, "refused", nothing)]
+
+
+def _tags_unseen() -> list[Any]:
+    return [_replaced(collect, "_require_same_refs", lambda *_: None)]
+
+
 _NO_ANSWER = ("lost reply", "timeout", "server error", "sent again")
 ICEBERG_BUGS: Mapping[str, Bug] = {
     "sequence numbers only": IcebergBug(
@@ -202,6 +211,17 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_merged_again,
         roles=("reclusterer", "reclusterer again"),
         faults=_NO_ANSWER,
+    ),
+    "refusal believed": IcebergBug(
+        what="Iceberg: a refusal is not looked up, though the commit was sent twice",
+        patches=_refusal_believed,
+        roles=("reclusterer", "reclusterer again"),
+        faults=("sent again",),
+    ),
+    "tags unseen": IcebergBug(
+        what="Iceberg: gc does not look for tags that were set while it read files",
+        patches=_tags_unseen,
+        roles=("gc", "gc", "tagger", "tagger"),
     ),
     "no grace": IcebergBug(
         what="Iceberg: gc deletes what is young",

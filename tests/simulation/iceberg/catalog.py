@@ -19,6 +19,7 @@ from pyiceberg.table.update import update_table_metadata
 from tblctl.tableformat.errors import StorageError
 
 if TYPE_CHECKING:
+    from simulation.iceberg.world import IcebergActor
     from simulation.store import Requests, Store
 
 ROOT = "memory://simulation/"
@@ -92,18 +93,17 @@ class Client(NoopCatalog):
         retries: PyIceberg tries commits again as the table says; else never: what an actor does is one commit.
     """
 
-    def __init__(self, server: Server, store: Store, requests: Requests, *, retries: bool) -> None:
+    def __init__(self, server: Server, store: Store, requests: IcebergActor, *, retries: bool) -> None:
         super().__init__("lake")
         self._server = server
         self._requests = requests
         self._retries = retries
+        self._seen: tuple[set[str], int] = set(), -1  # at which call which branches and tags were seen
         self.files = StoreIO(store, requests)
 
     def load_table(self, identifier: Any) -> Table:
         metadata = self._ask(LOAD, self._server.shown)
-        run = getattr(self._requests, "run", None)
-        if run is not None:
-            run.notes["refs"] = set(metadata.refs)
+        self._seen = set(metadata.refs), self._requests.calls
         if not self._retries:
             properties = {**metadata.properties, _RETRIES: "0"}
             metadata = metadata.model_copy(update={"properties": properties})
@@ -111,6 +111,9 @@ class Client(NoopCatalog):
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         landed = False
+        refs, call = self._seen
+        if self._requests.run is not None:
+            self._requests.run.notes["refs"] = refs if call == self._requests.calls else None
 
         def commit() -> CommitTableResponse | Exception:
             nonlocal landed

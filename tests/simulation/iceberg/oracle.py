@@ -139,8 +139,9 @@ class IcebergOracle:
             raise self.broken(f"{run} changed the schema or the specs")
         heads = [dict(found.refs) for found in (before, after)]
         if run.name == "gc":
-            # The protocol cannot refuse a commit because of a tag that was set since the table was loaded.
-            seen = {name: ref for name, ref in heads[0].items() if name in run.notes["refs"]}
+            # The protocol cannot refuse a commit because of a tag that was set since the request before it.
+            looked = run.notes["refs"]
+            seen = {name: ref for name, ref in heads[0].items() if looked is None or name in looked}
             if (
                 any(heads[1].get(name) != ref for name, ref in seen.items())
                 or not heads[1].keys() <= heads[0].keys()
