@@ -3,6 +3,7 @@
 #   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
+#   make test-sim  10,000 simulated histories of several actors, faults and clocks, a fifth over Iceberg (COUNT=, FIRST=, the first seed)
 #   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
@@ -13,6 +14,8 @@
 PYTHON ?= python3
 INSTALL ?= editable
 PYTEST_ARGS ?= -n auto --dist loadgroup
+COUNT ?= 10000
+FIRST ?= 1
 SF ?= 0.1
 CONSTRAINTS := tests/constraints.txt
 LAYERS := api cli merger metrics selector tableformat
@@ -29,7 +32,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean
+.PHONY: demo demo-iceberg test test-sim test-trino test-thorough lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -44,6 +47,10 @@ test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
 	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-sim: $(VENV)/.installed
+	cd tests && ../$(VENV)/bin/python -m simulation --first $(FIRST) --count $$(( $(COUNT) * 4 / 5 ))
+	cd tests && ../$(VENV)/bin/python -m simulation --format iceberg --first $(FIRST) --count $$(( $(COUNT) / 5 ))
 
 # Trino and Nessie are too large for every run: 1.1 GB to load.
 test-trino: export TBLCTL_TEST_ENGINES := 1

@@ -27,7 +27,7 @@ LAYERS = {  # folder -> what it may import of the package besides itself
 }
 VALUES = ("errors", "model")
 BELOW_NATIVE = (
-    *("errors", "environment", "concurrency", "progress", "model", "keys", "predicate", "reshape"),
+    *("errors", "environment", "concurrency", "once", "progress", "model", "keys", "predicate", "reshape"),
     *("projection", "storage", "parquet"),
 )
 ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat/ besides itself
@@ -35,6 +35,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "progress": (),
     "environment": (),
     "concurrency": (),
+    "once": (),
     "model": ("errors",),
     "predicate": VALUES,
     "keys": VALUES,
@@ -42,7 +43,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "projection": (*VALUES, "reshape"),
     "port": (*VALUES, "environment", "progress"),
     "storage": ("errors", "environment", "concurrency"),
-    "parquet": (*VALUES, "keys", "predicate", "reshape", "projection", "storage"),
+    "parquet": (*VALUES, "once", "keys", "predicate", "reshape", "projection", "storage"),
     "native/log": ("errors", "environment", "concurrency", "model", "keys", "storage", "parquet", "port"),
     "native/blocks": (*VALUES, "parquet", "native/log"),
     "native/read": (*BELOW_NATIVE, "native/log", "native/blocks"),

@@ -482,3 +482,48 @@ def test_a_commit_without_any_reply_says_that_its_outcome_is_unknown_and_deletes
     proxy.clear()
     assert ids_of(table) == [1, 2]  # it had happened
     assert_sound(table)
+
+
+@pytest.mark.parametrize("reads", [1, 3])
+def test_a_commit_whose_read_back_is_damaged_is_neither_made_twice_nor_deleted(
+    at: Places, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """The driver sends the create again and meets its own object, which then has a flipped bit when it is read."""
+    url = at.fresh()
+    tblctl.create(url, SCHEMA)
+    table = open_impatient(url)
+    backend = native_of(table).storage._backend
+    create, read = backend.create, backend.read
+    left: list[str] = []
+
+    def create_twice(name: str, data: bytes) -> bool:
+        left.extend([name] * reads)
+        return create(name, data) and create(name, data)
+
+    def damaged_at_first(name: str) -> bytes:
+        data = read(name)
+        if name not in left:
+            return data
+        left.remove(name)
+        return data[:50] + bytes([data[50] ^ 1]) + data[51:]
+
+    monkeypatch.setattr(backend, "create", create_twice)
+    monkeypatch.setattr(backend, "read", damaged_at_first)
+    assert table.append(rows(1, 2)).snapshot == 2
+    assert ids_of(tblctl.open(url)) == [1, 2]
+    assert_sound(tblctl.open(url))
+
+
+def test_a_commit_whose_object_stays_damaged_says_that_its_outcome_is_unknown(
+    at: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = at.fresh()
+    tblctl.create(url, SCHEMA)
+    table = open_impatient(url)
+    backend = native_of(table).storage._backend
+    create = backend.create
+    monkeypatch.setattr(backend, "create", lambda name, data: create(name, data[:50]) and False)
+    blocks_before = {name for name in objects_of(url) if name.startswith("data/")}
+    with pytest.raises(CommitOutcomeUnknownError, match="tblctl history"):
+        table.append(rows(1))
+    assert {name for name in objects_of(url) if name.startswith("data/")} > blocks_before

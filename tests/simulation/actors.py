@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
 from simulation.engine import PlayedEngine
 from simulation.model import OWN_COLUMNS, Version, sql
 from simulation.policies import SIDE_SORT
-
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
 from tblctl.selector import registry
@@ -25,7 +25,6 @@ from tblctl.tableformat.native.write.staged_write import StagedWriter, joined
 
 if TYPE_CHECKING:
     from simulation.world import Actor, Run
-
     from tblctl.tableformat.environment import Environment
 
 Args = Mapping[str, Any]
@@ -210,7 +209,7 @@ class Stage(Operation):
 
 def first_of_each(messages: Sequence[tuple[int, Any]]) -> list[Any]:
     """Return the outcome of one attempt of each task, as Spark's commit coordinator hands them to the driver."""
-    return list({task: message for task, message in reversed(messages)}.values())
+    return list(dict(reversed(messages)).values())
 
 
 class StreamBatch(Stage):
@@ -269,9 +268,7 @@ class CarryOut(Operation):
         request = Request.of(
             policy=None, condition=lambda _schema: None, options=None, commit_every=args["commit_every"]
         )
-        outcome = recluster(
-            actor.table._port, request, lambda _plan: _engine(actor, args), plan=actor.plan
-        )
+        outcome = recluster(actor.table._port, request, lambda _plan: _engine(actor, args), plan=actor.plan)
         run.commits_reported = outcome.commits
         return None
 

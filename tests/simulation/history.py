@@ -91,13 +91,16 @@ class History:
     def __str__(self) -> str:
         lines = [f"seed {self.seed}, {'local disk' if self.disk else 'object store'}, key {self.cluster_by}"]
         for number, script in enumerate(self.scripts):
-            lines.append(f"actor {number}, {script.role}, clock {script.skew_seconds:+} s{', restarts' * script.restarts}")
+            lines.append(
+                f"actor {number}, {script.role}, clock {script.skew_seconds:+} s{', restarts' * script.restarts}"
+            )
             for step in script.steps:
                 args = ", ".join(f"{name}={value}" for name, value in step.args.items())
                 rest = f" after {step.rest_seconds} s" if step.rest_seconds else ""
                 lines.append(f"    {step.operation}({args}){rest}")
         lines += [
-            f"at {'decisive ' * event.decisive}call {event.call} of actor {event.actor}: {event.kind} {event.value:g}" for event in self.events
+            f"at {'decisive ' * event.decisive}call {event.call} of actor {event.actor}: {event.kind} {event.value:g}"
+            for event in self.events
         ]
         return "\n".join(lines)
 
@@ -147,9 +150,7 @@ def _script(role: str, draws: Draws) -> Script:
         for name in rng.choice(ACTORS[role]):
             args = OPERATIONS[name].draw(draws)
             steps.append(Step(operation=name, args=args, rest_seconds=rng.choice(_RESTS)))
-    return Script(
-        role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=rng.random() < 0.5
-    )
+    return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=rng.random() < 0.5)
 
 
 def _calls(rng: random.Random, gap: float) -> Iterator[int]:

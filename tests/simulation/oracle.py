@@ -6,32 +6,28 @@ after a commit are those before it, changed by what that operation does.
 
 from __future__ import annotations
 
-import dataclasses
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+import tblctl
 from simulation.actors import OPERATIONS
 from simulation.history import Step
 from simulation.model import Condition, Version, normal
 from simulation.reasons import reason_of
-from simulation.store import storage_of
-
-import tblctl
-from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, TblctlError
+from tblctl.tableformat.errors import CommitOutcomeUnknownError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.log.names import LATEST, RECORDS, record_of, sequence_of, snapshot_path
+from tblctl.tableformat.native.log.names import LATEST, record_of, sequence_of, snapshot_path
 from tblctl.tableformat.native.log.snapshot_file import decode
-from tblctl.tableformat.native.table import NativeTable
 
 if TYPE_CHECKING:
     from simulation.world import Actor, Run, World
 
 
-class Broken(BaseException):  # noqa: N818 (what broke is a promise)
+class Broken(BaseException):
     """A promise of tblctl was broken. The product catches every `Exception`; this passes."""
 
 
@@ -86,9 +82,8 @@ class Oracle:
             if not isinstance(decode(data, sequence), Tombstone):
                 raise self._broken(f"{name} was replaced by what is no tombstone")
             self.gc_changes += 1
-        elif name in self._world.store.objects and name != LATEST:
-            if self._world.store.objects[name].data != data:
-                raise self._broken(f"{name} was written twice")
+        elif name != LATEST and self._world.store.has_other(name, data):
+            raise self._broken(f"{name} was written twice")
 
     def deleting(self, name: str, by: Actor) -> None:
         if sequence_of(name) is not None:
@@ -270,11 +265,23 @@ class Oracle:
     def _require_objects(self, sequence: int, pending: str) -> None:
         missing = self._named[sequence] - self._world.store.objects.keys() - {pending}
         if missing:
-            raise self._broken(f"snapshot {sequence} names {len(missing)} objects that are not there: {min(missing)}")
+            raise self._broken(
+                f"snapshot {sequence} names {len(missing)} objects that are not there: {min(missing)}"
+            )
 
 
 LAST_GC = {"keep": 1, "older_than": 0.0, "dry_run": False}
 _MAY_DO_NOTHING = frozenset(
-    {"reset clock", "delete", "update", "overwrite", "stage", "stream", "rename column", "drop column", "carry out"}
+    {
+        "reset clock",
+        "delete",
+        "update",
+        "overwrite",
+        "stage",
+        "stream",
+        "rename column",
+        "drop column",
+        "carry out",
+    }
 )
 _BY_CONDITION = frozenset({"delete"})

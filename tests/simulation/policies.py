@@ -34,7 +34,9 @@ class SideSort:
         chosen = np.flatnonzero(others)[:_BLOCKS]
         if not chosen.size:
             return Decision()
-        draft = Draft(blocks=chosen, output_level=next_level(view, chosen), why="by another column", sort=sort)
+        draft = Draft(
+            blocks=chosen, output_level=next_level(view, chosen), why="by another column", sort=sort
+        )
         return Decision(drafts=(draft,))
 
 

@@ -15,7 +15,6 @@ from tblctl.tableformat.errors import (
     InvalidSchemaError,
     SnapshotNotFoundError,
     StorageError,
-    TableNotFoundError,
     TblctlError,
 )
 from tblctl.tableformat.native.log.clock import MOST_SKEW_SECONDS

@@ -72,7 +72,11 @@ class Total:
         ]
         for kind in ("fault", "error", "operation"):
             lines.append(f"{kind}s: {sums[kind]:,}")
-            lines += [f"    {name:<30} {counts[name]:>10,}" for name in sorted(counts) if name.startswith(f"{kind} ")]
+            lines += [
+                f"    {name:<30} {counts[name]:>10,}"
+                for name in sorted(counts)
+                if name.startswith(f"{kind} ")
+            ]
         lines.append(f"failing seeds: {len(self.failed)}")
         return "\n".join(lines)
 
@@ -105,7 +109,9 @@ def run_many(
         if time.monotonic() - said > _PROGRESS_SECONDS:
             said = time.monotonic()
             done = total.counts["histories"]
-            say(f"{done:,} of {len(wanted):,} histories in {said - started:.0f} s, {len(total.failed)} failed")
+            say(
+                f"{done:,} of {len(wanted):,} histories in {said - started:.0f} s, {len(total.failed)} failed"
+            )
     return total
 
 

@@ -32,9 +32,7 @@ def shrink(history: History, *, most_runs: int = MOST_RUNS) -> History:
         return _only(history, set(kept))
 
     history = without_actors(_fewest(range(len(history.scripts)), lambda kept: fails(without_actors(kept))))
-    history = _with_events(
-        history, _fewest(history.events, lambda kept: fails(_with_events(history, kept)))
-    )
+    history = _with_events(history, _fewest(history.events, lambda kept: fails(_with_events(history, kept))))
     steps = [(number, step) for number, script in enumerate(history.scripts) for step in script.steps]
     history = _with_steps(history, _fewest(steps, lambda kept: fails(_with_steps(history, kept))))
     calm = dataclasses.replace(

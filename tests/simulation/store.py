@@ -77,6 +77,10 @@ class Store:
                 self.watcher.deleting(name, by)
             del self.objects[name]
 
+    def has_other(self, name: str, data: bytes) -> bool:
+        """Return whether there is an object of this name with other bytes."""
+        return name in self.objects and self.objects[name].data != data
+
     def later(self, seconds: float, act: Callable[[], Any]) -> None:
         """Let a request that is under way have its effect after so much time."""
         self._count += 1
@@ -129,9 +133,7 @@ class StoreBackend:
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:
-            self._requests.around(
-                "delete", name, lambda name=name: self._store.delete(name, self._requests)
-            )
+            self._requests.around("delete", name, lambda name=name: self._store.delete(name, self._requests))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield objects page by page. What others change in between may appear or not, as it happens."""
@@ -164,7 +166,9 @@ class StoreBackend:
     def arrow_filesystem(self) -> Any:
         raise NotImplementedError
 
-    def _change(self, operation: str, name: str, data: bytes, change: Callable[[str, bytes, Any], Any]) -> Any:
+    def _change(
+        self, operation: str, name: str, data: bytes, change: Callable[[str, bytes, Any], Any]
+    ) -> Any:
         return self._requests.around(
             operation, name, lambda: change(name, data, self._requests), data if self._disk else None
         )

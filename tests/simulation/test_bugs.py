@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from simulation.bugs import BUGS
 from simulation.history import draw
 from simulation.run import run_history

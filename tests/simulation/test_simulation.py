@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from profiles import PROFILE, cases
+
 from simulation import actors
 from simulation.faults import FAULTS
 from simulation.history import SWITCH, Event, History, Script, Step, draw
@@ -19,7 +20,6 @@ from simulation.model import Version, matches, normal
 from simulation.oracle import LAST_GC
 from simulation.run import replay_command, run_history
 from simulation.shrink import shrink, signature
-
 from tblctl.selector import registry
 
 TESTS = Path(__file__).parents[1]
@@ -63,9 +63,7 @@ def test_other_seeds_make_other_histories():
 
 
 def test_every_policy_of_the_registry_and_every_operation_is_drawn():
-    steps = [
-        step for seed in range(300) for script in draw(seed).scripts for step in script.steps
-    ]
+    steps = [step for seed in range(300) for script in draw(seed).scripts for step in script.steps]
     assert {step.operation for step in steps} == actors.OPERATIONS.keys() - {"reset clock"}
     policies = {step.args["policy"] for step in steps if "policy" in step.args}
     assert policies >= {policy.name for policy in registry.registered()}
@@ -108,8 +106,12 @@ def test_a_history_that_breaks_a_promise_is_cut_to_what_breaks_it(monkeypatch):
             return before.plus(actors.modelled(args["rows"], run.names)) if run.actor.number else before
 
     monkeypatch.setitem(actors.OPERATIONS, "append", Liar())
-    events = tuple(Event(actor=actor, call=call, kind=SWITCH, value=1) for actor in (0, 1) for call in (2, 4, 9))
-    history = _history([("append", APPEND), ("gc", LAST_GC)], [("append", MORE), ("read", {"where": None})], events=events)
+    events = tuple(
+        Event(actor=actor, call=call, kind=SWITCH, value=1) for actor in (0, 1) for call in (2, 4, 9)
+    )
+    history = _history(
+        [("append", APPEND), ("gc", LAST_GC)], [("append", MORE), ("read", {"where": None})], events=events
+    )
     result = run_history(history)
     assert signature(result) is not None
     smaller = shrink(history)

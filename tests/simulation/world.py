@@ -15,18 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 import pyarrow as pa
+
+import tblctl
 from simulation.actors import OPERATIONS, table_of
 from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
 from simulation.oracle import Broken, Oracle
 from simulation.store import Store, storage_of
-
-import tblctl
 from tblctl.as_of import version_as_of
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.environment import Environment
@@ -52,7 +52,7 @@ class InlinePool:
 
     def __init__(self, *_args: Any, **_options: Any) -> None: ...
 
-    def __enter__(self) -> InlinePool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None: ...

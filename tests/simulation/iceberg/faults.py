@@ -76,7 +76,8 @@ def _of(name: str, native: Callable[[Call, float], Any]) -> Callable[[Call, floa
     return act
 
 
-_NATIVE = {name: FAULTS[name] for name in FAULTS if name not in ("flipped bit", "torn write")}
+_LEFT_OUT = ("flipped bit", "damaged reply", "torn write")
+_NATIVE = {name: FAULTS[name] for name in FAULTS if name not in _LEFT_OUT}
 ICEBERG_FAULTS: dict[str, Fault] = {
     name: dataclasses.replace(fault, act=_of(name, fault.act)) for name, fault in _NATIVE.items()
 } | {"server error": Fault(act=_of("server error", FAULTS["refused"].act), draw=lambda rng: rng.random())}
