@@ -17,7 +17,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import AppliedDeletes
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
 from tblctl.tableformat.iceberg.upkeep import collect, expiry
 
-IcebergBug = partial(Bug, format="iceberg", roles=("reclusterer",), faults=(), most=200)
+IcebergBug = partial(Bug, format="iceberg", roles=("reclusterer",), faults=())
 
 
 def _sequence_numbers_only() -> list[Any]:
@@ -42,13 +42,13 @@ def _newer_deletes_ignored() -> list[Any]:
 
 
 def _dropped_by_bounds() -> list[Any]:
-    """The paths in a delete file are taken to be the bounds of its entry."""
+    """The paths in a delete file are taken to be the lower bound of its entry."""
     real = DeleteRows.paths
 
     def paths(self: Any, deletes: Any, path: str) -> frozenset[str]:
         row = deletes.entries.path.to_pylist().index(path)
-        ends = deletes.least_path[row].as_py(), deletes.greatest_path[row].as_py()
-        return real(self, deletes, path) if None in ends else frozenset(ends)
+        least = deletes.least_path[row].as_py()
+        return real(self, deletes, path) if least is None else frozenset([least])
 
     return [_replaced(DeleteRows, "paths", paths)]
 
@@ -169,6 +169,15 @@ def _refusal_believed() -> list[Any]:
     return [_replaced(commit._Fate, "refused", nothing)]
 
 
+def _tidying_counts() -> list[Any]:
+    def discard_unused(self: Any, done: Any) -> None:
+        self._new.discard(
+            self._io, [done.snapshot.manifest_list, *(item.manifest_path for item in done.manifests)]
+        )
+
+    return [_replaced(draft.Drafts, "discard_unused", discard_unused)]
+
+
 def _tags_unseen() -> list[Any]:
     return [_replaced(collect, "_require_same_refs", lambda *_: None)]
 
@@ -179,6 +188,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: a conflict is judged by the sequence numbers of deletes alone",
         patches=_sequence_numbers_only,
         roles=("reclusterer", "copy-on-write deleter", "overwriter"),
+        first=21,
     ),
     "newer deletes ignored": IcebergBug(
         what="Iceberg: a position delete between plan and commit is ignored",
@@ -189,6 +199,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: a delete file is dropped by the bounds of its paths",
         patches=_dropped_by_bounds,
         roles=("reclusterer", "merge-on-read deleter", "appender"),
+        first=45,
     ),
     "null sequence numbers": IcebergBug(
         what="Iceberg: entries that are carried over have no sequence numbers",
@@ -200,17 +211,20 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_unknown_is_failed,
         roles=("reclusterer", "reclusterer again"),
         faults=("lost reply", "timeout", "throttled"),
+        first=54,
     ),
     "head's sequence number": IcebergBug(
         what="Iceberg: new files get the head's sequence number, not the planned one",
         patches=_heads_sequence_number,
         roles=("plan executor", "reclusterer", "streaming deleter"),
+        first=22,
     ),
     "merged again": IcebergBug(
         what="Iceberg: an unknown outcome counts as a failure",
         patches=_merged_again,
         roles=("reclusterer", "reclusterer again"),
         faults=_NO_ANSWER,
+        first=32,
     ),
     "refusal believed": IcebergBug(
         what="Iceberg: a refusal is not looked up, though the commit was sent twice",
@@ -218,20 +232,30 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         roles=("reclusterer", "reclusterer again"),
         faults=("sent again",),
     ),
+    "tidying counts": IcebergBug(
+        what="Iceberg: a commit that fails to tidy up counts as failed",
+        patches=_tidying_counts,
+        roles=("reclusterer", "reclusterer again"),
+        faults=("refused",),
+        first=23,
+    ),
     "tags unseen": IcebergBug(
         what="Iceberg: gc does not look for tags that were set while it read files",
         patches=_tags_unseen,
         roles=("gc", "gc", "tagger", "tagger"),
+        first=145,
     ),
     "no grace": IcebergBug(
         what="Iceberg: gc deletes what is young",
         patches=_no_grace,
         roles=("reclusterer", "gc", "gc"),
+        first=56,
     ),
     "hidden history": IcebergBug(
         what="Iceberg: gc believes a catalog that hides history",
         patches=_hidden_history_believed,
         roles=("reclusterer", "gc", "gc"),
+        first=54,
     ),
     "tags expire": IcebergBug(
         what="Iceberg: tagged snapshots expire", patches=_tags_expire, roles=("gc", "gc", "tagger", "tagger")
@@ -240,11 +264,13 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: a delete file leaves with the first file that it was applied to",
         patches=_deletes_left_behind,
         roles=("reclusterer", "merge-on-read deleter", "appender"),
+        first=45,
     ),
     "new manifests forgotten": IcebergBug(
         what="Iceberg: what was appended since the plan is not carried over",
         patches=_other_manifests_forgotten,
         roles=("reclusterer", "appender", "appender"),
+        first=5,
     ),
     "never stale": IcebergBug(
         what="Iceberg: a merge that took days commits without a look at its files",
