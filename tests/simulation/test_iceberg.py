@@ -64,4 +64,4 @@ def test_every_policy_operation_fault_and_kind_of_catalog_is_drawn():
     policies = {step.args["policy"] for step in steps if "policy" in step.args}
     assert policies >= {policy.name for policy in registry.registered()}
     assert {event.kind for history in histories for event in history.events} >= set(ICEBERG_FAULTS)
-    assert {trait for history in histories for trait in history.traits} == {"hides", "trims", "many"}
+    assert {trait for history in histories for trait in history.traits} == {"hides", "trims", "strict"}

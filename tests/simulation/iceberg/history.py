@@ -58,7 +58,7 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
                 kind = rng.choices(kinds, weights)[0]
                 value = ICEBERG_FAULTS[kind].draw(rng)
                 events.append(Event(actor=actor, call=call, kind=kind, value=value, decisive=decisive))
-    traits = {name for name, share in (("hides", 0.1), ("trims", 0.2), ("many", 0.3)) if rng.random() < share}
+    traits = {name for name, share in (("hides", 0.1), ("trims", 0.2), ("strict", 0.3)) if rng.random() < share}
     return History(
         seed=seed,
         disk=False,

@@ -159,8 +159,8 @@ class IcebergWorld(World):
     def new_metadata(self) -> TableMetadata:
         """Return the metadata of a new table."""
         properties = dict(PROPERTIES)
-        if "many" in self.history.traits:
-            properties["commit.manifest-merge.enabled"] = "false"
+        if "strict" in self.history.traits:
+            properties |= {"commit.manifest-merge.enabled": "false", "commit.retry.num-retries": "1"}
         found = new_table_metadata(
             location=f"{ROOT}t",
             schema=Schema(*_FIELDS),
