@@ -11,6 +11,7 @@ import numpy as np
 
 from simulation.bugs import Bug, _replaced
 from tblctl.merger.round.group_run import GroupRun
+from tblctl.tableformat.errors import CommitOutcomeUnknownError
 from tblctl.tableformat.iceberg.avro.types import type_name
 from tblctl.tableformat.iceberg.publish import commit, conflicts, draft, manifest_copy, new_manifests
 from tblctl.tableformat.iceberg.publish.conflicts import AppliedDeletes
@@ -92,7 +93,16 @@ def _null_sequence_numbers() -> list[Any]:
 def _unknown_is_failed() -> list[Any]:
     """Files of an unknown outcome are deleted."""
     everything = property(lambda run: [record.path for record in run.records])
-    return [_replaced(GroupRun, "deletable", everything)]
+    real = commit.commit_replacement
+
+    def replaced(branch: Any, drafts: Any, properties: Any) -> Any:
+        try:
+            return real(branch, drafts, properties)
+        except CommitOutcomeUnknownError:
+            drafts.discard()
+            raise
+
+    return [_replaced(GroupRun, "deletable", everything), _replaced(commit, "commit_replacement", replaced)]
 
 
 def _heads_sequence_number() -> list[Any]:
@@ -210,8 +220,8 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: files of a commit whose outcome is unknown are deleted",
         patches=_unknown_is_failed,
         roles=("reclusterer", "reclusterer again"),
-        faults=("lost reply", "timeout", "throttled"),
-        first=54,
+        faults=("cut off",),
+        first=22,
     ),
     "head's sequence number": IcebergBug(
         what="Iceberg: new files get the head's sequence number, not the planned one",
@@ -224,20 +234,19 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_merged_again,
         roles=("reclusterer", "reclusterer again"),
         faults=_NO_ANSWER,
-        first=32,
     ),
     "refusal believed": IcebergBug(
         what="Iceberg: a refusal is not looked up, though the commit was sent twice",
         patches=_refusal_believed,
         roles=("reclusterer", "reclusterer again"),
         faults=("sent again",),
+        first=8,
     ),
     "tidying counts": IcebergBug(
         what="Iceberg: a commit that fails to tidy up counts as failed",
         patches=_tidying_counts,
         roles=("reclusterer", "reclusterer again"),
         faults=("refused",),
-        first=23,
     ),
     "tags unseen": IcebergBug(
         what="Iceberg: gc does not look for tags that were set while it read files",
@@ -276,5 +285,6 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: a merge that took days commits without a look at its files",
         patches=_never_stale,
         roles=("plan executor", "reclusterer", "gc", "gc"),
+        first=267,
     ),
 }

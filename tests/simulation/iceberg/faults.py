@@ -29,6 +29,12 @@ def _lost_reply(call: Call, _value: float) -> Any:
     raise CommitStateUnknownException("simulated: no reply to a commit")
 
 
+def _cut_off(call: Call, value: float) -> Any:
+    """The connection is gone after the commit took effect, and for the next calls."""
+    call.fail_next(int(value))
+    return _lost_reply(call, 0)
+
+
 def _sent_again(call: Call, _value: float) -> Any:
     """A proxy sends the commit again, and the client gets the second answer."""
     call.run()
@@ -61,6 +67,7 @@ def _is_read(call: Call) -> bool:
 _AT_COMMITS: dict[str, Callable[[Call, float], Any]] = {
     "refused": _refused,
     "lost reply": _lost_reply,
+    "cut off": _cut_off,
     "sent again": _sent_again,
     "timeout": _timeout,
     "server error": _server_error,

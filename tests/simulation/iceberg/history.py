@@ -41,7 +41,7 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(ICEBERG_FAULTS) if faults is None else list(faults)
-    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 12
+    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 60
     switch_gap = rng.choice([2, 4, 10, 30, 150])
     pause_gap = rng.choice([0, 60, 200])
     events: list[Event] = []
@@ -58,7 +58,9 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
                 kind = rng.choices(kinds, weights)[0]
                 value = ICEBERG_FAULTS[kind].draw(rng)
                 events.append(Event(actor=actor, call=call, kind=kind, value=value, decisive=decisive))
-    traits = {name for name, share in (("hides", 0.1), ("trims", 0.2), ("strict", 0.3)) if rng.random() < share}
+    traits = {
+        name for name, share in (("hides", 0.1), ("trims", 0.2), ("strict", 0.3)) if rng.random() < share
+    }
     return History(
         seed=seed,
         disk=False,
