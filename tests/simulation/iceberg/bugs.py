@@ -286,5 +286,6 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_never_stale,
         roles=("plan executor", "reclusterer", "gc", "gc"),
         first=267,
+        most=40,
     ),
 }

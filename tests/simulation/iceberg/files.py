@@ -44,13 +44,17 @@ class Files:
         self._deleted: dict[str, list[tuple[str, int]]] = {}
 
     def named(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names of all objects that a snapshot needs."""
-        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
-        found = {snapshot.manifest_list, *json.loads(summary.get(SIDE_FILES, "[]"))}
+        """Return the names of all objects that readers of a snapshot need."""
+        found = {snapshot.manifest_list}
         for manifest in self.manifests(snapshot):
             found.add(manifest.manifest_path)
             found.update(entry.data_file.file_path for entry in self.entries(manifest))
         return frozenset(map(name_of, found))
+
+    def side(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the names of tblctl's files of keys that a snapshot names. A missing one is only slower."""
+        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        return frozenset(map(name_of, json.loads(summary.get(SIDE_FILES, "[]"))))
 
     def rows(self, snapshot: Snapshot | None) -> list[Row]:
         """Return the rows of a snapshot, doubled ones twice."""

@@ -219,6 +219,7 @@ class IcebergOracle:
                 raise self.broken(f"the last gc failed: {last.error!r}") from last.error
             self._require_sound("after the last gc")
             needed = set().union(*(self._named[found] for found in self._live()))
+            needed |= set().union(*map(self.files.side, self._world.server.metadata.snapshots))
             mark = self._world.server.metadata.table_uuid.hex
             dead = [name for name in self._world.store.objects if is_ours(name) and mark in name]
             dead = sorted(set(dead) - needed)
