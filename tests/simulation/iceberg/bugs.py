@@ -138,10 +138,6 @@ def _no_grace() -> list[Any]:
     return [_replaced(collect, "_own_objects", own)]
 
 
-def _never_stale() -> list[Any]:
-    return [_replaced(draft, "require_fresh", lambda *_: None)]
-
-
 def _hidden_history_believed() -> list[Any]:
     return [_replaced(collect, "hides_history", lambda _metadata: False)]
 
@@ -179,8 +175,7 @@ def _refusal_believed() -> list[Any]:
     return [_replaced(commit._Fate, "refused", nothing)]
 
 
-def _tidying_counts() -> list[Any]:
-    def discard_unused(self: Any, done: Any) -> None:
+def discard_unused(self: Any, done: Any) -> None:
         self._new.discard(
             self._io, [done.snapshot.manifest_list, *(item.manifest_path for item in done.manifests)]
         )
@@ -242,12 +237,6 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         faults=("sent again",),
         first=8,
     ),
-    "tidying counts": IcebergBug(
-        what="Iceberg: a commit that fails to tidy up counts as failed",
-        patches=_tidying_counts,
-        roles=("reclusterer", "reclusterer again"),
-        faults=("refused",),
-    ),
     "tags unseen": IcebergBug(
         what="Iceberg: gc does not look for tags that were set while it read files",
         patches=_tags_unseen,
@@ -280,12 +269,5 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_other_manifests_forgotten,
         roles=("reclusterer", "appender", "appender"),
         first=5,
-    ),
-    "never stale": IcebergBug(
-        what="Iceberg: a merge that took days commits without a look at its files",
-        patches=_never_stale,
-        roles=("plan executor", "reclusterer", "gc", "gc"),
-        first=267,
-        most=40,
     ),
 }
