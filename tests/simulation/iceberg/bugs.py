@@ -175,14 +175,6 @@ def _refusal_believed() -> list[Any]:
     return [_replaced(commit._Fate, "refused", nothing)]
 
 
-def discard_unused(self: Any, done: Any) -> None:
-        self._new.discard(
-            self._io, [done.snapshot.manifest_list, *(item.manifest_path for item in done.manifests)]
-        )
-
-    return [_replaced(draft.Drafts, "discard_unused", discard_unused)]
-
-
 def _tags_unseen() -> list[Any]:
     return [_replaced(collect, "_require_same_refs", lambda *_: None)]
 
