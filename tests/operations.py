@@ -14,6 +14,7 @@ import pyarrow as pa
 from tables import SCHEMA, native_of, rows
 
 import tblctl
+from tblctl.errors import StorageError
 from tblctl.tableformat.native.write.staged_write import StagedWriter
 
 SMALL_BLOCKS = {"block_rows": 4}
@@ -102,6 +103,15 @@ def _streamed(table: tblctl.Table) -> None:
     table.append(stream, memory_bytes=1)
 
 
+def _read_dataset(table: tblctl.Table) -> pa.Table:
+    dataset = table.to_dataset()
+    try:
+        return dataset.to_table()
+    except OSError as error:  # Arrow reads, not tblctl
+        msg = f"Arrow cannot read: {error}"
+        raise StorageError(msg) from error
+
+
 def _by_plan(table: tblctl.Table) -> None:
     table.recluster(table.plan(), commit_every=1)
 
@@ -143,7 +153,7 @@ RECLUSTERS = {
 
 READS = {
     "scan": on(three_blocks, "scan", lambda table: table.scan("id > 2").to_arrow()),
-    "dataset": on(three_blocks, "to_dataset", lambda table: table.to_dataset().to_table()),
+    "dataset": on(three_blocks, "to_dataset", _read_dataset),
     "check": on(long_history, "check", lambda table: table.check(deep=True)),
     "compare": on(long_history, "compare", lambda table: table.compare(2, 3)),
     "plan": on(two_groups, "plan"),

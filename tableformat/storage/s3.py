@@ -323,23 +323,15 @@ class S3Backend:
         from tblctl.tableformat.storage.ranges import RangedInput, RangeFile
 
         if size_bytes is None:
-            size_bytes = int(self._run(self._ask, name, "head_object")["ContentLength"])
+            answer = self._run(_for_readers, self._ask(name, "head_object"))
+            size_bytes = int(answer["ContentLength"])
         ranges = RangeFile(size_bytes, lambda start, end: self._begin_range(name, start, end))
         return RangedInput(ranges, mode="r")
 
     def _begin_range(self, name: str, start: int, end: int) -> Future[bytes]:
-        request = self._range(f"{self._root}/{name}", start, end)
-        return asyncio.run_coroutine_threadsafe(request, self._filesystem().loop)
-
-    async def _range(self, path: str, start: int, end: int) -> bytes:
-        """Return a range. Readers of files know errors of the system only, and botocore's of connections are none."""
-        filesystem = self._filesystem()
-        try:
-            return bytes(await _patiently(lambda: filesystem._cat_file(path, start=start, end=end)))
-        except Exception as error:
-            if isinstance(error, OSError) or classify(error) not in RETRIED:
-                raise
-            raise ConnectionError(str(error)) from error
+        path, filesystem = f"{self._root}/{name}", self._filesystem()
+        request = _for_readers(_patiently(lambda: filesystem._cat_file(path, start=start, end=end)))
+        return asyncio.run_coroutine_threadsafe(request, filesystem.loop)
 
     def arrow_filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
         from tblctl.tableformat.storage.arrow import filesystem_over
@@ -485,6 +477,16 @@ async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
             if wait is None:
                 raise
         await CLOCK.sleep(wait)
+
+
+async def _for_readers(request: Awaitable[T]) -> T:
+    """Await a request of a file's reader, which knows errors of the system only. botocore's of connections are none."""
+    try:
+        return await request
+    except Exception as error:
+        if isinstance(error, OSError) or classify(error) not in RETRIED:
+            raise
+        raise ConnectionError(str(error)) from error
 
 
 async def _in_parallel(function: Callable[[str], Awaitable[T]], names: Sequence[str]) -> list[T]:

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
 from tblctl import errors
+from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.port import BlocksReplacedError
 from tests.iceberg.lake import Lake, append, fields
 from tests.iceberg.replacing import Meanwhile, data_files, ours, port_of, raising, replacement_of, sorted_ids
@@ -98,6 +99,79 @@ def test_a_commit_that_landed_without_an_answer_is_found(table: Table, error: Ex
     assert catalog.calls == 2
     assert sorted_ids(table) == [*IDS, 80]
     assert version.snapshot.summary.operation.value == "replace"
+    assert all(Path(file.file_path.removeprefix("file://")).exists() for file in data_files(table))
+
+
+@pytest.mark.parametrize("retries", ["0", "3"])
+@pytest.mark.parametrize("others", [False, True])
+def test_a_commit_that_a_proxy_sent_twice_is_found_although_its_second_answer_is_a_refusal(
+    table: Table, retries: str, others: bool
+) -> None:
+    with table.transaction() as change_:
+        change_.set_properties({"commit.retry.num-retries": retries})
+    port = port_of(table.refresh())
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+
+    def sent_twice(real: Callable[[], Any]) -> Any:
+        real()
+        if others:
+            append(table.refresh(), id=[80], s=["z"])
+        return real()
+
+    with Meanwhile(table, sent_twice) as catalog:
+        version = port.replace(base, change)
+    assert catalog.calls == 1 + others
+    assert version.snapshot.summary.operation.value == "replace"
+    assert sorted_ids(table) == [*IDS, *[80] * others]
+    assert all(Path(file.file_path.removeprefix("file://")).exists() for file in data_files(table))
+
+
+def test_a_commit_whose_manifests_cannot_be_read_afterwards_is_no_failure(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = port_of(table)
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+
+    def unreadable(_files: object, _path: str) -> Any:
+        raise errors.StorageError("busy")
+
+    def landed(real: Callable[[], Any]) -> Any:
+        found = real()
+        monkeypatch.setattr(MetadataFiles, "manifests", unreadable)
+        return found
+
+    with Meanwhile(table, landed):
+        version = port.replace(base, change)
+    monkeypatch.undo()
+    assert version.snapshot.summary.operation.value == "replace"
+    assert sorted_ids(table) == IDS
+
+
+def test_a_refusal_that_nobody_could_look_up_is_an_unknown_outcome(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with table.transaction() as change_:
+        change_.set_properties({"commit.retry.num-retries": "0"})
+    port = port_of(table.refresh())
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+
+    def sent_twice(real: Callable[[], Any]) -> Any:
+        real()
+        try:
+            return real()
+        finally:
+            monkeypatch.setattr(table.catalog, "load_table", unreachable)
+
+    def unreachable(_name: object) -> Any:
+        raise OSError("no route to host")
+
+    with Meanwhile(table, sent_twice), pytest.raises(errors.CommitOutcomeUnknownError, match="refused"):
+        port.replace(base, change)
+    monkeypatch.undo()
+    assert sorted_ids(table) == IDS
     assert all(Path(file.file_path.removeprefix("file://")).exists() for file in data_files(table))
 
 

@@ -15,6 +15,7 @@ from pyiceberg.types import LongType
 import tblctl
 from tblctl import errors
 from tblctl.cli.main import application
+from tblctl.tableformat.iceberg.upkeep import collect
 from tests.iceberg.lake import Lake, append, fields, rewrite_metadata
 from tests.iceberg.position_deletes import delete_rows, folder_of
 from tests.iceberg.replacing import data_files, port_of, replacement_of, sorted_ids
@@ -235,6 +236,22 @@ def test_a_commit_meanwhile_ends_the_expiry(table: Table, monkeypatch: pytest.Mo
     with pytest.raises(errors.ConflictError, match="another writer"):
         tblctl.from_iceberg(table).gc(expire_older_than=0)
     assert before <= everything(table)
+
+
+def test_a_tag_that_is_set_while_gc_reads_files_ends_the_expiry(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = table.metadata.snapshots[0].snapshot_id
+    real = collect.expired_snapshots
+
+    def expired(*arguments: Any) -> list[int]:
+        table.refresh().manage_snapshots().create_tag(oldest, "kept").commit()
+        return real(*arguments)
+
+    monkeypatch.setattr(collect, "expired_snapshots", expired)
+    with pytest.raises(errors.ConflictError, match="nothing was deleted"):
+        tblctl.from_iceberg(table).gc(expire_older_than=0)
+    assert table.refresh().refs()["kept"].snapshot_id == oldest
 
 
 def test_the_command(lake: Lake, table: Table) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 import traceback
 
-from simulation.history import draw
+from simulation.formats import FORMATS
 from simulation.run import run_history, run_many
 from simulation.shrink import shrink
 from tblctl.tableformat.concurrency import cpu_threads
@@ -15,6 +15,7 @@ from tblctl.tableformat.concurrency import cpu_threads
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run the history of this seed, and cut it if it fails")
+    parser.add_argument("--format", choices=list(FORMATS), default="native", help="of the table (native)")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every request")
     parser.add_argument("--no-shrink", action="store_true", help="with --seed: do not cut it")
     parser.add_argument("--bugs", action="store_true", help="print how soon each seeded bug is found")
@@ -24,20 +25,23 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=cpu_threads(), help="how many at once")
     given = parser.parse_args()
     if given.bugs:
-        from simulation.bugs import table
+        from simulation.bugs import BUGS, table
+        from simulation.iceberg.bugs import ICEBERG_BUGS
 
-        print(table(given.first, given.trials))
+        print(table({"native": BUGS, "iceberg": ICEBERG_BUGS}[given.format], given.first, given.trials))
         return 0
     if given.seed is not None:
-        return replay(given.seed, with_trace=given.trace, with_shrink=not given.no_shrink)
-    total = run_many(range(given.first, given.first + given.count), processes=given.processes)
+        return replay(given.seed, given.format, with_trace=given.trace, with_shrink=not given.no_shrink)
+    total = run_many(
+        range(given.first, given.first + given.count), processes=given.processes, format=given.format
+    )
     print(total)
     return 1 if total.failed else 0
 
 
-def replay(seed: int, *, with_trace: bool, with_shrink: bool) -> int:
+def replay(seed: int, format: str, *, with_trace: bool, with_shrink: bool) -> int:
     """Run one history; if it fails, print what was found, and the smallest history that fails like it."""
-    history = draw(seed)
+    history = FORMATS[format].draw(seed)
     lines: list[str] | None = [] if with_trace else None
     result = run_history(history, lines=lines)
     print("\n".join(lines or ()))

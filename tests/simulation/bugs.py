@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -18,7 +18,7 @@ from unittest import mock
 import pyarrow as pa
 
 from simulation import actors, engine
-from simulation.history import draw
+from simulation.formats import FORMATS
 from simulation.run import Result, run_history
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
@@ -43,6 +43,7 @@ class Bug:
         patches: the replacements, as context managers.
         roles: actors that are in each history, beside those drawn.
         faults: the kinds of faults; None for all of them, as often as usual.
+        format: of the tables.
         first: the seed from which its test searches, chosen so that the search is short.
         most: histories in which the test must find it.
     """
@@ -51,6 +52,7 @@ class Bug:
     patches: Patches
     roles: tuple[str, ...] = ()
     faults: tuple[str, ...] | None = ()
+    format: str = "native"
     first: int = 1
     most: int = 10
 
@@ -66,7 +68,8 @@ class Bug:
         """Return after how many histories from the seed `first` it is found, and the last one's result."""
         with self.seeded():
             for count in range(1, most + 1):
-                result = run_history(draw(first + count - 1, roles=self.roles, faults=self.faults))
+                history = FORMATS[self.format].draw(first + count - 1, roles=self.roles, faults=self.faults)
+                result = run_history(history)
                 if result.found is not None:
                     return count, result
         return None
@@ -381,10 +384,10 @@ BUGS: dict[str, Bug] = {
 }
 
 
-def table(first: int, trials: int, *, most: int = 1000) -> str:
+def table(bugs: Mapping[str, Bug], first: int, trials: int, *, most: int = 1000) -> str:
     """Return how many histories it takes to find each bug: the median of some searches from different seeds."""
     lines = ["| seeded bug | histories until found (median) | most | seconds a search |", "|---|--:|--:|--:|"]
-    for bug in BUGS.values():
+    for bug in bugs.values():
         started = time.process_time()
         found = [bug.search(first + trial * most, most) for trial in range(trials)]
         seconds = (time.process_time() - started) / trials

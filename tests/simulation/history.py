@@ -68,13 +68,20 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What happens. `disk`: the storage behaves as a local disk, else as an object store."""
+    """What happens.
+
+    `disk`: the storage behaves as a local disk, else as an object store. `format`: of the table.
+
+    `traits`: how else this history's world differs, in words that its format knows.
+    """
 
     seed: int
     disk: bool
     cluster_by: str
     scripts: Sequence[Script]
     events: Sequence[Event]
+    format: str = "native"
+    traits: frozenset[str] = frozenset()
 
     @property
     def step_count(self) -> int:

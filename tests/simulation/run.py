@@ -8,10 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
-from simulation.history import History, draw
+from simulation.formats import FORMATS
+from simulation.history import History
 from simulation.oracle import Broken
-from simulation.world import World
 
 _PROGRESS_SECONDS = 15.0
 
@@ -34,7 +35,7 @@ class Result:
 def run_history(history: History, *, lines: list[str] | None = None) -> Result:
     """Run one history. `lines` gets one line for each request."""
     logging.getLogger("tblctl").setLevel(logging.CRITICAL)  # faults are warned about: thousands of lines
-    world = World(history)
+    world = FORMATS[history.format].world(history)
     world.lines = lines
     found: BaseException | None = None
     try:
@@ -80,23 +81,29 @@ class Total:
         return "\n".join(lines)
 
 
-def replay_command(seed: int) -> str:
+def replay_command(seed: int, format: str = "native") -> str:
     """Return the command that runs one history again, and cuts it if it fails."""
-    return f"(cd tests && ../.venv/bin/python -m simulation --seed {seed})"
+    chosen = "" if format == "native" else f" --format {format}"
+    return f"(cd tests && ../.venv/bin/python -m simulation{chosen} --seed {seed})"
 
 
 def run_many(
-    seeds: Iterable[int], *, processes: int, say: Callable[[str], None] = print, fail_fast: bool = False
+    seeds: Iterable[int],
+    *,
+    processes: int,
+    format: str = "native",
+    say: Callable[[str], None] = print,
+    fail_fast: bool = False,
 ) -> Total:
     """Run the histories of some seeds. `say` gets lines of progress, and the command for each seed that fails."""
     total = Total()
     wanted = list(seeds)
     started = said = time.monotonic()
-    for seed, counts, found in _each(wanted, processes):
+    for seed, counts, found in _each(wanted, processes, format):
         total.counts += counts
         if found:
             total.failed[seed] = found
-            say(f"seed {seed}: {found}\n    {replay_command(seed)}")
+            say(f"seed {seed}: {found}\n    {replay_command(seed, format)}")
             if fail_fast:
                 break
         if time.monotonic() - said > _PROGRESS_SECONDS:
@@ -108,15 +115,16 @@ def run_many(
     return total
 
 
-def _each(seeds: list[int], processes: int) -> Iterator[tuple[int, Counter[str], str | None]]:
+def _each(seeds: list[int], processes: int, format: str) -> Iterator[tuple[int, Counter[str], str | None]]:
+    one = partial(_one, format)
     if processes == 1:
-        yield from map(_one, seeds)
+        yield from map(one, seeds)
         return
     with multiprocessing.get_context("forkserver").Pool(processes) as pool:
-        yield from pool.imap_unordered(_one, seeds, chunksize=4)
+        yield from pool.imap_unordered(one, seeds, chunksize=4)
 
 
-def _one(seed: int) -> tuple[int, Counter[str], str | None]:
-    result = run_history(draw(seed))
+def _one(format: str, seed: int) -> tuple[int, Counter[str], str | None]:
+    result = run_history(FORMATS[format].draw(seed))
     found = None if result.found is None else f"{result.kind}: {result.found}"[:600]
     return seed, result.counts, found

@@ -12,7 +12,7 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import tblctl
 from simulation.actors import OPERATIONS, table_of
-from simulation.faults import DECISIVE, FAULTS, Killed, flipped
+from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
 from simulation.oracle import Broken, Oracle
@@ -90,6 +90,7 @@ class Run:
         is_over: whether it returned or raised, or its process died.
         names: uids by the columns' names, of the rows that it writes.
         target: the version that it names.
+        notes: what else it found out, for its model.
         gc_changes: what gcs had changed when it began.
     """
 
@@ -108,6 +109,7 @@ class Run:
     names: dict[str, str] = field(default_factory=dict)
     column: str = ""
     target: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -187,7 +189,7 @@ class Actor:
             raise Killed
         self.calls += 1
         due = list(self._events.get((self.calls, False), ()))
-        if operation in DECISIVE:
+        if operation in self.world.decisive:
             self._decisive_calls += 1
             due += self._events.get((self._decisive_calls, True), ())
         fault = self._take_turn(due)
@@ -205,7 +207,7 @@ class Actor:
             return flipped(found, place)
         self.run.faults.add(fault.kind)
         self.world.counts[f"fault {fault.kind}"] += 1
-        return FAULTS[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
+        return self.world.faults[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
 
     def _take_turn(self, due: Sequence[Event]) -> Event | None:
         """Let others come first as the history says; return the fault of this call, if there is one."""
@@ -269,7 +271,7 @@ class Actor:
 
     def attempt(self, step: Step) -> Run:
         world = self.world
-        operation = OPERATIONS[step.operation]
+        operation = world.operations[step.operation]
         if self.script.restarts:
             self.start_process()
         run = Run(
@@ -344,12 +346,18 @@ class _Call:
 
 
 class World:
-    """The clock, the storage, the actors and the oracle of one history."""
+    """The clock, the storage, the actors and the oracle of one history. Another format's world overrides some parts."""
+
+    actor_class: type[Actor] = Actor
+    oracle_class: type[Any] = Oracle
+    operations: Mapping[str, Any] = OPERATIONS
+    faults: Mapping[str, Fault] = FAULTS
+    decisive: frozenset[str] = DECISIVE
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.seconds = START_SECONDS
-        self.oracle = Oracle(self)
+        self.oracle = self.oracle_class(self)
         self.store = Store(
             now=lambda: self.seconds, step_seconds=0.01 if history.disk else 1.0, watcher=self.oracle
         )
@@ -363,8 +371,10 @@ class World:
         self.lines: list[str] | None = None
         self.calls = 0
         self._over = threading.Semaphore(0)
-        self.janitor = Actor(self, -1, Script(role="janitor", skew_seconds=0.0, steps=()))
-        self.actors = [Actor(self, number, script) for number, script in enumerate(history.scripts)]
+        self.janitor = self.actor_class(self, -1, Script(role="janitor", skew_seconds=0.0, steps=()))
+        self.actors = [
+            self.actor_class(self, number, script) for number, script in enumerate(history.scripts)
+        ]
 
     def run(self) -> None:
         """Run the whole history.
@@ -374,7 +384,7 @@ class World:
             Exception: the product raised what is no error of its own.
         """
         with inline_pools():
-            self.janitor.table._native.create(_schema(), self.history.cluster_by, OPTIONS)
+            self.create_table()
             threads = [threading.Thread(target=actor.live, daemon=True) for actor in self.actors]
             for thread in threads:
                 thread.start()
@@ -388,6 +398,9 @@ class World:
             self.seconds = max(self.seconds, self.store.last_late_seconds) + 1.0
             self.store.settle()
             self.oracle.judge_end()
+
+    def create_table(self) -> None:
+        self.janitor.table._native.create(_schema(), self.history.cluster_by, OPTIONS)
 
     def note(self, actor: Actor, operation: str, name: str) -> None:
         """Count a request, and let time pass."""

@@ -6,6 +6,7 @@ it is still where the attempt found it.
 
 An error of the catalog leaves the outcome open. It is settled by looking at the branch later: the snapshot's id, chosen
 once for all attempts, is there; or the branch went on from the expected parent without it. Files are deleted only then.
+A refusal is looked up as well: a proxy may have sent the request twice, and the second answer is that of a lost race.
 """
 
 from __future__ import annotations
@@ -58,14 +59,21 @@ class Branch:
 
 @dataclass(kw_only=True)
 class _Fate:
-    """What is known of the outcome. `parents`: where the branch was when the catalog was asked without an answer."""
+    """What is known of the outcome.
+
+    Attributes:
+        parents: where the branch was when the catalog was asked without an answer.
+        refused: where it was when the catalog last refused, if nobody looked since.
+        error: the last answer.
+    """
 
     parents: list[int] = field(default_factory=list)
+    refused: int | None = None
     error: TblctlError | None = None
 
     @property
     def is_open(self) -> bool:
-        return bool(self.parents)
+        return bool(self.parents) or self.refused is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +115,23 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
         attempt += 1
         answer = _attempt(branch, drafts, properties, fate)
         if isinstance(answer, IcebergVersion):
-            LOG.info("committed snapshot %s after %d attempts", answer.id, attempt)
-            drafts.discard_unused(answer)
-            return answer
+            break
         if attempt > patience.retries or env.elapsed() - begun > patience.most_time:
-            raise answer or _too_slow(branch, attempt)
+            answer = _last_look(branch, drafts, fate, answer or _too_slow(branch, attempt))
+            break
         env.sleep(patience.wait(attempt, env.random()))
+    LOG.info("committed snapshot %s after %d attempts", answer.id, attempt)
+    drafts.discard_unused(answer)
+    return answer
+
+
+def _last_look(branch: Branch, drafts: Drafts, fate: _Fate, error: TblctlError) -> IcebergVersion:
+    """Return the version of a commit that took effect although it was refused; else raise the error."""
+    if fate.refused is not None:
+        done = _settled(_head_of(branch, drafts, branch.load()), drafts, fate)
+        if done is not None:
+            return done
+    raise error
 
 
 def _attempt(
@@ -151,9 +170,11 @@ def _settled(head: IcebergVersion, drafts: Drafts, fate: _Fate) -> IcebergVersio
     ours = head.metadata.snapshot_by_id(drafts.snapshot_id)
     if ours is not None:
         return head.at(ours)
-    if drafts.is_committed(head):  # the catalog hides the snapshots between
-        return head
     known = Lineage.of(head.metadata, head.snapshot).ids
+    is_shown = not fate.parents and fate.refused in known  # every snapshot since the refusal
+    if not is_shown and drafts.is_committed(head):  # the catalog hides the snapshots between
+        return head
+    fate.refused = None
     fate.parents[:] = [
         parent
         for parent in fate.parents
@@ -207,7 +228,9 @@ def _ask(
     )
     try:
         response = table.catalog.commit_table(table, requirements, tuple(updates))
-    except exceptions.CommitFailedException:
+    except exceptions.CommitFailedException as error:
+        fate.error = ConflictError(f"{branch.location}: the catalog refused the commit: {error}")
+        fate.refused = parent
         return None
     except refused:
         with catalog_errors(branch.location, table.catalog.properties):

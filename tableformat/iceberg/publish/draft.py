@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.errors import ConflictError, TblctlError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import DeleteFiles
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from tblctl.tableformat.iceberg.version import IcebergVersion
+
+LOG = logging.getLogger("tblctl")
 
 _MERGE = "commit.manifest-merge.enabled"
 _MERGE_COUNT = "commit.manifest.min-count-to-merge"
@@ -126,14 +129,20 @@ class Drafts:
             self._new.discard(self._io)
 
     def discard_unused(self, done: IcebergVersion) -> None:
-        """Delete the metadata files of earlier attempts that the commit does not use."""
-        if self._io is not None and done.id == str(self.snapshot_id) and done.snapshot is not None:
-            used = [
-                done.snapshot.manifest_list,
-                *(manifest.manifest_path for manifest in done.manifests),
-                *side_files_named(done.snapshot),
-            ]
-            self._new.discard(self._io, used)
+        """Delete the metadata files of earlier attempts that the commit does not use, as far as possible.
+
+        Never raises one of tblctl's errors: what is committed has not failed.
+        """
+        if self._io is None or done.id != str(self.snapshot_id) or done.snapshot is None:
+            return
+        try:
+            manifests = [manifest.manifest_path for manifest in done.manifests]
+        except TblctlError as error:
+            LOG.warning("metadata files that may not be needed stay, gc will delete them: %s", error)
+            return
+        self._new.discard(
+            self._io, [done.snapshot.manifest_list, *manifests, *side_files_named(done.snapshot)]
+        )
 
     def _require_descent(self, head: IcebergVersion) -> None:
         lineage = Lineage.of(head.metadata, head.snapshot)

@@ -147,13 +147,31 @@ def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
         AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
         for name, ref in version.metadata.refs.items()
     ]
+    _require_same_refs(version, table)
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})
     with catalog_errors(version.location, table.catalog.properties):
         try:
             table.catalog.commit_table(table, tuple(requirements), (update,))
         except CommitFailedException as error:
-            msg = f"{version.location}: another writer committed meanwhile; no snapshot expired and nothing was deleted"
-            raise ConflictError(msg) from error
+            raise _conflict(version) from error
+
+
+def _require_same_refs(version: IcebergVersion, table: Table) -> None:
+    """Refuse if a branch or a tag was set since the files were read, which may take minutes.
+
+    Removing a snapshot removes the tags that name it, and no requirement of a commit names what may not be there. So a
+    tag that is set between this look and the commit is lost.
+    """
+    with catalog_errors(version.location, table.catalog.properties):
+        now = table.catalog.load_table(table.name()).metadata
+    if now.refs != version.metadata.refs:
+        raise _conflict(version)
+
+
+def _conflict(version: IcebergVersion) -> ConflictError:
+    return ConflictError(
+        f"{version.location}: another writer committed meanwhile; no snapshot expired and nothing was deleted"
+    )
 
 
 def _delete(storages: DataStorage, paths: Iterable[str]) -> None:
