@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tblctl.tableformat.iceberg.entries import (
 from tblctl.tableformat.iceberg.footers import FooterBounds, ParquetFile
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.once import once
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -139,7 +139,7 @@ class DataFiles:
         assert self._core is not None
         return self._core[0]
 
-    @cached_property
+    @once
     def listed_twice(self) -> np.ndarray | None:
         """The files that have several entries (`add_files` can do that): readers read them as often. None if none has.
 

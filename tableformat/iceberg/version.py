@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.once import once
 from tblctl.tableformat.port import Listing
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class IcebergVersion:
         """The ids of snapshots by tag or branch."""
         return {name: str(ref.snapshot_id) for name, ref in self.metadata.refs.items()}
 
-    @cached_property
+    @once
     def schema(self) -> Schema:
         """The columns of a branch's newest snapshot: the table's current ones. Those of an older one: as they were."""
         return self._schema(self._schema_id)
@@ -215,7 +216,7 @@ class IcebergVersion:
             "recluster by: `tblctl recluster --cluster-by a,b`"
         )
 
-    @cached_property
+    @once
     def sort(self) -> Sort | None:
         """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order.
 
@@ -252,17 +253,17 @@ class IcebergVersion:
         """An id that the table's sort does not have."""
         return 1 if self.sort is None else self.sort.id + 1
 
-    @cached_property
+    @once
     def options(self) -> TableOptions:
         """How files are written, from the table's properties."""
         return options_of(self.metadata.properties, lambda: self.files.row_bytes)
 
-    @cached_property
+    @once
     def manifests(self) -> tuple[ManifestFile, ...]:
         """The snapshot's manifests."""
         return () if self.snapshot is None else self._metadata_files.manifests(self.snapshot.manifest_list)
 
-    @cached_property
+    @once
     def files(self) -> DataFiles:
         """The snapshot's live data files."""
         data = [manifest for manifest in self.manifests if manifest.content == 0]
@@ -293,7 +294,7 @@ class IcebergVersion:
         }
         return frozenset(leaf.id for leaf in self.schema.leaves) - given
 
-    @cached_property
+    @once
     def deletes(self) -> DeleteFiles:
         """The snapshot's live delete files."""
         manifests = [manifest for manifest in self.manifests if manifest.content != 0]
@@ -336,7 +337,7 @@ class IcebergVersion:
                 if found is not None:
                     self.files.fill(leaf, *found)
 
-    @cached_property
+    @once
     def partitions(self) -> Partitions:
         """The partition of each file."""
         return self._partitions(self.files.entries, self.files.layouts)
@@ -408,7 +409,7 @@ class IcebergVersion:
             **vars(found),
         )
 
-    @cached_property
+    @once
     def _own(self) -> OwnIndex:
         entries = self.files.entries
         return OwnIndex(
@@ -484,7 +485,7 @@ class IcebergVersion:
         nulls = self._null_counts.of(manifest, block.path)
         return replace(block, null_counts=nulls, constants=self._constants(row))
 
-    @cached_property
+    @once
     def _null_counts(self) -> NullCounts:
         leaves = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
 
@@ -497,11 +498,11 @@ class IcebergVersion:
         """Return what distinguishes the partition of a data file from all others."""
         return self._partition_keys[self._row_of(path)]
 
-    @cached_property
+    @once
     def _partition_keys(self) -> list[PartitionKey]:
         return partition_keys(self.partitions)
 
-    @cached_property
+    @once
     def _rows(self) -> dict[str, int]:
         return {path: row for row, path in enumerate(self.files.entries.path.to_pylist())}
 

@@ -33,15 +33,15 @@ def main() -> int:
     if given.seed is not None:
         return replay(given.seed, given.format, with_trace=given.trace, with_shrink=not given.no_shrink)
     total = run_many(
-        range(given.first, given.first + given.count), processes=given.processes, format=given.format
+        range(given.first, given.first + given.count), processes=given.processes, table_format=given.format
     )
     print(total)
     return 1 if total.failed else 0
 
 
-def replay(seed: int, format: str, *, with_trace: bool, with_shrink: bool) -> int:
+def replay(seed: int, table_format: str, *, with_trace: bool, with_shrink: bool) -> int:
     """Run one history; if it fails, print what was found, and the smallest history that fails like it."""
-    history = FORMATS[format].draw(seed)
+    history = FORMATS[table_format].draw(seed)
     lines: list[str] | None = [] if with_trace else None
     result = run_history(history, lines=lines)
     print("\n".join(lines or ()))

@@ -81,9 +81,9 @@ class Total:
         return "\n".join(lines)
 
 
-def replay_command(seed: int, format: str = "native") -> str:
+def replay_command(seed: int, table_format: str = "native") -> str:
     """Return the command that runs one history again, and cuts it if it fails."""
-    chosen = "" if format == "native" else f" --format {format}"
+    chosen = "" if table_format == "native" else f" --format {table_format}"
     return f"(cd tests && ../.venv/bin/python -m simulation{chosen} --seed {seed})"
 
 
@@ -91,7 +91,7 @@ def run_many(
     seeds: Iterable[int],
     *,
     processes: int,
-    format: str = "native",
+    table_format: str = "native",
     say: Callable[[str], None] = print,
     fail_fast: bool = False,
 ) -> Total:
@@ -99,11 +99,11 @@ def run_many(
     total = Total()
     wanted = list(seeds)
     started = said = time.monotonic()
-    for seed, counts, found in _each(wanted, processes, format):
+    for seed, counts, found in _each(wanted, processes, table_format):
         total.counts += counts
         if found:
             total.failed[seed] = found
-            say(f"seed {seed}: {found}\n    {replay_command(seed, format)}")
+            say(f"seed {seed}: {found}\n    {replay_command(seed, table_format)}")
             if fail_fast:
                 break
         if time.monotonic() - said > _PROGRESS_SECONDS:
@@ -115,8 +115,10 @@ def run_many(
     return total
 
 
-def _each(seeds: list[int], processes: int, format: str) -> Iterator[tuple[int, Counter[str], str | None]]:
-    one = partial(_one, format)
+def _each(
+    seeds: list[int], processes: int, table_format: str
+) -> Iterator[tuple[int, Counter[str], str | None]]:
+    one = partial(_one, table_format)
     if processes == 1:
         yield from map(one, seeds)
         return
@@ -124,7 +126,7 @@ def _each(seeds: list[int], processes: int, format: str) -> Iterator[tuple[int, 
         yield from pool.imap_unordered(one, seeds, chunksize=4)
 
 
-def _one(format: str, seed: int) -> tuple[int, Counter[str], str | None]:
-    result = run_history(FORMATS[format].draw(seed))
+def _one(table_format: str, seed: int) -> tuple[int, Counter[str], str | None]:
+    result = run_history(FORMATS[table_format].draw(seed))
     found = None if result.found is None else f"{result.kind}: {result.found}"[:600]
     return seed, result.counts, found

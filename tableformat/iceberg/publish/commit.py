@@ -184,11 +184,7 @@ def _settled(head: IcebergVersion, drafts: Drafts, fate: _Fate) -> IcebergVersio
 
 
 def _ask(
-    branch: Branch,
-    table: Table,
-    head: IcebergVersion,
-    proposal: _Proposal,
-    fate: _Fate,
+    branch: Branch, table: Table, head: IcebergVersion, proposal: _Proposal, fate: _Fate
 ) -> IcebergVersion | TblctlError | None:
     """Ask the catalog to add a snapshot. Return the version; None if others were faster; else what it answered.
 
@@ -204,7 +200,7 @@ def _ask(
         SetSnapshotRefUpdate,
     )
 
-    snapshot, properties = proposal.snapshot, proposal.properties
+    snapshot = proposal.snapshot
     parent = None if head.snapshot is None else head.snapshot.snapshot_id
     ref = table.metadata.refs.get(branch.name)
     kept = {} if ref is None else ref.model_dump(by_alias=True)
@@ -213,8 +209,8 @@ def _ask(
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate.model_validate({**kept, **moved}),
     ]
-    if properties:
-        updates.append(SetPropertiesUpdate(updates=dict(properties)))
+    if proposal.properties:
+        updates.append(SetPropertiesUpdate(updates=dict(proposal.properties)))
     requirements = (
         AssertTableUUID(uuid=table.metadata.table_uuid),
         AssertRefSnapshotId.model_validate({"ref": branch.name, "snapshot-id": parent}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
 from tblctl.tableformat.iceberg.publish.summary import Removed, summary_of
 from tblctl.tableformat.iceberg.record import DataFileRecord
+from tblctl.tableformat.once import once
 from tblctl.tableformat.port import BlocksReplacedError, Replacement
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Drafts:
         self._io: Any = None
         self._keys: dict[tuple[str, ...], str] = {}  # side files by those before them
 
-    @cached_property
+    @once
     def _planned(self) -> AppliedDeletes:
         return self._inputs.deletes(self.base)
 

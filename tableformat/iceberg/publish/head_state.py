@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from tblctl.tableformat.iceberg.deletes import EQUALITY, deletes_of, partition_k
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
 from tblctl.tableformat.iceberg.publish.conflicts import AppliedDeletes
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, is_among
+from tblctl.tableformat.once import once
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -34,23 +34,23 @@ class PlannedInputs:
     version: IcebergVersion
     paths: tuple[str, ...]
 
-    @cached_property
+    @once
     def rows(self) -> np.ndarray:
         """Their rows in the version's files."""
         return _rows_of(self.version.files.entries, self.paths)
 
-    @cached_property
+    @once
     def entries(self) -> FileEntries:
         """Their entries. What a version has twice is here twice."""
         return self.version.files.entries.take(self.rows)
 
-    @cached_property
+    @once
     def manifests(self) -> frozenset[str]:
         """The paths of the data manifests that have one."""
         data = [manifest for manifest in self.version.manifests if manifest.content == 0]
         return frozenset(data[place].manifest_path for place in np.unique(self.entries.manifest).tolist())
 
-    @cached_property
+    @once
     def partitions(self) -> frozenset[str]:
         """The partitions that they are in."""
         found = self.version.partitions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.live_reader import LiveReader
 from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -151,7 +152,7 @@ class Inputs:
         named = partial(with_ids, schema=self._schema, mapping=self._mapping, path=block.path)
         return BlockFile(storage, address, self._tails, coded=coded, idle=self._idle, named=named)
 
-    @cached_property
+    @once
     def _mapping(self) -> NameMapping | None:
         return None if self._mapping_text is None else NameMapping.parse(self._mapping_text)
 

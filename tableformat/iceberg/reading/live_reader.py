@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.keys.order import key_table
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.opened import Tails
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -55,11 +55,11 @@ class LiveReader(ParquetBlockReader):
             if leaf.id in constants and len(leaf.path) == 1 and leaf.id not in file.leaf_ids
         }
 
-    @cached_property
+    @once
     def _stored_rows(self) -> tuple[int, ...]:
         return self._rows_of_groups()
 
-    @cached_property
+    @once
     def _deleted(self) -> tuple[np.ndarray, ...]:
         """The deleted rows of each stored row group, counted in it."""
         stops = np.cumsum(self._stored_rows)
@@ -69,7 +69,7 @@ class LiveReader(ParquetBlockReader):
             for low, high, stop, rows in zip(bounds, bounds[1:], stops, self._stored_rows, strict=False)
         )
 
-    @cached_property
+    @once
     def _groups(self) -> tuple[int, ...]:
         """The stored row groups that have live rows."""
         return tuple(
@@ -78,24 +78,24 @@ class LiveReader(ParquetBlockReader):
             if rows > len(deleted)
         )
 
-    @cached_property
+    @once
     def group_rows(self) -> tuple[int, ...]:
         """Live rows of each row group."""
         return tuple(self._stored_rows[group] - len(self._deleted[group]) for group in self._groups)
 
-    @cached_property
+    @once
     def group_bytes(self) -> tuple[int, ...]:
         """Approximate memory of each row group's live rows, before the deleted ones are left out."""
         every = self._bytes_of_groups()
         return tuple(every[group] for group in self._groups)
 
-    @cached_property
+    @once
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each row group in the file."""
         every = self._stored_bytes_of_groups()
         return tuple(every[group] for group in self._groups)
 
-    @cached_property
+    @once
     def copyable(self) -> frozenset[int]:
         """Return none: their rows are not as stored."""
         return frozenset()
@@ -169,7 +169,7 @@ class LiveReader(ParquetBlockReader):
                     found[leaf.name] = count
         return found
 
-    @cached_property
+    @once
     def _plain_leaves(self) -> tuple[Leaf, ...]:
         """The columns that are not nested: how nulls inside others are counted differs among writers."""
         return tuple(
