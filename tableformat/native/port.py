@@ -194,7 +194,8 @@ class NativeVersion:
         return {leaf.id: count for leaf, count in zip(leaves, counts, strict=True)}
 
     def _rows_of(self, paths: Sequence[str]) -> np.ndarray:
-        wanted = pc.is_in(self._metadata.values("path"), pa.array(paths, pa.string()))
+        known = self._metadata.values("path").cast(pa.string())  # of an empty table it has no type
+        wanted = pc.is_in(known, pa.array(paths, pa.string()))
         return np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
 
 

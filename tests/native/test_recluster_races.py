@@ -134,6 +134,19 @@ def test_a_rollback_within_the_schema_only_drops_the_groups_that_lost_blocks(at:
     assert_sound(table)
 
 
+def test_a_plan_of_a_table_that_was_emptied_since_conflicts(at: Places) -> None:
+    url = at.fresh()
+    table = tblctl.create(url, SCHEMA, cluster_by="id")
+    table.append(rows(1, 5))
+    table.append(rows(3, 7))
+    plan = table.plan(policy="full")
+    table.rollback(1)
+    outcome = table.recluster(plan)
+    assert (outcome.conflicted_groups, outcome.commits) == (1, 0)
+    assert "left the table" in outcome.groups[0].error
+    assert ids_of(tblctl.open(url)) == []
+
+
 @pytest.mark.parametrize("recreate", [False, True])
 def test_a_table_dropped_meanwhile_does_not_come_back(at: Places, recreate: bool) -> None:
     url = at.fresh()
@@ -200,7 +213,8 @@ def test_a_recluster_that_loses_the_race_for_a_snapshot_waits_longer_than_a_writ
 
     def waits(act: Act) -> list[float]:
         seen: list[float] = []
-        native = NativeTable(Storage(url), Environment(sleep=seen.append, random=lambda: 1.0))
+        env = Environment(sleep=seen.append, random=lambda: 1.0, elapsed=lambda: 0.0)
+        native = NativeTable(Storage(url), env)
         native.head()
         faults = Faults()
         faults.do(lambda: tblctl.open(url).append(rows(60)), operation="create", name="metadata/snapshots/")

@@ -24,10 +24,11 @@ from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.model.statistics import ALL, SOME
-from tblctl.tableformat.native.log import alter, commit, edit_applier, head
+from tblctl.tableformat.native.log import alter, commit, edit_applier, head, segment_reader
+from tblctl.tableformat.native.read import handed_out
 from tblctl.tableformat.native.upkeep import gc
 from tblctl.tableformat.native.write import dml, write_planner
-from tblctl.tableformat.parquet import sealed
+from tblctl.tableformat.parquet import opened, sealed
 from tblctl.tableformat.parquet import statistics as column_statistics
 from tblctl.tableformat.port import BlocksReplacedError
 
@@ -45,7 +46,9 @@ class Bug:
         faults: the kinds of faults; None for all of them, as often as usual.
         format: of the tables.
         first: the seed from which its test searches, chosen so that the search is short.
-        most: histories in which the test must find it.
+        most: histories in which the test must find it: many times what a search takes, since any change of the product
+            lets other histories find it.
+        may_crash: with it, Arrow may end the process, which is found, too.
     """
 
     what: str
@@ -54,7 +57,8 @@ class Bug:
     faults: tuple[str, ...] | None = ()
     format: str = "native"
     first: int = 1
-    most: int = 10
+    most: int = 1000
+    may_crash: bool = False
 
     @contextlib.contextmanager
     def seeded(self) -> Iterator[None]:
@@ -194,7 +198,7 @@ def _footer_believed() -> list[Any]:
     def end(_place: Any, seal: Any, _size_bytes: int, data: pa.Buffer) -> pa.Buffer:
         return data if data.size <= seal.footer_bytes else data[-seal.footer_bytes :]
 
-    return [_replaced(sealed, "verified_end", end)]
+    return [_replaced(module, "verified_end", end) for module in (sealed, handed_out, opened, segment_reader)]
 
 
 def _planned_once() -> list[Any]:
@@ -334,6 +338,7 @@ BUGS: dict[str, Bug] = {
         roles=("reader", "updater", "reclusterer"),
         faults=("flipped bit",),
         first=29,
+        may_crash=True,
     ),
     "planned once": Bug(
         what="an overwrite, update or delete is not planned again after a lost race",
