@@ -26,7 +26,10 @@ _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task
 
 
 LOOK_SHARE = 0.1
-"""The share of the time that looking for other writers' commits may take: on some catalogs a look takes a second."""
+"""The share of the time that slow looks for other writers' commits may take: on some catalogs a look takes a second."""
+
+QUICK_LOOK_SECONDS = 0.25
+"""A look that takes less is made whenever a group waits."""
 
 
 class Observer(Protocol):
@@ -84,7 +87,9 @@ class Publisher(Generic[VersionT]):
         began = elapsed()
         if not self._others_write and began >= self._next_look_seconds:
             self._others_write = self._port.newest().id != (self.newest or self._base).id
-            self._next_look_seconds = elapsed() + (elapsed() - began) / LOOK_SHARE
+            ended = elapsed()
+            if ended - began >= QUICK_LOOK_SECONDS:
+                self._next_look_seconds = ended + (ended - began) / LOOK_SHARE
         return self._others_write
 
     @property
