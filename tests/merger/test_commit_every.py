@@ -202,7 +202,7 @@ def test_other_writers_are_looked_for_in_a_tenth_of_the_time(pairs: Subject) -> 
     _, told = run(pairs, plan, engine=engine, commit_every=BESIDE_OTHERS)
     assert [item["committed_groups"] for item in told] == [4]
     *looks, _ = [at for at in asked if at > 1]  # the last one is the commit's
-    assert len(looks) > 1
+    assert looks
     assert all(later - earlier >= 10 for earlier, later in itertools.pairwise(looks))
 
 
