@@ -34,14 +34,20 @@ class Result:
 
 def run_history(history: History, *, lines: list[str] | None = None) -> Result:
     """Run one history. `lines` gets one line for each request."""
-    logging.getLogger("tblctl").setLevel(logging.CRITICAL)  # faults are warned about: thousands of lines
+    loggers = [logging.getLogger(name) for name in ("tblctl", "pyiceberg")]
+    levels = [logger.level for logger in loggers]
     world = FORMATS[history.format].world(history)
     world.lines = lines
     found: BaseException | None = None
     try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)  # faults are warned about: thousands of lines
         world.run()
     except (Exception, Broken) as error:
         found = error
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
     counts = world.counts
     counts["histories"] = 1
     counts["requests"] = world.calls

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import logging
 import random
 import threading
 import uuid
@@ -150,9 +149,6 @@ class IcebergWorld(World):
         with self._patched(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyIceberg's: deletes that find no rows
             clear_manifest_cache()
-            logging.getLogger("pyiceberg").setLevel(
-                logging.CRITICAL
-            )  # faults are warned about, with tracebacks
             super().run()
 
     def create_table(self) -> None:
