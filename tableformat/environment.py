@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import mmap
 import random
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 
 def _new_id() -> str:
@@ -33,6 +36,38 @@ def _chance() -> float:
     return random.random()  # noqa: S311 (jitter); a function of ours pickles by name, random's own with its state
 
 
+def _no_turns(_name: str) -> AbstractContextManager[bool]:
+    return nullcontext(False)
+
+
+class _Turn:
+    """A lock that can be referred to weakly."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_TURNS: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+_TURNS_LOCK = threading.Lock()
+
+_LONGEST_TURN_SECONDS = 10.0
+"""So long one waits for its turn. Then it goes on without: a turn spares lost races, nothing depends on it."""
+
+
+@contextmanager
+def _in_turn(name: str) -> Iterator[bool]:
+    """Let one thread of this process at a time into the turn of `name`; the value is whether it had to wait."""
+    with _TURNS_LOCK:
+        turn = _TURNS.setdefault(name, _Turn())
+    waited = not turn.lock.acquire(blocking=False)
+    has_turn = not waited or turn.lock.acquire(timeout=_LONGEST_TURN_SECONDS)
+    try:
+        yield waited
+    finally:
+        if has_turn:
+            turn.lock.release()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """Everything that a call may use of the world outside its arguments.
@@ -45,6 +80,8 @@ class Environment:
         random: a float in [0, 1), for jitter.
         sleep: waits for a number of seconds.
         resident_bytes: memory of this process; 0 if the system does not report it, as on systems other than Linux.
+        turn: a context in which no other thread of this process is in the turn of the same name; its value is whether
+            it had to wait. A hint only: one that waits for too long goes on. As a rule nobody waits.
     """
 
     now: Callable[[], float] = time.time
@@ -54,6 +91,7 @@ class Environment:
     random: Callable[[], float] = _chance
     sleep: Callable[[float], None] = time.sleep
     resident_bytes: Callable[[], int] = _resident_bytes
+    turn: Callable[[str], AbstractContextManager[bool]] = _no_turns
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
@@ -64,4 +102,4 @@ class Environment:
         return f"{self.now_ms():012x}{self.new_id()[:20]}"
 
 
-SYSTEM = Environment()
+SYSTEM = Environment(turn=_in_turn)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -554,3 +556,46 @@ def test_a_commit_whose_object_stays_damaged_says_that_its_outcome_is_unknown(
     with pytest.raises(CommitOutcomeUnknownError, match="tblctl history"):
         table.append(rows(1))
     assert {name for name in objects_of(url) if name.startswith("data/")} > blocks_before
+
+
+@pytest.mark.parametrize(("waited", "attempts"), [(True, 1), (False, 2)])
+def test_an_append_that_waited_for_its_turn_begins_on_the_newest_head(
+    at: Places, *, waited: bool, attempts: int
+) -> None:
+    url = at.fresh()
+    tblctl.create(url, SCHEMA)
+
+    @contextmanager
+    def turn(_name: str) -> Iterator[bool]:
+        tblctl.open(url).append(rows(1))  # of the thread whose turn it was
+        yield waited
+
+    done = tblctl.Table(NativeTable(Storage(url), Environment(turn=turn))).append(rows(2))
+    assert done.attempts == attempts
+    assert ids_of(tblctl.open(url)) == [1, 2]
+
+
+def test_appends_of_many_threads_all_land(at: Places) -> None:
+    url, count = at.fresh(), 8
+    tblctl.create(url, SCHEMA)
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(lambda number: tblctl.open(url).append(rows(number)), [*range(count)] * 3))
+    assert sorted(ids_of(tblctl.open(url))) == sorted([*range(count)] * 3)
+
+
+def test_rows_are_written_before_the_turn_to_commit(at: Places) -> None:
+    """So a slow upload holds up nobody."""
+    url = at.fresh()
+    tblctl.create(url, SCHEMA)
+    seen: list[list[str]] = []
+    storage = Storage(url)
+
+    @contextmanager
+    def turn(name: str) -> Iterator[bool]:
+        seen.append([name, *(item.name for item in storage.list("data/"))])
+        yield False
+
+    tblctl.Table(NativeTable(storage, Environment(turn=turn))).append(rows(1))
+    assert len(seen) == 1
+    assert seen[0][0] == url
+    assert [name.endswith(".parquet") for name in seen[0][1:]] == [True]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
 from tblctl.tableformat.model.snapshot import ROLLBACK, Snapshot
-from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, publish
+from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.log.head import summaries_since
@@ -43,14 +43,29 @@ def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) 
     try:
         if write.staged is not None:
             check_staged(storage, write.staged, head)
-        patience = _PLANNING_PATIENCE if write.reads_rows else 1.0
-        published = publish(storage, env, attempts.draft_on, head, fate, patience=patience)
+        if write.reads_rows:
+            published = publish(storage, env, attempts.draft_on, head, fate, patience=_PLANNING_PATIENCE)
+        else:
+            published = _published_in_turn(storage, env, attempts, head, fate)
     except Exception:
         if not fate.maybe_published:
             attempts.clean_up(is_committed=False)
         raise
     attempts.clean_up(is_committed=published is not None)
     return published
+
+
+def _published_in_turn(
+    storage: Storage, env: Environment, attempts: _Attempts, head: Snapshot, fate: Fate
+) -> Published | None:
+    """Publish new rows. The rows are written first; then this process's writers of the table commit one by one.
+
+    So threads that append to one table lose no races to each other. One that waited begins on the newest head.
+    """
+    attempts.write_rows(head)
+    with env.turn(storage.url) as waited:
+        newest = reload_head(storage, head) if waited else head
+        return publish(storage, env, attempts.draft_on, newest, fate)
 
 
 class _Attempts:
@@ -65,6 +80,11 @@ class _Attempts:
         self._edit: Edit | None = None  # the plan for `_head`; None before the first
         self._losses = 0
         self._had_batch = False
+
+    def write_rows(self, head: Snapshot) -> None:
+        """Write the new rows, unless they are staged or already committed. Only for writes that read no rows."""
+        if not (self._write.batch and head.has_batch(self._write.batch)):
+            self._planner.plan(head)
 
     def draft_on(self, head: Snapshot) -> StagedCommit | None:
         """Return `head` after the operation; None if there is nothing to do.
