@@ -15,8 +15,9 @@ from tblctl.selector.policy import Alternative
 
 
 def needs_advice(plan: Plan) -> bool:
-    """Tell whether a plan leaves blocks that overlap though no limit is in its way."""
-    return not plan.groups and not plan.is_limited and (plan.predicted.average_depth_before or 0) > 1
+    """Return whether a plan leaves blocks that overlap though no limit is in its way, and no target is reached."""
+    is_enough = plan.is_limited or any(item.rule == "target_reached" for item in plan.rejected)
+    return not plan.groups and not is_enough and (plan.predicted.average_depth_before or 0) > 1
 
 
 def advice_of(plan: Plan, other: Plan, alternative: Alternative) -> Advice | None:

@@ -22,6 +22,8 @@ from tblctl.selector.table_view import TableView, joined
 class Budget:
     """How much a plan rewrites at most; None for no limit, and no more than `MOST_GROUPS` groups in any case.
 
+    `target_depth` is an average depth, as `info` counts it: groups that are not needed to reach it are left out.
+
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
     """
@@ -31,6 +33,12 @@ class Budget:
     )
     max_blocks: int | None = option(default=None, unit="blocks", help="Most blocks that a round rewrites.")
     max_groups: int | None = option(default=None, unit="groups", help="Most groups of a round.")
+    target_depth: float | None = option(
+        default=None,
+        unit="depth",
+        help="Merge no more than brings the average depth of the table to this; nothing if it is there.",
+        least=1,
+    )
 
     def __post_init__(self) -> None:
         require_valid(self)

@@ -125,7 +125,8 @@ def worth_merging(view: TableView, chosen: Integers, *, most: int = MOST_GROUPS)
 def key_order(view: TableView, chosen: Integers, group: Integers) -> Integers:
     """Return the places of `chosen` by group, low and high; blocks of unknown range come last."""
     unknown = view.unknown[chosen]
-    low = np.where(unknown, np.iinfo(np.int64).max, view.low[chosen])
+    low = view.low[chosen]
+    low = np.where(unknown, low.max(initial=0) + 1, low)
     high = view.high[chosen]
     # Blocks from `split_in_key_order` are in order already. Checking a million takes 2 ms, sorting them again 65 ms.
     rises = high[1:] >= high[:-1]

@@ -43,6 +43,8 @@ class SelectOptions:
         max_bytes: most bytes of files that a plan rewrites. None: no limit.
         max_blocks: most blocks that a plan rewrites. None: no limit.
         max_groups: most groups of a plan. None: no limit but `draft.MOST_GROUPS`.
+        target_depth: a plan has no more groups than are expected to bring the average depth of the table to this. At
+            least 1. None: all that the policy chooses.
         include_unclustered: also select blocks that are not sorted by the current key. None: the policy decides: `full`
             selects them, `levels` does not (unless `--final` is given).
 
@@ -59,6 +61,7 @@ class SelectOptions:
     max_bytes: int | None = _like(Budget, "max_bytes")
     max_blocks: int | None = _like(Budget, "max_blocks")
     max_groups: int | None = _like(Budget, "max_groups")
+    target_depth: float | None = _like(Budget, "target_depth")
     include_unclustered: bool | None = _like(LevelsOptions, "include_unclustered")
 
     def __post_init__(self) -> None:
@@ -123,5 +126,5 @@ def parts(policy: Policy, asked: Mapping[str, Any] | SelectOptions | None, *, fi
     if problems:
         raise InvalidOptionError("; ".join(problems), problems=tuple(problems))
     rest = found[SelectOptions]
-    budget = Budget(max_bytes=rest.max_bytes, max_blocks=rest.max_blocks, max_groups=rest.max_groups)
+    budget = Budget(**{item.name: getattr(rest, item.name) for item in fields(Budget)})
     return Parts(policy=found[policy.options], budget=budget, memory_bytes=rest.memory_bytes)

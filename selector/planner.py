@@ -14,9 +14,10 @@ from tblctl.selector.checks import checked
 from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
-from tblctl.selector.predict.forecast import Forecast, forecast
+from tblctl.selector.predict.forecast import Forecast
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView, joined
+from tblctl.selector.target_depth import enough, spare, why_spared
 from tblctl.tableformat.model.cluster_key import Sort
 
 
@@ -100,7 +101,9 @@ def _planned(
         *decision.rejections,
         *(rejection(view, rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
     ]
-    predicted = forecast(view, drafts)
+    needed, predicted = enough(view, drafts, budget.target_depth)
+    rejected += _not_needed(view, drafts, needed, predicted, budget)
+    drafts = list(needed)
     chosen = PlanOptions(policy=asdict(options), budget=budget, memory_bytes=memory_bytes)
     made = Plan(
         table_id=view.table_id,
@@ -115,6 +118,15 @@ def _planned(
     )
     carried_out = drafts or not decision.drafts
     return Planned(plan=made, state=decision.state if carried_out else state), decision.alternatives
+
+
+def _not_needed(
+    view: TableView, drafts: Sequence[Draft], needed: Sequence[Draft], predicted: Forecast, budget: Budget
+) -> list[Rejection]:
+    if budget.target_depth is None or len(needed) == len(drafts):
+        return []
+    why = why_spared(predicted.prediction, budget.target_depth, some_needed=bool(needed))
+    return [rejection(view, "target_reached", spare(drafts, needed), why)]
 
 
 def _new_sorts(view: TableView, drafts: Sequence[Draft]) -> tuple[Sort, ...]:

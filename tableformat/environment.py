@@ -37,7 +37,7 @@ def _chance() -> float:
 
 
 def _no_turns(_name: str) -> AbstractContextManager[bool]:
-    return nullcontext(False)
+    return nullcontext(enter_result=False)
 
 
 class _Turn:

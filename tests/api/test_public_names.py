@@ -96,7 +96,7 @@ NAMES = {
         advice groups is_limited note options policy predicted rejected snapshot sorts table_id
     """,
     "SelectOptions": """
-        include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio threshold
+        include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio target_depth threshold
     """,
     "Outcome": """
         advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
@@ -143,7 +143,7 @@ NAMES = {
         --branch --catalog-option --cluster-by --commit-every --debug --dry-run --engine --final --if-exists
         --include-unclustered --json --master --max-blocks --max-bytes --max-group-bytes --max-groups --memory
         --metadata-cache --refine --no-include-unclustered --on-conflict
-        --plan --policy --ratio --remote --spark-conf --storage-option --threshold --where LOC
+        --plan --policy --ratio --remote --spark-conf --storage-option --target-depth --threshold --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -296,7 +296,7 @@ SIGNATURES = {
     "SelectOptions": [
         (
             "SelectOptions(*, threshold=None, ratio=None, max_group_bytes=None, memory_bytes=1073741824, "
-            "max_bytes=None, max_blocks=None, max_groups=None, include_unclustered=None)"
+            "max_bytes=None, max_blocks=None, max_groups=None, target_depth=None, include_unclustered=None)"
         ),
         "from_mapping(values)",
         "threshold_for(block_count)",

@@ -33,7 +33,8 @@ def test_a_plan_survives_json_and_pickling(chosen):
     ("change", "message"),
     [
         (lambda plan: plan.update(version=1), "version 1, .*; plan again"),
-        (lambda plan: plan.update(version=3), "version 3"),
+        (lambda plan: plan.update(version=2), "version 2, .*; plan again"),
+        (lambda plan: plan.update(version=4), "version 4"),
         (lambda plan: plan.pop("version"), "not a plan"),
         (lambda plan: plan.pop("groups"), "groups is missing"),
         (lambda plan: plan.update(extra=1), "extra is unknown"),
@@ -62,7 +63,7 @@ def test_a_plan_of_version_1_is_refused_with_plan_again():
     value = some_plan().to_json()
     value["version"] = 1
     value["options"] = {"threshold": None, "max_blocks": None}
-    with pytest.raises(InvalidDataError, match="version 1, this tblctl reads version 2; plan again"):
+    with pytest.raises(InvalidDataError, match="version 1, this tblctl reads version 3; plan again"):
         Plan.from_json(value)
 
 
@@ -85,7 +86,8 @@ def test_the_options_of_a_plan_are_in_parts():
         budget=Budget(max_blocks=7),
         memory_bytes=2**28,
     )
-    assert plan.to_json()["options"]["budget"] == {"max_bytes": None, "max_blocks": 7, "max_groups": None}
+    unset = {"max_bytes": None, "max_groups": None, "target_depth": None}
+    assert plan.to_json()["options"]["budget"] == {"max_blocks": 7, **unset}
 
 
 def test_something_else_is_no_plan():
@@ -148,3 +150,24 @@ def test_numbers_that_no_group_has_are_refused(field, value):
     document["groups"][0][field] = value
     with pytest.raises(InvalidDataError, match=field):
         Plan.from_json(document)
+
+
+class _SameHash(str):
+    """A name whose hash is that of all others."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other):
+        return str.__eq__(self, other)
+
+
+def test_names_of_one_hash_are_no_block_named_twice():
+    plan = some_plan()
+    group = dataclasses.replace(plan.groups[0], blocks=(_SameHash("a"), _SameHash("b")))
+    assert dataclasses.replace(plan, groups=(group,)).groups[0].blocks == ("a", "b")
+    twice = dataclasses.replace(group, blocks=(_SameHash("a"), _SameHash("b"), _SameHash("a")))
+    with pytest.raises(ValueError, match="twice"):
+        dataclasses.replace(plan, groups=(twice,))
