@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.progress import Progress
     from tblctl.tables import create, drop, exists, open, read_schema
     from tblctl.warehouse import SurveyedTable, find_tables, survey
+    from tblctl.watching import WatchedRound, watch
 
 __version__ = "0.1.0"
 
@@ -77,6 +78,8 @@ _HOMES = {  # module, or module:name if the name differs there
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
     "survey": "tblctl.warehouse",
+    "WatchedRound": "tblctl.watching",
+    "watch": "tblctl.watching",
     "Table": "tblctl.table",
     "create": "tblctl.tables",
     "drop": "tblctl.tables",
@@ -106,6 +109,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "read_schema",
     "find_tables",
     "survey",
+    "watch",
     "execute",
     "parse_statement",
     "Statement",
@@ -126,6 +130,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "DepthPoint",
     "MeasuredVersion",
     "SurveyedTable",
+    "WatchedRound",
     "Suggestion",
     "Candidate",
     "Plan",

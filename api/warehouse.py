@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tblctl.metrics.information import ClusteringInfo
 
-_TABLES_AT_ONCE = 4
+TABLES_AT_ONCE = 4
 """How many tables are measured at once. Each may hold the metadata of a million blocks."""
 
 
@@ -147,17 +147,18 @@ def survey(
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
             )
         except TblctlError as error:
-            return SurveyedTable(location=_shown(location), error=str(error))
+            return SurveyedTable(location=shown(location), error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return SurveyedTable(location=_shown(location), error=problem)
-        return _measured(_shown(location), version, info, whole=where is None)
+            return SurveyedTable(location=shown(location), error=problem)
+        return _measured(shown(location), version, info, whole=where is None)
 
-    found = in_parallel(look, dict.fromkeys(locations), threads=_TABLES_AT_ONCE)
+    found = in_parallel(look, dict.fromkeys(locations), threads=TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))
 
 
-def _shown(location: str) -> str:
+def shown(location: str) -> str:
+    """Return a location as messages show it: without secrets."""
     return shown_location(location) if is_iceberg(location) else shown_url(location)
 
 

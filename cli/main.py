@@ -12,7 +12,7 @@ import threading
 from typing import NoReturn
 
 from tblctl.cli.command import FAILED, Application, terminated
-from tblctl.cli.commands import change, define, depth, keep, measure, read, recluster, sql, suggest
+from tblctl.cli.commands import change, define, depth, keep, measure, plan, read, recluster, sql, suggest
 
 COMMANDS = (
     define.create,
@@ -25,6 +25,7 @@ COMMANDS = (
     measure.info,
     depth.depth,
     suggest.suggest,
+    plan.plan,
     recluster.recluster,
     sql.sql,
     read.history,

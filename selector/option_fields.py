@@ -41,10 +41,11 @@ RESERVED_NAMES = frozenset(
             "debug",
             "help",
         ),
+        *("locations", "watch", "every", "all", "below", "namespace", "daily_bytes", "output"),
         *("branch", "catalog_option", "catalog_options", "cluster_by", "metadata_cache", "refine"),
     )
 )
-"""What `Table.plan`, `Table.recluster` and the command call something else; a test holds them together."""
+"""What `Table.plan`, `Table.recluster` and the commands call something else; a test holds them together."""
 
 
 def option(

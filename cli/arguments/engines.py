@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -117,8 +118,10 @@ class EngineChoice:
         """
         spark = None
         if self.engine == "spark" or self.master is not None or self.remote is not None:
-            session = tblctl.spark_session(master=self.master, remote=self.remote, conf=self.spark_conf)
-            spark = lambda: session  # noqa: E731
+            spark = partial(
+                tblctl.spark_session, master=self.master, remote=self.remote, conf=self.spark_conf
+            )
+            spark()  # refuses wrong words; nothing is started before it is entered
         return {
             "engine": self.engine,
             "spark": spark,

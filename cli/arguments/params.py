@@ -238,3 +238,18 @@ WHERE = click.option("--where", metavar="CONDITION", help="SQL: only rows for wh
 WHERE_BLOCKS = click.option(
     "--where", metavar="CONDITION", help="SQL: only blocks that may hold rows for which this is true."
 )
+CLUSTER_BY_ICEBERG = click.option(
+    "--cluster-by",
+    metavar="TERMS",
+    help="Iceberg: the cluster key, if it is not to be the table's sort order. The first commit keeps it as the "
+    "table's property tblctl.cluster-by.",
+)
+
+
+def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:
+    """Return the argument for a plan or a recluster by another key; refuse one for a table of our own format."""
+    if cluster_by is None:
+        return {}
+    if not isinstance(table, tblctl.IcebergTable):
+        refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
+    return {"cluster_by": cluster_by}

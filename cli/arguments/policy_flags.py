@@ -1,4 +1,4 @@
-"""The flags of `recluster` that follow from the registered policies and from the budget.
+"""The flags of `plan` and `recluster` that follow from the registered policies and from the budget.
 
 The policies are loaded when the command is called, because they load numpy. Other commands start without it.
 """
@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tblctl.cli.arguments import params
+from tblctl.cli.command import Command
 
 if TYPE_CHECKING:
     from tblctl.policies import Flag, Option
 
 _OTHERS = ("memory_bytes",)
 """Options of a plan that belong neither to a policy nor to the budget."""
+
+
+class PlanningCommand(Command):
+    """A command that plans: with the flags of the policies that are registered when it is called."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; click calls this whenever it needs them."""
+        fixed = super().get_params(ctx)
+        place = [param.name for param in fixed].index("memory_bytes")
+        return [*fixed[:place], *parameters(), *fixed[place:]]
 
 
 def parameters() -> tuple[click.Parameter, ...]:

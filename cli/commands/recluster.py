@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import click
@@ -11,42 +12,32 @@ import tblctl
 from tblctl import errors
 from tblctl.cli.arguments import params, policy_flags
 from tblctl.cli.arguments.engines import EngineChoice, engine_options
-from tblctl.cli.command import Command, command
-from tblctl.cli.show import plans
-from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster
+from tblctl.cli.command import Terminated, command, say, with_notes
+from tblctl.cli.commands.measure import find_tables
+from tblctl.cli.commands.plan import planned
+from tblctl.cli.show import plans, render
+from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster, watched_line
+from tblctl.cli.show.plans import PLAN_JSON
 from tblctl.cli.show.progress import progress
-
-
-class ReclusterCommand(Command):
-    """`recluster`, with the flags of the policies that are registered when it is called."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters; click calls this whenever it needs them."""
-        fixed = super().get_params(ctx)
-        place = [param.name for param in fixed].index("memory_bytes")
-        return [*fixed[:place], *policy_flags.parameters(), *fixed[place:]]
 
 
 @command(
     "recluster",
-    kind=ReclusterCommand,
+    kind=policy_flags.PlanningCommand,
     example="""
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
     tblctl recluster iceberg://prod/sales.orders --cluster-by "region, day(ts)" --dry-run
+    tblctl recluster --watch 5m --all iceberg://prod --daily-bytes 500GiB
     tblctl recluster /data/lineitem --where "l_shipdate >= '1998-01-01'" --max-bytes 10GiB --master "local[2]\"""",
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
-    with --dry-run the plan, an object: version, table_id, snapshot, policy, groups [{{number, blocks [path], sort_id,
-            output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}}],
-            rejected [{{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}}],
-            predicted {{average_depth_before, average_depth_after, average_overlaps_before, average_overlaps_after,
-            block_count_before, block_count_after, unknown_block_count, inexact_block_count}}, note,
-            options {{policy, budget, memory_bytes}}, advice [{{policy, threshold, average_depth_after}}],
-            sorts [{{id, kind, terms [{{column_id, transform, descending, nulls_first}}], parameters}}]
-    where --if-exists finds no table an object: location, note""",
+    with --dry-run the plan: {PLAN_JSON.strip()}
+    where --if-exists finds no table an object: location, note
+    with --watch an object a line for each round: time, location, status (reclustered, idle, conflict, failed, error,
+            budget), outcome (the first object above, or null), error, bytes_today""",
 )
-@params.LOCATION
+@click.argument("locations", metavar="LOC...", nargs=-1)
 @click.option(
     "--final",
     is_flag=True,
@@ -62,17 +53,34 @@ class ReclusterCommand(Command):
 @click.option(
     "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
 )
+@params.CLUSTER_BY_ICEBERG
 @click.option(
-    "--cluster-by",
-    metavar="TERMS",
-    help="Iceberg: the cluster key, if it is not to be the table's sort order. The first commit keeps it as the "
-    "table's property tblctl.cluster-by.",
+    "--watch",
+    "every",
+    metavar="TIME",
+    help="Go on until SIGTERM or Ctrl-C: at these intervals (30s, 5m) one round for each table that has something to "
+    "merge, the worst first by depth x bytes.",
 )
+@click.option(
+    "--all",
+    "below",
+    metavar="DIR",
+    help="With --watch: all tables at or below DIR, a folder or URL, or of a catalog (iceberg://CATALOG), also those "
+    "that come later.",
+)
+@click.option(
+    "--namespace", metavar="NAME", help="With --all iceberg://CATALOG: only this namespace and those below."
+)
+@params.size_option("--daily-bytes", "With --watch: most bytes of files to rewrite a day (UTC).")
 @engine_options
 @params.opens_any_format
 def recluster(
     *,
-    location: str,
+    locations: tuple[str, ...],
+    every: str | None,
+    below: str | None,
+    namespace: str | None,
+    daily_bytes: int | None,
     final: bool,
     dry_run: bool,
     where: str | None,
@@ -93,6 +101,17 @@ def recluster(
     check_words(
         limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
     )
+    selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
+    if every is not None:
+        alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists}
+        check_watch(locations, below, {**alone, "--plan": plan_file, "--cluster-by": cluster_by})
+        tables = tables_to_watch(locations, below, namespace, opening)
+        rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
+        print_watch(rounds, as_json=as_json)
+        return
+    if len(locations) != 1 or below is not None or namespace is not None or daily_bytes is not None:
+        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    (location,) = locations
     plan = None if plan_file is None else read_plan(plan_file)
     try:
         table = tblctl.open(location, **opening)
@@ -101,30 +120,47 @@ def recluster(
             raise
         print_missing(location, as_json=as_json)
         return
-    if cluster_by is not None and not isinstance(table, tblctl.IcebergTable):
-        params.refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
-    keyed = {} if cluster_by is None else {"cluster_by": cluster_by}
+    keyed = params.keyed_by(table, cluster_by)
     if dry_run:
-        if final:  # as in its first round
-            limits.setdefault("include_unclustered", True)
-        named: dict[str, Any] = {} if policy is None else {"policy": policy}
-        named |= keyed
-        made = table.plan(where=where, options=limits, **named)
+        made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
         advice = params.refine_advice(location, opening)
         plans.print_plan(made, final=final, advice=advice, as_json=as_json)
         return
     with progress("reclustering") as report:
-        outcome = table.recluster(
-            plan,
-            policy=policy,
-            where=where,
-            options=limits or None,
-            final=final,
-            progress=report,
-            **keyed,
-            **engine,
-        )
+        outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
+
+
+def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, Any]) -> None:
+    """Refuse options that do not go with --watch."""
+    if not locations and below is None:
+        params.refuse("name the tables to watch (LOC...), or --all DIR")
+    for flag, value in alone.items():
+        if value:
+            params.refuse(
+                f"--watch and {flag} exclude each other: each turn plans one round of each table anew"
+            )
+
+
+def tables_to_watch(
+    locations: tuple[str, ...], below: str | None, namespace: str | None, opening: dict[str, Any]
+) -> Callable[[], list[str]]:
+    """Return what finds the tables at each turn. They are looked for once now, so that wrong words are errors."""
+
+    def found() -> list[str]:
+        return [*locations, *([] if below is None else find_tables(below, namespace, opening))]
+
+    found()
+    return found
+
+
+def print_watch(rounds: Iterator[tblctl.WatchedRound], *, as_json: bool) -> None:
+    """Print a line for each round until the process is told to stop."""
+    try:
+        for happened in rounds:
+            click.echo(render.json_text(happened.to_dict()) if as_json else watched_line(happened))
+    except (KeyboardInterrupt, Terminated) as error:
+        say(with_notes("tblctl: stopped", error))
 
 
 def check_words(

@@ -100,6 +100,21 @@ def print_missing(location: str, *, as_json: bool) -> None:
         click.echo(note)
 
 
+def watched_line(happened: tblctl.WatchedRound) -> str:
+    """Return a round of `recluster --watch` in one line."""
+    outcome = happened.outcome
+    if outcome is None:
+        what = happened.error or ""
+    else:
+        tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
+        what = recluster_line(outcome) if tried else outcome.note
+        if outcome.committed_groups:
+            before, after = render.average(outcome.depth_before, 2), render.average(outcome.depth_after, 2)
+            what += f"; depth {before} -> {after}, {render.size(happened.bytes_today)} today"
+    where = happened.location or "(all tables)"
+    return render.printable(f"{happened.time} {where} {happened.status}: {what}")
+
+
 def recluster_line(outcome: tblctl.Outcome) -> str:
     """Return the outcome of a recluster in one line."""
     fates = (outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)

@@ -8,6 +8,16 @@ import tblctl
 from tblctl.cli.show import render
 from tblctl.cli.show.figures import doubts
 
+PLAN_JSON = """
+an object: version, table_id, snapshot, policy, groups [{number, blocks [path], sort_id,
+            output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}],
+            rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}],
+            predicted {average_depth_before, average_depth_after, average_overlaps_before, average_overlaps_after,
+            block_count_before, block_count_after, unknown_block_count, inexact_block_count}, note,
+            options {policy, budget, memory_bytes}, advice [{policy, threshold, average_depth_after}],
+            sorts [{id, kind, terms [{column_id, transform, descending, nulls_first}], parameters}]
+"""
+
 
 def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool) -> None:
     """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`."""

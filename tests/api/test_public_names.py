@@ -25,7 +25,7 @@ NAMES = {
         ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
         TableOptions WriteOutcome
         create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
-        parse_statement read_schema spark spark_session survey type_from_text type_to_text
+        parse_statement read_schema spark spark_session survey type_from_text type_to_text watch WatchedRound
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -108,13 +108,14 @@ NAMES = {
         task_seconds why
     """,
     "GcOutcome": "bytes_deleted dry_run objects_deleted snapshots_expired",
+    "WatchedRound": "bytes_today error location outcome status time",
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_auto row_group_rows
         sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop files gc history info overwrite recluster
+        --debug --version alter append check create delete depth drop files gc history info overwrite plan recluster
         rollback scan sql suggest tag update
     """,
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
@@ -140,10 +141,15 @@ NAMES = {
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
-        --branch --catalog-option --cluster-by --commit-every --debug --dry-run --engine --final --if-exists
-        --include-unclustered --json --master --max-blocks --max-bytes --max-group-bytes --max-groups --memory
-        --metadata-cache --refine --no-include-unclustered --on-conflict
-        --plan --policy --ratio --remote --spark-conf --storage-option --target-depth --threshold --where LOC
+        --all --branch --catalog-option --cluster-by --commit-every --daily-bytes --debug --dry-run --engine --final
+        --if-exists --include-unclustered --json --master --max-blocks --max-bytes --max-group-bytes --max-groups
+        --memory --metadata-cache --namespace --refine --no-include-unclustered --on-conflict --plan --policy --ratio
+        --remote --spark-conf --storage-option --target-depth --threshold --watch --where LOC...
+    """,
+    "$ tblctl plan": """
+        --branch --catalog-option --cluster-by --debug --final --include-unclustered --json --max-blocks --max-bytes
+        --max-group-bytes --max-groups --memory --metadata-cache --no-include-unclustered --output --policy --ratio
+        --refine --storage-option --target-depth --threshold --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -185,6 +191,11 @@ SIGNATURES = {
         (
             "survey(locations, *, columns=None, where=None, worst=5, storage_options=None, "
             "catalog_options=None, metadata_cache=None, refine=False, branch=None)"
+        ),
+        (
+            "watch(locations, *, every, daily_bytes=None, policy=None, where=None, options=None, engine='auto', "
+            "spark=None, on_conflict='salvage', commit_every=None, storage_options=None, catalog_options=None, "
+            "branch=None, metadata_cache=None, refine=False)"
         ),
         "type_from_text(text)",
         "type_to_text(data_type)",
@@ -302,6 +313,7 @@ SIGNATURES = {
         "threshold_for(block_count)",
         "to_json()",
     ],
+    "WatchedRound": ["to_dict()"],
     "Outcome": [
         "to_dict()",
     ],

@@ -39,6 +39,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "info": ("LOC",),
     "depth": ("LOC", "id"),
     "suggest": ("LOC",),
+    "plan": ("LOC", "--policy", "full"),
     "recluster": ("LOC", "--final"),
     "sql": ("ALTER TABLE 'LOC' RECLUSTER FINAL",),
     "history": ("LOC",),

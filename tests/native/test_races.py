@@ -587,8 +587,7 @@ def test_rows_are_written_before_the_turn_to_commit(at: Places) -> None:
     """So a slow upload holds up nobody."""
     url = at.fresh()
     tblctl.create(url, SCHEMA)
-    seen: list[list[str]] = []
-    storage = Storage(url)
+    seen, storage = [], Storage(url)
 
     @contextmanager
     def turn(name: str) -> Iterator[bool]:
@@ -596,6 +595,6 @@ def test_rows_are_written_before_the_turn_to_commit(at: Places) -> None:
         yield False
 
     tblctl.Table(NativeTable(storage, Environment(turn=turn))).append(rows(1))
-    assert len(seen) == 1
-    assert seen[0][0] == url
-    assert [name.endswith(".parquet") for name in seen[0][1:]] == [True]
+    ((name, block),) = seen
+    assert name == url
+    assert block.endswith(".parquet")
