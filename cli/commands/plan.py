@@ -49,7 +49,8 @@ def plan(
 ) -> None:
     """Show what a round of recluster would merge, and why.
 
-    Also what it is expected to bring, and what it leaves out and why. Nothing is changed. The plan can be kept and carried out later. Groups whose blocks other writers replace meanwhile drop out then.
+    Also what it is expected to bring, and what it leaves out and why. Nothing is changed. The plan can be kept and
+    carried out later. Groups whose blocks other writers replace meanwhile drop out then.
     """
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     policy_flags.check(policy, limits)
