@@ -427,6 +427,14 @@ class TablePort(Protocol[VersionT]):
             TblctlError: anything else. As with all but the first, nothing was committed.
         """
 
+    def gone(self, base: VersionT, newest: VersionT, paths: Collection[str]) -> frozenset[str]:
+        """Return which blocks of `base` at `paths` are not in `newest`. Reads only the metadata that is new since.
+
+        Raises:
+            CorruptTableError: metadata is damaged, or `newest` expired meanwhile.
+            StorageError: it cannot be read.
+        """
+
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire all versions except the newest `keep` and tagged ones, and delete objects that nothing names any more.
 

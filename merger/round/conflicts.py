@@ -6,7 +6,7 @@ keeps the rows of its inputs and touches no other rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 
 from tblctl.tableformat.errors import InvalidOptionError
@@ -40,3 +40,9 @@ def conflicts(groups: Mapping[int, Collection[str]], gone: Collection[str]) -> d
     left = frozenset(gone)
     lost = {number: tuple(sorted(left.intersection(paths))) for number, paths in groups.items()}
     return {number: paths for number, paths in lost.items() if paths}
+
+
+def left_the_table(paths: Sequence[str]) -> str:
+    """Return the reason why a group conflicts, for people."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more} left the table"

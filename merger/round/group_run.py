@@ -15,6 +15,7 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.values import value_for_people
+from tblctl.tableformat.port import BlocksReplacedError
 
 COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
 
@@ -68,7 +69,7 @@ class State(StrEnum):
 
 _NEXT = {
     State.WAITING: {State.MERGING, State.CONFLICTED, State.FAILED},
-    State.MERGING: {State.MERGED, State.FAILED},
+    State.MERGING: {State.MERGED, State.CONFLICTED, State.FAILED},
     State.MERGED: {State.PUBLISHING},
     State.PUBLISHING: {State.MERGED, State.COMMITTED, State.CONFLICTED},
     State.COMMITTED: set(),
@@ -111,7 +112,7 @@ class GroupRun:
 
     @property
     def all_reported(self) -> bool:
-        """Whether every task ended. A group that failed may have tasks that still run, and write."""
+        """Whether every task ended. A group that failed or conflicts may have tasks that still run, and write."""
         return len(self._results) + self._failures == len(self._tasks)
 
     @property
@@ -144,15 +145,18 @@ class GroupRun:
             self.move(State.MERGED)
 
     def report(self, item: TaskResult | TaskFailure) -> None:
-        """Add a task's outcome. After the last one the group is MERGED, or FAILED with the first error.
+        """Add a task's outcome. After the last one the group is MERGED.
+
+        After the first error it is FAILED, or CONFLICTED if blocks had left the table.
 
         Raises:
             VerificationError: its rows have changed, or are out of order.
         """
         if isinstance(item, TaskFailure):
             self._failures += 1
-            if self.state is not State.FAILED:
-                self.move(State.FAILED, str(item.error))
+            if self.is_open:
+                has_left = isinstance(item.error, BlocksReplacedError)
+                self.move(State.CONFLICTED if has_left else State.FAILED, str(item.error))
             return
         self._results.append(item)
         if self.state is State.MERGING and self.all_reported:

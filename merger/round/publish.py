@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
-from tblctl.merger.round.conflicts import OnConflict, conflicts
+from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
 from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.merger.round.others import OtherWriters
 from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
 from tblctl.tableformat.model.record import BlockRecord
@@ -23,13 +23,6 @@ from tblctl.tableformat.port import (
 
 _SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
 """Figures of group outcomes whose sums are in a commit's summary."""
-
-
-LOOK_SHARE = 0.1
-"""The share of the time that slow looks for other writers' commits may take: on some catalogs a look takes a second."""
-
-QUICK_LOOK_SECONDS = 0.25
-"""A look that takes less is made whenever a group waits."""
 
 
 class Observer(Protocol):
@@ -68,6 +61,7 @@ class Publisher(Generic[VersionT]):
         on_conflict: OnConflict,
         observer: Observer | None,
     ) -> None:
+        self.others = OtherWriters(port, base)
         self.newest: VersionT | None = None
         """The version committed last; None before the first commit."""
         self.commits = 0
@@ -78,19 +72,6 @@ class Publisher(Generic[VersionT]):
         self._runs, self._on_conflict = runs, on_conflict
         self._io, self._observer = io, observer
         self._since_seconds = port.env.elapsed()
-        self._next_look_seconds = -math.inf
-        self._others_write = False
-
-    def others_write(self) -> bool:
-        """Return whether another writer has committed since the round began, as far as is known."""
-        elapsed = self._port.env.elapsed
-        began = elapsed()
-        if not self._others_write and began >= self._next_look_seconds:
-            self._others_write = self._port.newest().id != (self.newest or self._base).id
-            ended = elapsed()
-            if ended - began >= QUICK_LOOK_SECONDS:
-                self._next_look_seconds = ended + (ended - began) / LOOK_SHARE
-        return self._others_write
 
     @property
     def waiting_seconds(self) -> float:
@@ -153,6 +134,7 @@ class Publisher(Generic[VersionT]):
 
     def _note_commit(self, version: VersionT, ready: Sequence[GroupRun]) -> None:
         self.commits += 1
+        self.others.note_own(version)
         self._since_seconds = self._port.env.elapsed()
         for run in self._unrecorded():
             run.is_recorded = True
@@ -225,9 +207,3 @@ def _conflicting(error: ConflictError, ready: Sequence[GroupRun]) -> dict[int, s
         lost = error.details.get("sorts", ())
         found = {run.number: str(error) for run in ready if run.group.sort_id in lost}
     return found or {run.number: str(error) for run in ready}
-
-
-def left_the_table(paths: Sequence[str]) -> str:
-    """Return the reason why a group conflicts, for people."""
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{paths[0]}{more} left the table"

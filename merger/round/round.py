@@ -19,11 +19,11 @@ from tblctl.merger.engines.engine import Engine, as_own
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
-from tblctl.merger.round.conflicts import OnConflict, conflicts
+from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
 from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
-from tblctl.merger.round.publish import Observer, Publisher, discard, left_the_table
+from tblctl.merger.round.publish import Observer, Publisher, discard
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
@@ -97,14 +97,7 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    try:
-        find_blocks(version, runs.values(), plan.sorts)
-    except CorruptTableError:
-        if port.newest().id == version.id:
-            raise
-        for run in runs.values():
-            if run.is_open:
-                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
+    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts)
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)
@@ -147,7 +140,8 @@ class _Round:
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
-        self._publisher, self._due = publisher, due
+        self._publisher, self._others, self._due = publisher, publisher.others, due
+        self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
             (run for run in runs.values() if run.is_open), key=lambda run: -run.group.decoded_bytes
@@ -172,37 +166,72 @@ class _Round:
         """Yield the tasks of all groups, the largest task of each group first."""
         with closing(cut(self._open)) as found:
             for run, tasks in zip(self._open, found, strict=True):
-                if isinstance(tasks, str):
+                if lost := self._lost(run, was_cut=not isinstance(tasks, str)):
+                    run.move(State.CONFLICTED, left_the_table(lost))
+                elif isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
-                    self._publisher.note_end(run)
-                    self._progress.group_ended()
-                    continue
-                run.start(tasks)
-                self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
-                if not tasks:  # all its rows are deleted
-                    self._publisher.note_end(run)
-                    self._progress.group_ended()
-                yield from sorted(tasks, key=lambda task: -task.size_bytes)
+                else:
+                    run.start(tasks)
+                    self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
+                    yield from sorted(tasks, key=lambda task: -task.size_bytes)
+                    if tasks:
+                        continue
+                self._note_end(run)
+                self._progress.group_ended()
+
+    def _lost(self, run: GroupRun, *, was_cut: bool) -> tuple[str, ...]:
+        """Return blocks of a group that left the table, as far as is known before it is merged.
+
+        After the round's start, and as long as no task ended, the table was looked at just now.
+        """
+        if not was_cut:
+            return self._others.took_inputs(run.group.blocks)
+        if self._looked:
+            return ()
+        self._looked = True
+        return self._others.took(run.group.blocks)
+
+    def _note_end(self, run: GroupRun) -> None:
+        self._publisher.note_end(run)
+        if run.state is State.CONFLICTED:
+            self._publisher.refuse_conflicts()
 
     def _report(self, item: TaskResult | TaskFailure) -> None:
         """Add a task's outcome; commit if a commit is due."""
         run = self._runs[item.group]
+        self._looked = False
+        if isinstance(item, TaskFailure):
+            item = self._others.explained(item, run.group.blocks)
         run.report(item)
         if isinstance(item, TaskFailure) and isinstance(item.error, VerificationError):
             raise item.error  # then no group is trusted
         if not run.is_open:
-            self._publisher.note_end(run)
+            self._note_end(run)
         if run.all_reported:
             self._progress.group_ended()
-            if run.state is State.FAILED:
+            if run.state in {State.CONFLICTED, State.FAILED}:
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)
         waiting = self._publisher.waiting_groups
         if self._due.is_due(groups=waiting, seconds=self._publisher.waiting_seconds) or (
-            self._due.adapts and waiting and self._publisher.others_write()
+            self._due.adapts and waiting and self._others.wrote()
         ):
             self._publisher.publish()
+
+
+def _find_blocks_unless_expired(
+    port: TablePort[VersionT], version: VersionT, runs: Collection[GroupRun], added: Sequence[Sort]
+) -> None:
+    """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
+    try:
+        find_blocks(version, runs, added)
+    except CorruptTableError:
+        if port.newest().id == version.id:
+            raise
+        for run in runs:
+            if run.is_open:
+                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
 
 
 def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:

@@ -5,7 +5,7 @@ The id of a version is its snapshot's id, as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tblctl.tableformat.environment import Environment
@@ -213,6 +213,13 @@ class IcebergPort:
         )
         storages = DataStorage(base.io_properties, self._io_properties, self.env)
         return commit_replacement(branch, Drafts(base, replacement, self.env, storages), base.new_properties)
+
+    def gone(self, base: IcebergVersion, newest: IcebergVersion, paths: Collection[str]) -> frozenset[str]:
+        """Return which files of `base` at `paths` are not in `newest`."""
+        from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs
+
+        inputs = PlannedInputs(version=base, paths=tuple(sorted(paths)))
+        return frozenset(paths) - HeadState.of(newest, inputs, newest.entries_in).count(inputs.paths).keys()
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire versions, and delete what they alone needed, and what tblctl left behind."""

@@ -6,13 +6,15 @@ command that shows the history needs none of it, and would take a quarter longer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
@@ -180,6 +182,19 @@ class NativeVersion:
             name: self._metadata.segment_of(row).path for name, row in zip(names, rows.tolist(), strict=True)
         }
 
+    def blocks_since(self, base: NativeVersion, paths: Collection[str]) -> frozenset[str]:
+        """Return which of `paths` segments list that are new since `base`."""
+        from tblctl.tableformat.native.log.segment_reader import read_segment
+
+        known = {segment.path for segment in base.snapshot.segments}
+        fresh = [segment for segment in self.snapshot.segments if segment.path not in known]
+        tables = in_parallel(
+            lambda ref: read_segment(self._storage, ref, ["path"]), fresh, threads=IO_THREADS
+        )
+        return frozenset(paths).intersection(
+            itertools.chain.from_iterable(table["path"].to_pylist() for table in tables)
+        )
+
     def row_count(self, paths: Sequence[str]) -> int:
         """Return the number of rows in the blocks at `paths` that are in this version."""
         return int(self._metadata.row_count[self._rows_of(paths)].sum())
@@ -275,6 +290,13 @@ class NativePort:
 
         storage = self._table.storage
         return NativeVersion(storage, replace_blocks(storage, self.env, base, replacement))
+
+    def gone(self, base: NativeVersion, newest: NativeVersion, paths: Collection[str]) -> frozenset[str]:
+        """Return which blocks of `base` at `paths` are not in `newest`."""
+        kept = {segment.path for segment in newest.snapshot.segments}
+        segments = base.segments_of(list(paths))
+        moved = frozenset(path for path in paths if segments.get(path) not in kept)
+        return moved - newest.blocks_since(base, moved) if moved else moved
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire versions, and delete objects that nothing names any more."""

@@ -400,17 +400,15 @@ class MemoryPort:
             del self.files[path]
         return Garbage(versions=(), objects=tuple(objects), size_bytes=size_bytes)
 
+    def gone(self, base: MemoryVersion, newest: MemoryVersion, paths: Collection[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if path in base.records and path not in newest.records)
+
     def check(self, *, deep: bool, progress: Progress | None) -> Checked:
         del deep, progress
         records = self._version.records
         problems = [f"{path} is missing" for path in records if path not in self.files or path in self.lost]
-        return Checked(
-            snapshots=len(self._versions),
-            segments=0,
-            blocks=len(records),
-            rows=_live_rows(self._version, records),
-            problems=tuple(problems),
-        )
+        count, rows = len(self._versions), _live_rows(self._version, records)
+        return Checked(snapshots=count, segments=0, blocks=len(records), rows=rows, problems=tuple(problems))
 
     def block_io(self, version: MemoryVersion) -> MemoryIO:
         return MemoryIO(version=version, files=self.files, lost=self.lost, env=self.env)

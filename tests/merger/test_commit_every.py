@@ -194,12 +194,44 @@ def test_groups_that_were_committed_at_once_are_not_lost_to_a_writer_that_comes_
     assert statuses(outcome) == ["committed"] * 3 + ["conflicted"]
 
 
+def test_a_group_that_lost_a_block_is_dropped_before_it_is_merged(pairs: Subject) -> None:
+    merged: list[int] = []
+
+    class Watching(OneByOne):
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            for task in tasks:
+                merged.append(task.group)
+                LocalEngine().run(io, [task], done, **rest)
+                if len(merged) == 1:
+                    pairs.delete(16)
+
+    outcome, _ = run(pairs, engine=Watching(), commit_every=AT_END)
+    assert statuses(outcome) == ["committed", "committed", "conflicted", "committed"]
+    assert merged == [0, 1, 3]
+    assert "left the table" in str(outcome.groups[2].error)
+
+
+def test_a_task_whose_input_left_the_table_conflicts_and_does_not_fail(pairs: Subject) -> None:
+    version, plan = pairs.port.newest(), plan_of(pairs)
+    lost = version.blocks(plan.groups[0].blocks)
+
+    def collect(done: int) -> None:
+        if done == 0:
+            pairs.delete(0)
+            for path in lost.keys() - listed(pairs):
+                pairs.lose(path)
+
+    outcome, _ = run(pairs, plan, engine=one_by_one(collect))
+    assert statuses(outcome) == ["conflicted"] + ["committed"] * 3
+    assert "left the table" in str(outcome.groups[0].error)
+    assert listed(pairs) <= pairs.stored()
+
+
 def test_other_writers_are_looked_for_in_a_tenth_of_the_time(pairs: Subject) -> None:
     asked = ticking(pairs, seconds=1)
     plan = plan_of(pairs)
     asked.clear()
-    engine = one_by_one(lambda done: pairs.append(5000.0) if done == 1 else None)
-    _, told = run(pairs, plan, engine=engine, commit_every=BESIDE_OTHERS)
+    _, told = run(pairs, plan, engine=OneByOne(), commit_every=BESIDE_OTHERS)
     assert [item["committed_groups"] for item in told] == [4]
     *looks, _ = [at for at in asked if at > 1]  # the last one is the commit's
     assert looks

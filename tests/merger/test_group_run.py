@@ -25,6 +25,7 @@ STEPS = {
     (State.WAITING, State.FAILED),
     (State.MERGING, State.MERGED),
     (State.MERGING, State.FAILED),
+    (State.MERGING, State.CONFLICTED),
     (State.MERGED, State.PUBLISHING),
     (State.PUBLISHING, State.MERGED),
     (State.PUBLISHING, State.COMMITTED),
