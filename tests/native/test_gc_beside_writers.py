@@ -7,7 +7,7 @@ import json
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ from tables import (
 )
 
 import tblctl
-from tblctl.errors import ConflictError
+from tblctl.errors import ConflictError, CorruptTableError
+from tblctl.tableformat.model.snapshot import Snapshot
+from tblctl.tableformat.native.log.head import load_head, load_version
 from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.storage import Storage
 
@@ -437,3 +439,53 @@ def test_a_recluster_whose_version_gc_removes_conflicts_and_reports_no_damage(in
         table.recluster(final=True)
         assert ids_of(table) == ids[1:], number
     assert committed >= {0, 2}
+
+
+def test_a_newest_snapshot_that_expires_while_it_is_looked_for_is_no_damage(
+    in_memory: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look for the next one comes before commits and a gc of others, the look at it comes after these."""
+    url = in_memory.fresh()
+    tblctl.create(url, SCHEMA).append(rows(1))
+    at_first = tblctl.open(url).snapshot.sequence
+    read_many = Storage.read_many
+    waiting = [True]
+
+    def others() -> None:
+        table = tblctl.open(url)
+        for number in range(2, 5):
+            table.append(rows(number))
+        table.gc(keep=1, older_than=0)
+
+    def next_one_first(storage: Storage, names: Sequence[str]) -> list[bytes | None]:
+        if not waiting or names[0] != snapshot_path(at_first):
+            return read_many(storage, names)
+        after = read_many(storage, names[1:])
+        waiting.clear()
+        others()
+        return [*read_many(storage, names[:1]), *after]
+
+    monkeypatch.setattr(Storage, "read_many", next_one_first)
+    head = load_head(Storage(url))
+    assert not waiting
+    assert head.sequence > at_first
+    assert ids_of(tblctl.open(url)) == [1, 2, 3, 4]
+
+
+def test_a_tombstone_without_a_newer_snapshot_is_damage(in_memory: Places) -> None:
+    url = in_memory.fresh()
+    table = tblctl.create(url, SCHEMA)
+    for number in range(3):
+        table.append(rows(number))
+    table.gc(keep=1, older_than=0)
+    storage = Storage(url)
+    head = load_head(storage)
+    last = max(
+        number
+        for number in range(1, head.sequence)
+        if not isinstance(load_version(storage, number), Snapshot)
+    )
+    for number in range(last + 1, head.sequence + 1):
+        storage.delete([snapshot_path(number)])
+    with pytest.raises(CorruptTableError, match="newest snapshot but a tombstone"):
+        load_head(storage)

@@ -37,11 +37,9 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
         head = _newest_from(storage, known.sequence)
         if head is not None:
             sequence, data = head
-            return (
-                known
-                if sequence == known.sequence and is_object_of(data, known)
-                else _readable_head(data, sequence)
-            )
+            if sequence == known.sequence and is_object_of(data, known):
+                return known
+            return _readable_head(storage, data, sequence)
     start = _hinted(storage)
     head = _newest_from(storage, start) if start is not None else None
     if head is None:
@@ -50,7 +48,7 @@ def load_head(storage: Storage, known: Snapshot | None = None) -> Snapshot:
     if head is None:
         msg = f"there is no table at {storage.url}: `tblctl create` makes one"
         raise TableNotFoundError(msg)
-    return _readable_head(head[1], head[0])
+    return _readable_head(storage, head[1], head[0])
 
 
 def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
@@ -65,11 +63,18 @@ def is_object_of(data: bytes | None, version: Snapshot | Tombstone) -> bool:
         return False
 
 
-def _readable_head(data: bytes, sequence: int) -> Snapshot:
+def _readable_head(storage: Storage, data: bytes, sequence: int) -> Snapshot:
+    """Return what was found as the newest snapshot. If it expired while it was looked for, there are newer ones."""
     found = decode(data, sequence)
-    if isinstance(found, Tombstone):
-        msg = f"{snapshot_path(sequence)} is the newest snapshot but a tombstone: gc never expires the head"
-        raise CorruptTableError(msg, name=snapshot_path(sequence))
+    while isinstance(found, Tombstone):
+        newer = _newest_from(storage, sequence)
+        if newer is None or newer[0] == sequence:
+            msg = (
+                f"{snapshot_path(sequence)} is the newest snapshot but a tombstone: gc never expires the head"
+            )
+            raise CorruptTableError(msg, name=snapshot_path(sequence))
+        sequence, data = newer
+        found = decode(data, sequence)
     return found
 
 
