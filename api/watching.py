@@ -53,7 +53,7 @@ class WatchedRound:
 
     Attributes:
         time: when it ended, ISO 8601 in UTC.
-        location: of the table; "" if the tables could not be listed.
+        location: of the table, without secrets; "" if the tables could not be listed.
         status: reclustered; idle: nothing to merge, said once until that changes; conflict: other writers replaced all
             that was to be merged; failed: no group could be merged; error: the table could not be measured or merged;
             budget: the bytes of the day leave no room, said once a day for a table.
@@ -220,7 +220,7 @@ class _Day:
         """Return what happened just now."""
         return WatchedRound(
             time=iso_timestamp(self._env.now_ms()),
-            location=location,
+            location=location and shown(location),
             status=status,
             outcome=outcome,
             error=error,
@@ -298,7 +298,7 @@ class _Eyes:
                 return before
             info = table.info(worst=1)
         except TblctlError as error:
-            return Standing(location=location, error=f"{shown(location)}: {error}")
+            return Standing(location=location, error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
             problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
             return Standing(location=location, error=problem)

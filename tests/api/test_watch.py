@@ -206,6 +206,19 @@ def test_tables_that_cannot_be_listed_end_nothing() -> None:
     assert in_short(found) == [("", "error"), ("a", "reclustered")]
 
 
+def test_secrets_of_a_location_are_not_shown() -> None:
+    place = "s3://user:passw0rd@bucket/t?token=passw0rd"
+    merged: list[str] = []
+
+    def merge(location: str, _room: int | None) -> Outcome:
+        merged.append(location)
+        return outcome(committed=1)
+
+    found = said(1, changing(place), merge)
+    assert merged == [place]
+    assert "passw0rd" not in str(found[0].to_dict())
+
+
 def test_a_day_has_its_budget() -> None:
     clock, rooms = Clock(), []
 
