@@ -55,6 +55,11 @@ class Command(click.Command):
         self.more_help: Callable[[], str] | None = None
         self.params += params.common_options()
 
+    def invoke(self, ctx: click.Context) -> Any:
+        if ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
+            ctx.obj()
+        return super().invoke(ctx)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         if self.more_help is not None:

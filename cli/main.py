@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from tblctl.cli.command import FAILED, Application, terminated
 from tblctl.cli.commands import change, define, depth, keep, measure, plan, read, recluster, sql, suggest
+from tblctl.cli.load_arrow import load_arrow
 
 COMMANDS = (
     define.create,
@@ -84,7 +85,7 @@ def run() -> NoReturn:
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminated)
     try:
-        application.main(prog_name="tblctl")
+        application.main(prog_name="tblctl", obj=load_arrow)
     except SystemExit as end:
         _leave(end.code if isinstance(end.code, int) else FAILED)
 

@@ -20,7 +20,7 @@ from tblctl.merger.presort.decide import (
     presort_unstreamable,
 )
 from tblctl.merger.presort.spill import SpillFolder
-from tblctl.merger.round.key_cuts import KeyCuts, SplitKeys, bytes_per_key
+from tblctl.merger.round.key_cuts import KeyCuts, KeyEstimate, SplitKeys, estimate_keys
 from tblctl.merger.task.spec import ORDER_BYTES, InputSplit, MergeTask
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -86,7 +86,8 @@ def cut_into_tasks(
         tasks: the desired number; there are fewer if there are fewer output blocks, and more if memory requires it.
         thresholds: to compare sizes with.
 
-    Keys are read only if there is more than one task, or if more row groups may be needed at once than a task can hold.
+    Keys are read only if there is more than one task, if more row groups may be needed at once than a task can hold, or
+    if it is not known whether blocks are in key order, and a few row groups of them are.
     They are read once, except keys of large blocks in key order, which are not kept. Memory: 12 bytes for each sample,
     half of a task's memory for keys that are being read (or those of one block), and a quarter for other keys.
     """
@@ -97,8 +98,8 @@ def cut_into_tasks(
     ):  # rows in order take less: a task for each planned file would write small ones
         tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
-    key_bytes = _key_bytes(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
-    most_rows_held = key_memory_bytes / (key_bytes + ORDER_BYTES)
+    expected = _expected_keys(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
+    most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
     with SpillFolder() as folder:
         keys = SplitKeys(
             io,
@@ -107,11 +108,13 @@ def cut_into_tasks(
             folder,
             most_bytes=key_memory_bytes,
             reading_bytes=output.memory_bytes // _READING_DIVISOR,
-            key_bytes=key_bytes,
+            key_bytes=expected.key_bytes,
             piece_rows=thresholds.key_piece_rows,
         )
-        cuts = KeyCuts(keys, key_bytes, thresholds)
+        cuts = KeyCuts(keys, expected.key_bytes, thresholds)
         firsts = _first_blocks(cuts, blocks, tasks, most_rows_held)
+        if len(firsts) == 1 and expected.may_be_sorted:  # otherwise the cuts read all keys
+            keys.find_order()
         found = [cuts.rows_before(blocks.ranks[first], blocks.slack[first - 1]) for first in firsts[1:]]
         bounds = np.array([[item.start for item in splits], *found, [item.stop for item in splits]])
         usual = io.options.row_group_rows
@@ -152,7 +155,7 @@ class _OutputBlocks:
         return list(itertools.accumulate(self.rows, initial=0))
 
 
-def _key_bytes(
+def _expected_keys(
     io: BlockIO,
     splits: Sequence[InputSplit],
     output: Output,
@@ -160,14 +163,14 @@ def _key_bytes(
     *,
     tasks: int,
     key_memory_bytes: int,
-) -> float:
-    """Return about how many bytes a key takes, or a whole row if that upper bound already suffices."""
+) -> KeyEstimate:
+    """Return what to expect of the keys. They are not read if whole rows already fit the memory for keys."""
     rows = sum(item.rows for item in splits)
     decoded_bytes = sum(item.block.decoded_bytes for item in splits)
     is_one_task = tasks == 1 and decoded_bytes + ORDER_BYTES * rows <= key_memory_bytes
     if len(blocks.rows) == 1 or is_one_task:
-        return decoded_bytes / rows
-    return bytes_per_key(io, splits, output.sort)
+        return KeyEstimate(key_bytes=decoded_bytes / rows, may_be_sorted=False)
+    return estimate_keys(io, splits, output.sort)
 
 
 def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_held: float) -> list[int]:

@@ -20,8 +20,7 @@ from tblctl.merger.presort.spill import Pieces, SpillFolder
 from tblctl.merger.task.block_input import keys_in_order
 from tblctl.merger.task.spec import ORDER_BYTES, InputSplit
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
-from tblctl.tableformat.keys.order import key_changes, sort_indices
-from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.keys.order import is_sorted, key_changes, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import rows_back
 from tblctl.tableformat.once import once
@@ -31,17 +30,34 @@ _KEY_SAMPLES = 8
 """Row groups that are read to estimate the size of keys."""
 
 
-def bytes_per_key(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> float:
-    """Return about how many bytes a key takes, from the first row groups of a few small and large blocks."""
-    blocks = sorted((item.block for item in splits), key=lambda block: -block.row_count)
+@dataclass(frozen=True, kw_only=True)
+class KeyEstimate:
+    """What is expected of the keys of a group.
 
-    def first(block: Block) -> pa.Table:
-        with io.open(block) as reader:
+    Attributes:
+        key_bytes: of a key, about.
+        may_be_sorted: blocks that nobody knows to be in key order may be so all the same.
+    """
+
+    key_bytes: float
+    may_be_sorted: bool
+
+
+def estimate_keys(io: BlockIO, splits: Sequence[InputSplit], sort: Sort) -> KeyEstimate:
+    """Return what to expect of the keys, from the first row groups of a few small and large blocks."""
+    splits = sorted(splits, key=lambda item: -item.block.row_count)
+
+    def first(split: InputSplit) -> pa.Table:
+        with io.open(split.block) as reader:
             return reader.keys([0], sort)
 
-    chosen = blocks[:: math.ceil(len(blocks) / _KEY_SAMPLES)]
+    chosen = splits[:: math.ceil(len(splits) / _KEY_SAMPLES)]
     keys = in_parallel(first, chosen, threads=max(cpu_threads(), io.opens))
-    return float(sum(item.nbytes for item in keys) / sum(item.num_rows for item in keys))
+    unknown = [found for item, found in zip(chosen, keys, strict=True) if not item.is_ordered]
+    return KeyEstimate(
+        key_bytes=float(sum(item.nbytes for item in keys) / sum(item.num_rows for item in keys)),
+        may_be_sorted=bool(unknown) and all(is_sorted(found, sort) for found in unknown),
+    )
 
 
 class SplitKeys:
@@ -108,6 +124,11 @@ class SplitKeys:
             starts = range(0, keys.num_rows, self._piece_rows)
             self._kept[place] = self._folder.write(keys.slice(start, self._piece_rows) for start in starts)
         return keys
+
+    def find_order(self) -> None:
+        """Read the keys of splits that nobody knows to be in key order: `splits` then says whether they are."""
+        unknown = [place for place, split in enumerate(self.splits) if not split.is_ordered]
+        in_parallel(self.read, unknown, threads=self.threads)
 
     def sizes(self, place: int) -> tuple[np.ndarray, np.ndarray]:
         """Return points of the curve from a split's rows to their bytes: by row group, if it is in key order."""

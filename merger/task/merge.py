@@ -289,9 +289,9 @@ class _Merge:
         ends, sizes, weights = self._order.ends, self._sizes, self._weights
         if ends is None or sizes is None or weights is None:
             return place + next(self._cuts), True
-        # Bytes of the last span are mostly not waited for, so that writing and gathering go on side by side. What is
-        # known does not depend on how fast threads are, so neither do the files.
-        newest = 1 if sizes.must_know else 2
+        # Bytes of the last two spans are mostly not waited for, so that reading, gathering and writing go on side by
+        # side. What is known does not depend on how fast threads are, so neither do the files.
+        newest = 1 if sizes.must_know else 3
         while self._spans_known <= self._spans_begun - newest:
             sizes.wrote(self._measured.popleft().result())
             self._spans_known += 1

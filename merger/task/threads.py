@@ -20,12 +20,13 @@ _R = TypeVar("_R")
 class Threads:
     """Threads of one task: to read many inputs at once, and to write while reading. With one thread, work runs at once.
 
-    `opens` more are for reads that wait for a network: they take no processor time.
+    `opens` more are for reads that wait for a network: they take no processor time. One more than asked
+    for lets a write go on beside reads: what is read next often waits to know its bytes.
     """
 
     def __init__(self, threads: int, clock: Clock, opens: int) -> None:
         self._clock = clock
-        self._pool = _pool(threads)
+        self._pool = _pool(threads + 1 if threads > 1 else threads)
         self._readers = _pool(opens) if opens > threads else None
         self._writing: list[Future[Any]] = []
 

@@ -239,3 +239,19 @@ def test_the_allocator_of_arrow_is_told_to_keep_pages_before_it_is_loaded(
     environment |= {} if given is None else {"MIMALLOC_PURGE_DELAY": given}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.stdout == f"{found} False\n", done.stderr
+
+
+def test_a_command_loads_arrow_without_pandas_and_leaves_pandas_to_others(tmp_path: Path) -> None:
+    """Arrow would load it with its first array, which takes a sixth of a command on a small table."""
+    program = (
+        "import os, sys; from tblctl.cli import main\n"
+        "def ended(code):\n"
+        "    loaded = 'pandas' in sys.modules\n"
+        "    import pandas\n"
+        "    print(code, loaded, len(pandas.DataFrame({'n': [1]})))\n"
+        "main._leave = ended\n"
+        f"sys.argv = ['tblctl', 'create', {str(tmp_path / 't')!r}, '--schema', 'k: int64', '--cluster-by', 'k']\n"
+        "main.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["0 False 1"], done.stderr + done.stdout

@@ -24,6 +24,7 @@ from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, deal
 from tblctl.merger.presort.presorter import presort
 from tblctl.merger.presort.sort_tasks import sort_tasks
 from tblctl.merger.presort.spill import Pieces, SpillFolder
+from tblctl.merger.round.key_cuts import SplitKeys
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
@@ -558,3 +559,27 @@ def test_blocks_that_happen_to_be_in_key_order_are_streamed():
         records = here.run(tasks)
         assert canonical(here.rows_of(records)) == canonical(here.expected())
         assert here.problems(records) == []
+
+
+def test_a_single_task_streams_blocks_that_happen_to_be_in_key_order():
+    with lake("k: int64, pad: string", "k", block_rows=10, row_group_rows=5) as here:
+        pad = ["p" * 1_000] * 40
+        here.unordered(pa.table({"k": range(0, 80, 2), "pad": pad}))
+        here.unordered(pa.table({"k": [*range(39), 0], "pad": pad}))  # its first row group is in order
+        (task,) = here.cut(1, memory_bytes=200_000)
+        assert [item.is_streamed for item in task.splits] == [True, False]
+        records = here.run([task])
+        assert canonical(here.rows_of(records)) == canonical(here.expected())
+        assert here.problems(records) == []
+
+
+def test_blocks_that_do_not_begin_in_key_order_are_not_read_before_a_single_task(monkeypatch):
+    with lake("k: int64, pad: string", "k", block_rows=10, row_group_rows=5) as here:
+        for _ in range(2):
+            here.unordered(pa.table({"k": [9, *range(39)], "pad": ["p" * 1_000] * 40}))
+        read = []
+        real = SplitKeys.read
+        monkeypatch.setattr(SplitKeys, "read", lambda keys, place: read.append(place) or real(keys, place))
+        (task,) = here.cut(1, memory_bytes=200_000)
+        assert not task.is_streamed
+        assert read == []

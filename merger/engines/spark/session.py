@@ -25,20 +25,30 @@ _CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMO
 _PROBE_SECONDS = 5.0
 _CONNECT_PORT = 15002
 
-_QUIET = {"spark.ui.showConsoleProgress": "false"}
-_QUIET_AND_ON_THIS_HOST = _QUIET | {
+_OF_ONE_COMMAND = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Of sessions that are started for one command. Rows are merged in Python: the JVM has descriptions of tasks alone, or
+some large binaries. Code that it would generate for them, and plans that it would adapt, take longer than they save.
+"""
+
+_ON_THIS_HOST = _OF_ONE_COMMAND | {
     "spark.log.level": "FATAL",  # failures of jobs are reported anyway, without the JVM's stacks
-    "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL -XX:TieredStopAtLevel=1",
+    "spark.driver.defaultJavaOptions": (
+        "-Dlog4j2.level=FATAL -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    ),
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+"""The same with a local master.
 
-"""Of sessions that are started for one command.
-
-spark.driver.defaultJavaOptions: the same log level, until `spark.log.level` is read; and the JVM's fast compiler only.
-Its optimising compiler takes a third of the time of a cold command from two processors, and gains nothing: rows are
-merged in Python.
+spark.driver.defaultJavaOptions: the same log level, until `spark.log.level` is read; the JVM's fast compiler only,
+since its optimising compiler takes a third of the time of a cold command from two processors; its simplest garbage
+collector, and no counters for others to look at.
 """
 
 _ALLOCATOR = {"MIMALLOC_PURGE_DELAY"}
@@ -138,7 +148,7 @@ def _start(master: str, conf: Mapping[str, str]) -> Any:
     sessions = _pyspark_sessions()
     is_local, is_cluster = master.startswith("local"), master.startswith("spark://")
     allocator = {f"spark.executorEnv.{name}": os.environ[name] for name in _ALLOCATOR & os.environ.keys()}
-    settings = {**(_QUIET_AND_ON_THIS_HOST if is_local else _QUIET), **allocator, **conf}
+    settings = {**(_ON_THIS_HOST if is_local else _OF_ONE_COMMAND), **allocator, **conf}
     builder = sessions.builder.appName("tblctl").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
