@@ -259,6 +259,41 @@ def test_a_writer_in_the_midst_is_seen_when_a_look_is_due_again(pairs: Subject, 
     assert clock.looks == [6, 19], "none at 13, after the group in whose midst it wrote"
 
 
+def cut_off(subject: Subject, between: Callable[[int], object], **words: Any) -> tuple[RoundOutcome, int]:
+    """Run, and let every look of the tasks' time fail; return how many did, too."""
+    newest, looks = subject.port.newest, []
+
+    def no_reply() -> Any:
+        looks.append(1)
+        raise StorageError("no reply")
+
+    class CutOff(OneByOne):
+        def run(self, *arguments: Any, **rest: Any) -> None:
+            subject.port.newest = no_reply
+            super().run(*arguments, **rest)
+            subject.port.newest = newest
+
+    engine = CutOff()
+    engine.between = between
+    outcome, _ = run(subject, engine=engine, **words)
+    return outcome, len(looks)
+
+
+@pytest.mark.parametrize("every", [AT_END, BESIDE_OTHERS], ids=["at end", "beside others"])
+def test_a_look_that_fails_does_not_end_a_round(pairs: Subject, every: CommitEvery) -> None:
+    outcome, looks = cut_off(pairs, between=lambda _done: None, commit_every=every)
+    assert looks
+    assert (statuses(outcome), outcome.commits) == (["committed"] * 4, 1)
+
+
+def test_looks_that_fail_slowly_are_as_rare_as_others(pairs: Subject, clock: Clock) -> None:
+    clock.look_seconds = 1
+    outcome, looks = cut_off(pairs, between=lambda _done: clock.pass_time(4), commit_every=BESIDE_OTHERS)
+    assert statuses(outcome) == ["committed"] * 4
+    assert clock.looks == [4, 17]
+    assert looks == 2
+
+
 def test_a_commit_tells_of_what_was_left_out_since_the_one_before_it(pairs: Subject) -> None:
     engine = one_by_one(lambda done: pairs.delete(16) if done == 2 else None, failing=frozenset({0}))
     outcome, told = run(pairs, engine=engine)
