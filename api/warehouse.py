@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native, shown_location
 from tblctl.results import SnapshotInfo
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
-from tblctl.tableformat.errors import TableNotFoundError, TblctlError
+from tblctl.tableformat.errors import TableNotFoundError, problem_of
 from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url
@@ -146,11 +146,8 @@ def survey(
             info = (
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
             )
-        except TblctlError as error:
-            return SurveyedTable(location=shown(location), error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
-            problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return SurveyedTable(location=shown(location), error=problem)
+            return SurveyedTable(location=shown(location), error=problem_of(error))
         return _measured(shown(location), version, info, whole=where is None)
 
     found = in_parallel(look, dict.fromkeys(locations), threads=TABLES_AT_ONCE)

@@ -15,7 +15,7 @@ from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError
+from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
 from tblctl.tableformat.model.options import parse_duration, parse_size
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tables import open as open_table
@@ -238,11 +238,8 @@ def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
         outcome = merge(table.location, room)
     except ConflictError as error:
         return day.round(table.location, "conflict", error=str(error))
-    except TblctlError as error:
-        return day.round(table.location, "error", error=str(error))
     except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
-        problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-        return day.round(table.location, "error", error=problem)
+        return day.round(table.location, "error", error=problem_of(error))
     day.add(outcome)
     return day.round(table.location, _status(outcome, is_limited=room is not None), outcome=outcome)
 
@@ -297,11 +294,8 @@ class _Eyes:
             if before is not None and before.version == version.sequence:
                 return before
             info = table.info(worst=1)
-        except TblctlError as error:
-            return Standing(location=location, error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
-            problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return Standing(location=location, error=problem)
+            return Standing(location=location, error=problem_of(error))
         depth = 1.0 if info.average_depth is None else info.average_depth
         return Standing(location=location, version=version.sequence, badness=depth * info.bytes)
 

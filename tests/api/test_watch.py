@@ -321,6 +321,18 @@ def test_a_table_without_a_key_or_none_at_all_is_an_error_of_its_own(
     assert "cluster key" in str(found[places[3]].error)
 
 
+def test_a_bug_in_a_look_is_an_error_of_its_table(
+    two_tables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_words: Any, **_names: Any) -> Any:
+        raise KeyError("x")
+
+    monkeypatch.setattr(tblctl.Table, "info", fail)
+    watched = tblctl.watch(two_tables, every=0.01)
+    found = [next(watched) for _ in range(2)]
+    assert [item.error for item in found] == ["a bug in tblctl, please report it: KeyError: 'x'"] * 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
