@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tblctl.iceberg import is_iceberg
 from tblctl.maintain.request import Request
 from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
@@ -18,8 +17,7 @@ from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
 from tblctl.tableformat.model.options import parse_duration, parse_size
 from tblctl.tableformat.model.snapshot import iso_timestamp
-from tblctl.tables import open as open_table
-from tblctl.warehouse import TABLES_AT_ONCE, shown
+from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -120,14 +118,21 @@ def watch(  # noqa: D417 (most arguments are described together)
     """
     checked = {"on_conflict": on_conflict, "commit_every": commit_every}
     Request.of(policy=policy, condition=lambda _schema: None, options=options, **checked)  # type: ignore[arg-type]
+    opened = functools.partial(
+        open_any,
+        storage_options=storage_options,
+        catalog_options=catalog_options,
+        branch=branch,
+        metadata_cache=metadata_cache,
+        refine=refine,
+    )
     hands = _Hands(
-        opening={"storage_options": storage_options, "branch": branch, "metadata_cache": metadata_cache},
-        opening_iceberg={"catalog_options": catalog_options, "refine": refine},
+        opened=opened,
         options=options.to_json() if isinstance(options, SelectOptions) else options or {},
         merging={"policy": policy, "where": where, "engine": engine, "spark": spark, **checked},
     )
     found = locations if callable(locations) else functools.partial(tuple, locations)
-    look = _Eyes(found=found, opened=hands.opened)
+    look = _Eyes(found=found, opened=opened)
     most = _most_bytes(daily_bytes)
     return rounds(SYSTEM, look, hands.merge, every_seconds=_seconds(every), daily_bytes=most)
 
@@ -256,15 +261,11 @@ def _status(outcome: Outcome, *, is_limited: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Hands:
-    """Opens and reclusters tables as the caller of `watch` asked."""
+    """Reclusters tables as the caller of `watch` asked."""
 
-    opening: Mapping[str, Any]
-    opening_iceberg: Mapping[str, Any]
+    opened: Callable[[str], Table]
     options: Mapping[str, Any]
     merging: Mapping[str, Any]
-
-    def opened(self, location: str) -> Table:
-        return open_table(location, **self.opening, **(self.opening_iceberg if is_iceberg(location) else {}))
 
     def merge(self, location: str, room_bytes: int | None) -> Outcome:
         options = _within(self.options, room_bytes)
