@@ -150,8 +150,10 @@ def rounds(
         except TblctlError as error:
             yield day.round("", "error", error=str(error))
             tables = ()
+        else:  # what went away is forgotten
+            known = {table.location: known.get(table.location, _Memory()) for table in tables}
         for table in sorted(tables, key=lambda item: -item.badness):
-            memory = known.setdefault(table.location, _Memory())
+            memory = known[table.location]
             if memory.is_due(table):
                 happened = _one_round(table, merge, day)
                 if memory.is_news(table, happened, day.date):

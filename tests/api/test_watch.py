@@ -206,6 +206,25 @@ def test_tables_that_cannot_be_listed_end_nothing() -> None:
     assert in_short(found) == [("", "error"), ("a", "reclustered")]
 
 
+def test_a_table_that_went_away_and_comes_back_is_a_new_one() -> None:
+    here = [Standing(location="a", version=1, badness=1)]
+    looks = iter([here, here, [], here])
+    found = said(4, lambda: next(looks), lambda *_: outcome())
+    assert in_short(found) == [("a", "idle")] * 2, "once before and once after"
+
+
+def test_tables_that_cannot_be_listed_for_a_turn_are_not_forgotten() -> None:
+    tries = itertools.count()
+
+    def tables() -> list[Standing]:
+        if next(tries) == 1:
+            raise errors.StorageError("the catalog is away")
+        return [Standing(location="a", version=1, badness=1)]
+
+    found = said(3, tables, lambda *_: outcome())
+    assert in_short(found) == [("a", "idle"), ("", "error")], "idle is said once"
+
+
 def test_secrets_of_a_location_are_not_shown() -> None:
     place = "s3://user:passw0rd@bucket/t?token=passw0rd"
     merged: list[str] = []
