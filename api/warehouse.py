@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tblctl.iceberg import find_iceberg_tables, is_iceberg, refuse_for_native, shown_location
 from tblctl.results import SnapshotInfo
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
-from tblctl.tableformat.errors import TableNotFoundError, TblctlError
+from tblctl.tableformat.errors import TableNotFoundError, problem_of
 from tblctl.tableformat.native.log.names import METADATA, SNAPSHOTS
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.table import Table
 
 TABLES_AT_ONCE = 4
 """How many tables are measured at once. Each may hold the metadata of a million blocks."""
@@ -130,31 +132,40 @@ def survey(
         refine: as for `tblctl.open`.
         branch: of Iceberg tables; those without it cannot be measured. None: main.
     """
+    opened = functools.partial(
+        open_any,
+        storage_options=storage_options,
+        catalog_options=catalog_options,
+        metadata_cache=metadata_cache,
+        refine=refine,
+        branch=branch,
+    )
 
     def look(location: str) -> SurveyedTable:
         try:
-            of_catalog = catalog_options if is_iceberg(location) else None
-            table = open_table(
-                location,
-                storage_options=storage_options,
-                catalog_options=of_catalog,
-                metadata_cache=metadata_cache,
-                refine=refine and is_iceberg(location),
-                branch=branch,
-            )
+            table = opened(location)
             version = table.snapshot
             info = (
                 table.info(columns, where, worst=worst) if columns is not None or version.cluster_by else None
             )
-        except TblctlError as error:
-            return SurveyedTable(location=shown(location), error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end a survey of hundreds)
-            problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return SurveyedTable(location=shown(location), error=problem)
+            return SurveyedTable(location=shown(location), error=problem_of(error))
         return _measured(shown(location), version, info, whole=where is None)
 
     found = in_parallel(look, dict.fromkeys(locations), threads=TABLES_AT_ONCE)
     return tuple(sorted(found, key=_badness))
+
+
+def open_any(
+    location: str, *, catalog_options: Mapping[str, str] | None, refine: bool, **opening: Any
+) -> Table:
+    """Open one of several tables, with arguments of `tblctl.open` for all of them.
+
+    Tables of the native format are opened without options of catalogs and `refine`; a branch is refused for them.
+    """
+    if is_iceberg(location):
+        return open_table(location, catalog_options=catalog_options, refine=refine, **opening)
+    return open_table(location, **opening)
 
 
 def shown(location: str) -> str:

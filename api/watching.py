@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tblctl.iceberg import is_iceberg
 from tblctl.maintain.request import Request
 from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
-from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError
+from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
 from tblctl.tableformat.model.options import parse_duration, parse_size
 from tblctl.tableformat.model.snapshot import iso_timestamp
-from tblctl.tables import open as open_table
-from tblctl.warehouse import TABLES_AT_ONCE, shown
+from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -120,14 +118,21 @@ def watch(  # noqa: D417 (most arguments are described together)
     """
     checked = {"on_conflict": on_conflict, "commit_every": commit_every}
     Request.of(policy=policy, condition=lambda _schema: None, options=options, **checked)  # type: ignore[arg-type]
+    opened = functools.partial(
+        open_any,
+        storage_options=storage_options,
+        catalog_options=catalog_options,
+        branch=branch,
+        metadata_cache=metadata_cache,
+        refine=refine,
+    )
     hands = _Hands(
-        opening={"storage_options": storage_options, "branch": branch, "metadata_cache": metadata_cache},
-        opening_iceberg={"catalog_options": catalog_options, "refine": refine},
+        opened=opened,
         options=options.to_json() if isinstance(options, SelectOptions) else options or {},
         merging={"policy": policy, "where": where, "engine": engine, "spark": spark, **checked},
     )
     found = locations if callable(locations) else functools.partial(tuple, locations)
-    look = _Eyes(found=found, opened=hands.opened)
+    look = _Eyes(found=found, opened=opened)
     most = _most_bytes(daily_bytes)
     return rounds(SYSTEM, look, hands.merge, every_seconds=_seconds(every), daily_bytes=most)
 
@@ -145,8 +150,10 @@ def rounds(
         except TblctlError as error:
             yield day.round("", "error", error=str(error))
             tables = ()
+        else:  # what went away is forgotten
+            known = {table.location: known.get(table.location, _Memory()) for table in tables}
         for table in sorted(tables, key=lambda item: -item.badness):
-            memory = known.setdefault(table.location, _Memory())
+            memory = known[table.location]
             if memory.is_due(table):
                 happened = _one_round(table, merge, day)
                 if memory.is_news(table, happened, day.date):
@@ -238,11 +245,8 @@ def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
         outcome = merge(table.location, room)
     except ConflictError as error:
         return day.round(table.location, "conflict", error=str(error))
-    except TblctlError as error:
-        return day.round(table.location, "error", error=str(error))
     except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
-        problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-        return day.round(table.location, "error", error=problem)
+        return day.round(table.location, "error", error=problem_of(error))
     day.add(outcome)
     return day.round(table.location, _status(outcome, is_limited=room is not None), outcome=outcome)
 
@@ -259,15 +263,11 @@ def _status(outcome: Outcome, *, is_limited: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Hands:
-    """Opens and reclusters tables as the caller of `watch` asked."""
+    """Reclusters tables as the caller of `watch` asked."""
 
-    opening: Mapping[str, Any]
-    opening_iceberg: Mapping[str, Any]
+    opened: Callable[[str], Table]
     options: Mapping[str, Any]
     merging: Mapping[str, Any]
-
-    def opened(self, location: str) -> Table:
-        return open_table(location, **self.opening, **(self.opening_iceberg if is_iceberg(location) else {}))
 
     def merge(self, location: str, room_bytes: int | None) -> Outcome:
         options = _within(self.options, room_bytes)
@@ -297,11 +297,8 @@ class _Eyes:
             if before is not None and before.version == version.sequence:
                 return before
             info = table.info(worst=1)
-        except TblctlError as error:
-            return Standing(location=location, error=str(error))
         except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
-            problem = f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
-            return Standing(location=location, error=problem)
+            return Standing(location=location, error=problem_of(error))
         depth = 1.0 if info.average_depth is None else info.average_depth
         return Standing(location=location, version=version.sequence, badness=depth * info.bytes)
 

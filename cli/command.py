@@ -154,7 +154,7 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 (the last resort: users see a traceback only on request)
         say_traceback(debug=debug)
         hint = "" if debug else "; add --debug for the traceback"
-        say(f"tblctl: error: a bug in tblctl, please report it: {type(error).__name__}: {error}{hint}")
+        say(f"tblctl: error: {errors.problem_of(error)}{hint}")
         return FAILED
     return result if isinstance(result, int) else DONE
 

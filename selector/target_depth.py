@@ -23,7 +23,7 @@ def enough(
     if target_depth is None or not drafts:
         return drafts, predicted
     if _is_at_most(predicted.prediction.average_depth_before, target_depth):
-        return [], forecast(view, [])
+        return [], predicted.of_nothing()
     if not _is_at_most(predicted.prediction.average_depth_after, target_depth):
         return drafts, predicted
     too_few, count = 0, len(drafts)

@@ -33,6 +33,13 @@ class TblctlError(Exception):
         return self.message
 
 
+def problem_of(error: Exception) -> str:
+    """Return an error as people are told of it: any but our own is a bug here."""
+    if isinstance(error, TblctlError):
+        return str(error)
+    return f"a bug in tblctl, please report it: {type(error).__name__}: {error}"
+
+
 def _rebuild(kind: type[TblctlError], message: str, details: dict[str, Any]) -> TblctlError:
     return kind(message, **details)
 

@@ -1,14 +1,14 @@
 """What other writers did to a table since a round began, as looks at its newest version tell.
 
 A look costs a request or two. It is only a hint that spares work: whether a group conflicts is decided when it is
-committed, on top of the version that is newest then.
+committed, on top of the version that is newest then. So a look that fails tells nothing, and ends nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic
 
 from tblctl.merger.round.conflicts import left_the_table
@@ -46,23 +46,25 @@ class OtherWriters(Generic[VersionT]):
     def wrote(self) -> bool:
         """Return whether another writer has committed since the round began, as far as is known."""
         if not self._wrote and self._is_due:
-            with self._rationed():
+            with self._rationed(), suppress(TblctlError):
                 self._look()
         return self._wrote
 
     def took(self, paths: Collection[str]) -> tuple[str, ...]:
-        """Return which blocks of the base have left the table, sorted; none if slow looks used up their time."""
+        """Do `took_inputs`, unless slow looks used up their time: then none are returned."""
         if not self._is_due:
             return ()
         with self._rationed():
-            return self._gone(paths)
+            return self.took_inputs(paths)
 
     def took_inputs(self, paths: Collection[str]) -> tuple[str, ...]:
-        """Return which blocks have left the table, after they could not be read; none if that cannot be found out."""
+        """Return which blocks of the base have left the table, sorted; none if that cannot be found out."""
         try:
-            return self._gone(paths)
+            self._look()
+            gone = self._port.gone(self._base, self._newest, paths) if self._wrote else ()
         except TblctlError:
             return ()
+        return tuple(sorted(gone))
 
     def explained(self, failure: TaskFailure, paths: Collection[str]) -> TaskFailure:
         """Return a task's failure as a conflict, if it could not read blocks that have left the table."""
@@ -90,9 +92,3 @@ class OtherWriters(Generic[VersionT]):
     def _look(self) -> None:
         self._newest = self._port.newest()
         self._wrote |= self._newest.id != self._own
-
-    def _gone(self, paths: Collection[str]) -> tuple[str, ...]:
-        self._look()
-        if not self._wrote:
-            return ()
-        return tuple(sorted(self._port.gone(self._base, self._newest, paths)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +30,19 @@ class Forecast:
     group_same_key_rows: tuple[int | None, ...]
     group_depth_before: tuple[float | None, ...]
     group_depth_after: tuple[float | None, ...]
+
+    def of_nothing(self) -> Forecast:
+        """Return the forecast for the same table if none of the groups is merged."""
+        here = self.prediction
+        prediction = replace(
+            here,
+            average_depth_after=here.average_depth_before,
+            average_overlaps_after=here.average_overlaps_before,
+            block_count_after=here.block_count_before,
+        )
+        return Forecast(
+            prediction=prediction, group_same_key_rows=(), group_depth_before=(), group_depth_after=()
+        )
 
 
 Meets: TypeAlias = Callable[[Integers, Integers, Integers, Integers, int], Mask]

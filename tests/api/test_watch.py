@@ -206,6 +206,25 @@ def test_tables_that_cannot_be_listed_end_nothing() -> None:
     assert in_short(found) == [("", "error"), ("a", "reclustered")]
 
 
+def test_a_table_that_went_away_and_comes_back_is_a_new_one() -> None:
+    here = [Standing(location="a", version=1, badness=1)]
+    looks = iter([here, here, [], here])
+    found = said(4, lambda: next(looks), lambda *_: outcome())
+    assert in_short(found) == [("a", "idle")] * 2, "once before and once after"
+
+
+def test_tables_that_cannot_be_listed_for_a_turn_are_not_forgotten() -> None:
+    tries = itertools.count()
+
+    def tables() -> list[Standing]:
+        if next(tries) == 1:
+            raise errors.StorageError("the catalog is away")
+        return [Standing(location="a", version=1, badness=1)]
+
+    found = said(3, tables, lambda *_: outcome())
+    assert in_short(found) == [("a", "idle"), ("", "error")], "idle is said once"
+
+
 def test_secrets_of_a_location_are_not_shown() -> None:
     place = "s3://user:passw0rd@bucket/t?token=passw0rd"
     merged: list[str] = []
@@ -319,6 +338,18 @@ def test_a_table_without_a_key_or_none_at_all_is_an_error_of_its_own(
     assert [found[place].status for place in places] == ["error", "reclustered", "reclustered", "error"]
     assert "there is no table" in str(found[places[0]].error)
     assert "cluster key" in str(found[places[3]].error)
+
+
+def test_a_bug_in_a_look_is_an_error_of_its_table(
+    two_tables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_words: Any, **_names: Any) -> Any:
+        raise KeyError("x")
+
+    monkeypatch.setattr(tblctl.Table, "info", fail)
+    watched = tblctl.watch(two_tables, every=0.01)
+    found = [next(watched) for _ in range(2)]
+    assert [item.error for item in found] == ["a bug in tblctl, please report it: KeyError: 'x'"] * 2
 
 
 @pytest.mark.parametrize(

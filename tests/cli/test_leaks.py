@@ -53,11 +53,12 @@ WORDS: dict[str, tuple[str, ...]] = {
 """A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows."""
 
 PROGRAM = """
-import json, os, sys
+import importlib, json, os, sys
 sys.path.append(os.environ["TESTS"])
 from faults import Faults, inject
 from tblctl.cli import main
-import tblctl.maintain.recluster, tblctl.warehouse
+for name in os.environ["PRELOADED"].split():
+    importlib.import_module(name)
 for line in sys.stdin:
     case = json.loads(line)
     child = os.fork()
@@ -70,6 +71,16 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=sys.stderr, flush=True)
 """
 """Runs each command in a fork of its own, which sends itself a signal at a storage call."""
+
+PRELOADED = """
+    pandas pyiceberg.expressions sqlglot
+    tblctl.advise.suggest tblctl.maintain.choose_engine tblctl.maintain.measure tblctl.maintain.recluster
+    tblctl.merger.engines.local tblctl.statement tblctl.tableformat.native.block_io
+    tblctl.tableformat.native.read.scan tblctl.tableformat.native.upkeep.check tblctl.tableformat.native.upkeep.gc
+    tblctl.tableformat.native.write.dml tblctl.tableformat.predicate.sql tblctl.warehouse
+"""
+"""Modules that commands import late (pyarrow imports pandas where it finds it): without them each fork takes five times
+as long."""
 
 
 def words_of(command: str, folder: Path) -> list[str]:
@@ -140,7 +151,7 @@ def test_an_interrupted_command_leaves_nothing_but_what_gc_removes(
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input="".join(f"{json.dumps(case)}\n" for _, case in cases),
-        env=os.environ | {name: value, "TESTS": str(TESTS)},
+        env=os.environ | {name: value, "TESTS": str(TESTS), "PRELOADED": PRELOADED},
         capture_output=True,
         text=True,
         timeout=300,

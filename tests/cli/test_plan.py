@@ -14,15 +14,6 @@ import tblctl
 from tblctl.cli.main import application
 
 
-@pytest.fixture
-def overlapping(tmp_path: Path) -> str:
-    location = str(tmp_path / "t")
-    table = tblctl.create(location, SCHEMA, cluster_by="id", options={"block_rows": 4})
-    for start in range(3):
-        table.append(rows(start, start + 10, start + 20, start + 30))
-    return location
-
-
 def invoke(*words: str) -> Any:
     return CliRunner().invoke(application, [*words], catch_exceptions=False)
 

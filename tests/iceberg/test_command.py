@@ -317,6 +317,19 @@ def test_a_survey_has_figures_of_tables_whose_summaries_lack_totals(
     assert (found.rows, found.blocks, found.bytes > 0) == (30, 3, True)
 
 
+def test_tables_of_both_formats_are_opened_with_the_same_options(
+    uri: str, catalog: Catalog, tmp_path: Path
+) -> None:
+    native = str(tmp_path / "native")
+    tblctl.create(native, "id: int64", cluster_by="id").append(pa.table({"id": [1, 2]}))
+    options = {"catalog_options": {"uri": uri}, "refine": True}
+    found = tblctl.survey([native, ORDERS], **options)
+    assert {(item.location, item.error) for item in found} == {(native, None), (ORDERS, None)}
+    watched = tblctl.watch([native, ORDERS], every=60, options={"threshold": 1}, **options)
+    rounds = [next(watched) for _ in range(2)]
+    assert [(item.location, item.status) for item in rounds] == [(ORDERS, "reclustered"), (native, "idle")]
+
+
 def test_an_old_snapshot_whose_metadata_is_gone_has_no_depth(uri: str, catalog: Catalog) -> None:
     orders = catalog.load_table("sales.orders")
     Path(orders.snapshots()[0].manifest_list.removeprefix("file://")).unlink()

@@ -460,3 +460,70 @@ def test_records_of_old_snapshots_are_found_in_history(table: Table) -> None:
     entry = next(iter(port.history()))
     assert entry.summary.operation == "recluster"
     assert entry.summary.detail == {"recluster": {"policy": "test"}}
+
+
+def gone_of(port: Any, base: Any, files: list[Any]) -> list[str]:
+    paths = [str(file.file_path) for file in files]
+    return sorted(port.gone(base, port.newest(), paths))
+
+
+def test_the_planned_files_that_left_the_table_are_gone(table: Table) -> None:
+    port = port_of(table)
+    base, files = port.newest(), data_files(table)
+    assert gone_of(port, base, files) == []
+    (lost,) = [file for file, ids in zip(files, ids_of(files), strict=True) if 3 in ids]
+    table.delete(EqualTo("id", 3))  # PyIceberg writes the file's other rows into a new one
+    assert gone_of(port, base, files) == [lost.file_path]
+    assert gone_of(port, base, [file for file in files if file != lost]) == []
+
+
+def test_a_file_that_only_got_a_delete_file_is_not_gone(table: Table) -> None:
+    port = port_of(table)
+    base, files = port.newest(), data_files(table)
+    delete_rows(table.refresh(), {files[0].file_path: [1]})
+    assert gone_of(port, base, files) == []
+
+
+def test_files_whose_entries_another_writer_copied_into_a_new_manifest_are_not_gone(table: Table) -> None:
+    port = port_of(table)
+    base, files = port.newest(), data_files(table)
+    before = {manifest.manifest_path for manifest in base.manifests}
+    with table.transaction() as transaction:
+        transaction.set_properties(
+            {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+        )
+    append(table, id=[70], s=["x"])
+    assert not before & {manifest.manifest_path for manifest in port.newest().manifests}
+    assert gone_of(port, base, files) == []
+
+
+def test_files_of_a_version_that_was_rolled_back_are_gone(table: Table) -> None:
+    port = port_of(table)
+    older = data_files(table)
+    append(table, id=[55], s=["x"])
+    base, files = port.newest(), data_files(table)
+    snapshots = table.refresh().metadata.snapshots
+    table.manage_snapshots().set_current_snapshot(snapshots[-2].snapshot_id).commit()  # type: ignore[attr-defined]
+    (lost,) = [file.file_path for file in files if file not in older]
+    assert gone_of(port, base, files) == [lost]
+
+
+def test_what_is_gone_is_found_in_manifests_that_had_the_files_or_are_new(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = port_of(table)
+    base, files = port.newest(), data_files(table)
+    append(table, id=[70], s=["x"])
+    newest = port.newest()
+    read: list[str] = []
+    entries_in = type(newest).entries_in
+
+    def noted(version: Any, manifests: Any) -> Any:
+        read.extend(manifest.manifest_path for manifest in manifests)
+        return entries_in(version, manifests)
+
+    monkeypatch.setattr(type(newest), "entries_in", noted)
+    assert port.gone(base, newest, [files[0].file_path]) == frozenset()
+    old = {manifest.manifest_path for manifest in base.manifests}
+    assert len(old) == 3
+    assert len(old & {*read}) == len({*read} - old) == 1, "its own, and that of the append"

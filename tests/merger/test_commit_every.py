@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round import round as round_module
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.merger.round.others import OtherWriters
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
@@ -162,33 +162,44 @@ def test_groups_are_committed_as_they_are_merged(
     assert (levels(pairs), pairs.rows()) == ([1] * 8, rows)
 
 
-def ticking(pairs: Subject, *, seconds: float) -> list[float]:
-    """Let each look at the clock take so long; return when the newest version was asked for."""
-    now, asked, newest = [0.0], list[float](), pairs.port.newest
+class Clock:
+    """The time of a table: it passes in looks for other writers, each of `look_seconds`, and in `pass_time`.
 
-    def elapsed() -> float:
-        now[0] += seconds
-        return now[0]
+    `looks` tells when they began.
+    """
 
-    def counted() -> Any:
-        asked.append(now[0])
-        return newest()
+    def __init__(self) -> None:
+        self.seconds, self.look_seconds = 0.0, 0.0
+        self.looks: list[float] = []
 
-    pairs.port.env = dataclasses.replace(pairs.port.env, elapsed=elapsed)
-    pairs.port.newest = counted
-    return asked
+    def pass_time(self, seconds: float) -> None:
+        self.seconds += seconds
 
 
+@pytest.fixture
+def clock(pairs: Subject, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made, look = Clock(), OtherWriters._look
+
+    def slow(others: OtherWriters[Any]) -> None:
+        made.looks.append(made.seconds)
+        made.pass_time(made.look_seconds)
+        look(others)
+
+    monkeypatch.setattr(OtherWriters, "_look", slow)
+    pairs.port.env = dataclasses.replace(pairs.port.env, elapsed=lambda: made.seconds)
+    return made
+
+
+@pytest.mark.usefixtures("clock")
 def test_from_another_writers_commit_on_each_group_is_committed_as_it_is_merged(pairs: Subject) -> None:
-    ticking(pairs, seconds=0)
     engine = one_by_one(lambda done: pairs.append(5000.0) if done == 1 else None)
     outcome, told = run(pairs, engine=engine, commit_every=BESIDE_OTHERS)
     assert [item["committed_groups"] for item in told] == [2, 1, 1]
     assert statuses(outcome) == ["committed"] * 4
 
 
+@pytest.mark.usefixtures("clock")
 def test_groups_that_were_committed_at_once_are_not_lost_to_a_writer_that_comes_later(pairs: Subject) -> None:
-    ticking(pairs, seconds=0)
     engine = one_by_one(lambda done: pairs.delete({1: 24, 3: 0}[done]) if done in {1, 3} else None)
     outcome, _ = run(pairs, engine=engine, commit_every=BESIDE_OTHERS)
     assert statuses(outcome) == ["committed"] * 3 + ["conflicted"]
@@ -227,15 +238,60 @@ def test_a_task_whose_input_left_the_table_conflicts_and_does_not_fail(pairs: Su
     assert listed(pairs) <= pairs.stored()
 
 
-def test_other_writers_are_looked_for_in_a_tenth_of_the_time(pairs: Subject) -> None:
-    asked = ticking(pairs, seconds=1)
-    plan = plan_of(pairs)
-    asked.clear()
-    _, told = run(pairs, plan, engine=OneByOne(), commit_every=BESIDE_OTHERS)
+def test_other_writers_are_looked_for_in_a_tenth_of_the_time(pairs: Subject, clock: Clock) -> None:
+    clock.look_seconds = 1
+    engine = one_by_one(lambda _done: clock.pass_time(4))
+    _, told = run(pairs, engine=engine, commit_every=BESIDE_OTHERS)
     assert [item["committed_groups"] for item in told] == [4]
-    *looks, _ = [at for at in asked if at > 1]  # the last one is the commit's
+    assert clock.looks == [4, 17], "at 9 and 13 none is due: 10 seconds pass after the first one's end"
+
+
+def test_a_writer_in_the_midst_is_seen_when_a_look_is_due_again(pairs: Subject, clock: Clock) -> None:
+    clock.look_seconds = 1
+
+    def meddle(done: int) -> None:
+        clock.pass_time(6)
+        if done == 1:
+            pairs.append(5000.0)
+
+    _, told = run(pairs, engine=one_by_one(meddle), commit_every=BESIDE_OTHERS)
+    assert [item["committed_groups"] for item in told] == [3, 1]
+    assert clock.looks == [6, 19], "none at 13, after the group in whose midst it wrote"
+
+
+def cut_off(subject: Subject, between: Callable[[int], object], **words: Any) -> tuple[RoundOutcome, int]:
+    """Run, and let every look of the tasks' time fail; return how many did, too."""
+    newest, looks = subject.port.newest, []
+
+    def no_reply() -> Any:
+        looks.append(1)
+        raise StorageError("no reply")
+
+    class CutOff(OneByOne):
+        def run(self, *arguments: Any, **rest: Any) -> None:
+            subject.port.newest = no_reply
+            super().run(*arguments, **rest)
+            subject.port.newest = newest
+
+    engine = CutOff()
+    engine.between = between
+    outcome, _ = run(subject, engine=engine, **words)
+    return outcome, len(looks)
+
+
+@pytest.mark.parametrize("every", [AT_END, BESIDE_OTHERS], ids=["at end", "beside others"])
+def test_a_look_that_fails_does_not_end_a_round(pairs: Subject, every: CommitEvery) -> None:
+    outcome, looks = cut_off(pairs, between=lambda _done: None, commit_every=every)
     assert looks
-    assert all(later - earlier >= 10 for earlier, later in itertools.pairwise(looks))
+    assert (statuses(outcome), outcome.commits) == (["committed"] * 4, 1)
+
+
+def test_looks_that_fail_slowly_are_as_rare_as_others(pairs: Subject, clock: Clock) -> None:
+    clock.look_seconds = 1
+    outcome, looks = cut_off(pairs, between=lambda _done: clock.pass_time(4), commit_every=BESIDE_OTHERS)
+    assert statuses(outcome) == ["committed"] * 4
+    assert clock.looks == [4, 17]
+    assert looks == 2
 
 
 def test_a_commit_tells_of_what_was_left_out_since_the_one_before_it(pairs: Subject) -> None:

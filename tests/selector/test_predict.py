@@ -7,12 +7,13 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
 from tblctl.selector.draft import Draft
 from tblctl.selector.predict.forecast import forecast
+from tblctl.tableformat.model.cut import cut_rows, slack_rows
 
 from .tables import SimTable
 from .test_final import block_lists, options, policies, table_from
@@ -50,17 +51,44 @@ def test_the_number_of_blocks_is_predicted_exactly_where_rows_are_of_one_width(
         assert predicted.block_count_after == len(table.blocks)
 
 
-@settings(max_examples=cases(15), deadline=None)
-@given(st.lists(st.integers(24, 45), min_size=1, max_size=3), st.integers(0, 2**32), policies)
-def test_figures_are_predicted_exactly_where_every_cut_finds_the_end_of_a_key(counts, seed, policy):
+def ranges_apart(counts, seed):
+    """Return a table of ranges that lie far apart, each with a number of blocks of keys from all over it."""
     table, rng = SimTable(block_rows=1_000), random.Random(seed)
     for place, count in enumerate(counts):
         base = 100_000 * place
         for _ in range(count):
             table.append(rng.sample(range(base, base + 100 * count), 200))
+    return table
+
+
+def every_cut_finds_the_end_of_a_key(table, plan):
+    """Return whether no key of a group has more rows than each of the group's cuts may move back by, and one more."""
+    return all(
+        slack + 1 >= group.same_key_rows
+        for group in plan.groups
+        for slack in slack_rows(cut_rows(group.rows, table.block_rows, group.same_key_rows), table.block_rows)
+    )
+
+
+@settings(max_examples=cases(15), deadline=None)
+@given(st.lists(st.integers(24, 45), min_size=1, max_size=3), st.integers(0, 2**32), policies)
+def test_figures_are_predicted_exactly_where_every_cut_finds_the_end_of_a_key(counts, seed, policy):
+    table = ranges_apart(counts, seed)
     plan = table.plan(policy, threshold=1)
+    assume(every_cut_finds_the_end_of_a_key(table, plan))
     table.merge(plan)
     assert (plan.predicted.average_overlaps_after, plan.predicted.average_depth_after) == table.figures()
+
+
+def test_shared_keys_are_expected_where_full_blocks_leave_cuts_no_room():
+    table = ranges_apart([24, 41, 45], seed=0)
+    plan = table.plan(threshold=1)
+    (group,) = plan.groups
+    assert group.rows == 22 * table.block_rows
+    assert group.same_key_rows == 45, "23 blocks would leave a slack of 43"
+    assert not every_cut_finds_the_end_of_a_key(table, plan)
+    assert plan.predicted.average_depth_after == 1.9545, "19 of 20 cuts are expected to split a key"
+    assert carry_out(table, threshold=1) < 0.08, "10 of them find the end of one by chance"
 
 
 @settings(max_examples=cases(300), deadline=None)

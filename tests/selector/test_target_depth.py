@@ -6,8 +6,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from tblctl.selector import target_depth
 from tblctl.selector.budget import Budget
 from tblctl.selector.options import SelectOptions
+from tblctl.selector.predict.forecast import forecast
 from tblctl.tableformat.errors import InvalidOptionError
 
 from .tables import SimTable
@@ -58,6 +60,20 @@ def test_there_is_nothing_to_do_at_the_target():
     assert not plan.is_limited
     assert plan.advice == ()
     assert blocks_of(table.plan("full", target_depth=2.9)) == [3]
+
+
+def test_a_target_that_is_reached_costs_one_forecast(monkeypatch):
+    asked = []
+
+    def counted(view, drafts):
+        asked.append(len(drafts))
+        return forecast(view, drafts)
+
+    monkeypatch.setattr(target_depth, "forecast", counted)
+    table = deep(3, 1, 4)
+    plan = table.plan("full", target_depth=4)
+    assert len(asked) == 1
+    assert plan.predicted == forecast(table.view(), []).prediction
 
 
 def test_a_target_out_of_reach_leaves_out_nothing():
