@@ -17,6 +17,7 @@ SUBJECTS = (
     "merge",
     "e2e",
     "memory",
+    "large_files",
     "copy",
     "readers",
     "encode",

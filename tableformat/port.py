@@ -339,6 +339,10 @@ class Garbage:
     size_bytes: int
 
 
+MOST_PROBLEMS = 1000
+"""Most listed problems of a table: one that lost a folder has one for each block."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checked:
     """The counts and problems of a check. Each problem names its object."""

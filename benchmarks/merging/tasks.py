@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tblctl
 from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
@@ -9,15 +11,22 @@ from tblctl.merger.task.spec import MergeTask
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
-from tblctl.tableformat.port import BlockIO
+from tblctl.tableformat.port import BlockIO, TablePort
 from tblctl.tableformat.storage import Storage
 
 
 def merge_tasks(
     table: tblctl.Table, *, tasks: int, memory_bytes: int = 2**30
 ) -> tuple[BlockIO, tuple[MergeTask, ...]]:
-    """Return the tasks, and what they read and write with: as many tasks as requested, if memory allows."""
+    """Return the tasks of a table of the native format, and what they read and write with."""
     port = NativePort(NativeTable(Storage(table.location), SYSTEM))
+    return tasks_in(port, tasks=tasks, memory_bytes=memory_bytes)
+
+
+def tasks_in(
+    port: TablePort[Any], *, tasks: int, memory_bytes: int = 2**30
+) -> tuple[BlockIO, tuple[MergeTask, ...]]:
+    """Return the tasks, and what they read and write with: as many tasks as requested, if memory allows."""
     version = port.newest()
     assert version.sort is not None
     io = port.block_io(version)

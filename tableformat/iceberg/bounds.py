@@ -189,7 +189,8 @@ def _completed(
     """Return the column of files of `rows` rows, with what follows from its counts.
 
     A file of nulls has no NaN, counted or not. Bounds are not exact where nulls or NaN that nobody counted may lie
-    beyond them, or where text may have been truncated: it was not if both ends are equal, or short.
+    beyond them, or where text may have been truncated: it was not if both ends are equal, or short. (A short upper
+    bound of text may have been truncated before U+10FFFF, which is no character.)
     """
     nulls, nans = statistics.null_count, statistics.nan_count
     exact = exact & (nulls >= 0)
@@ -201,6 +202,10 @@ def _completed(
     length = pc.utf8_length if is_any_string(kind) else pc.binary_length if _is_binary(kind) else None
     if length is not None:
         short = pc.and_(*(pc.less(length(end), text_length) for end in (statistics.min, statistics.max)))
+        if is_any_binary(
+            kind
+        ):  # writers drop bytes of 0xFF at the end of an upper bound before they increase the last
+            short = pc.and_(short, pc.equal(pc.binary_slice(statistics.max, -1), pa.scalar(b"\0", kind)))
         whole = pc.or_(short, pc.equal(statistics.min, statistics.max))
         exact &= np.asarray(pc.fill_null(whole, fill_value=False), bool)
     return FileColumn(statistics=replace(statistics, nan_count=nans), exact=exact)

@@ -12,9 +12,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     CorruptTableError,
     InvalidKeyError,
-    InvalidOptionError,
     SnapshotNotFoundError,
-    TblctlError,
 )
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.data_storage import DataStorage
@@ -253,30 +251,13 @@ class IcebergPort:
         request = Request(grace_seconds=grace_seconds, retention=retention, dry_run=dry_run)
         return collect(version, table, request, self.env)
 
-    def check(self, *, deep: bool, progress: Progress | None) -> Checked:  # noqa: ARG002
-        """Read the metadata of the newest version. `deep` is refused."""
-        if deep:
-            msg = (
-                f"{self._location}: check --deep is for tables of tblctl's own format; check without --deep reads an "
-                "Iceberg table's metadata"
-            )
-            raise InvalidOptionError(msg)
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Read the metadata of the newest version; with `deep` its live files too. Changes nothing."""
+        from tblctl.tableformat.iceberg.upkeep.check import check_table
+
         version = self.newest()
-        problems: list[str] = []
-        rows = blocks = 0
-        try:
-            files = version.files
-            blocks, rows = len(files), int(files.row_count.sum())
-            files.fetch(version.schema.leaves)
-        except TblctlError as error:
-            problems.append(str(error))
-        return Checked(
-            snapshots=len(version.metadata.snapshots),
-            segments=len(version.manifests) if not problems else 0,
-            blocks=blocks,
-            rows=rows,
-            problems=tuple(problems),
-        )
+        storages = DataStorage(version.io_properties, self._io_properties, self.env)
+        return check_table(version, storages, deep=deep, progress=progress)
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
         files = MetadataFiles(self._location, table.io, self._kept, self._cache)

@@ -424,6 +424,10 @@ class IcebergVersion:
         """Return the paths of the files in which keys by a sort were gathered; they may be missing."""
         return side_files_of(self.metadata, self.snapshot, sort)
 
+    def content_of(self, path: str) -> bytes:
+        """Return the bytes of a metadata file of the table."""
+        return self._metadata_files.contents([path])[0]
+
     def side_rows(self, paths: Sequence[str]) -> list[pa.Table]:
         """Return the rows of files of keys, as far as these are there."""
         return self._metadata_files.side_files(paths)

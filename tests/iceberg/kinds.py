@@ -338,4 +338,6 @@ class Story:
         self.require(
             "PyIceberg", self.table.scan().to_arrow().to_pylist(), unlike={"structs"} if self.changed else ()
         )
+        checked = self.opened().check(deep=True)
+        assert checked.problems == (), f"check --deep, {step}"
         self._check(self)

@@ -37,6 +37,7 @@ from pyiceberg.types import (
 from tblctl.tableformat.iceberg.bounds import TRUNCATION, decode, file_column
 from tblctl.tableformat.iceberg.entries import ColumnBounds
 from tblctl.tableformat.iceberg.schema import schema_of
+from tblctl.tableformat.keys.order import shorten
 from tblctl.tableformat.model.schema.types import statistic_type
 
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -232,7 +233,7 @@ PAIRS = {
     TimestamptzType(): (5, 9),
     TimestampNanoType(): (5, 9),
     StringType(): ("a", "b"),
-    BinaryType(): (b"a", b"b"),
+    BinaryType(): (b"a\0", b"b\0"),
     FixedType(3): (b"aaa", b"aab"),
     UUIDType(): (bytes(16), bytes(15) + b"\1"),
     DecimalType(9, 2): (Decimal("-1.00"), Decimal("2.00")),
@@ -272,10 +273,18 @@ def test_text_as_long_as_the_truncation_is_inexact_unless_both_bounds_are_equal(
     texts = ["", "x" * (TRUNCATION - 1), "x" * TRUNCATION, "x" * (TRUNCATION + 1)]
     if kind == BinaryType():
         texts = [text.encode() for text in texts]
-    highest = "y" if kind == StringType() else b"y"
+    highest = "y" if kind == StringType() else b"y\0"
     assert bounds(kind, texts, [highest] * 4).exact.tolist() == [True, True, False, False]
     assert bounds(kind, texts, texts).exact.tolist() == [True] * 4
     assert bounds(kind, [texts[0]] * 2, [None, texts[2]]).exact.tolist() == [False, False]
+
+
+def test_a_short_upper_bound_of_binary_may_have_been_truncated_before_bytes_of_255():
+    value = b"\xff\xf9\x00" * 6
+    upper = shorten(pa.scalar(value), up=True, length=TRUNCATION).value.as_py()  # as Iceberg's own writers do
+    assert (len(upper), upper > value) == (TRUNCATION - 1, True)
+    found = bounds(BinaryType(), [b"", b"", upper], [upper, b"\xff\x00", upper])
+    assert found.exact.tolist() == [False, True, True], "no truncated bound ends with 0"
 
 
 def test_truncation_counts_characters_of_text_not_bytes():

@@ -223,7 +223,6 @@ def test_catalogs_come_from_pyicebergs_own_configuration(uri: str, catalog: Cata
     ("command", "expected"),
     [
         (("gc", ORDERS, "--older-than", "1h"), "at least 24h"),
-        (("check", ORDERS, "--deep"), "without --deep"),
         (("recluster", "/nowhere", "--cluster-by", "id", "--dry-run"), "no table"),
     ],
 )

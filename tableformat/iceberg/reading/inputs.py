@@ -110,12 +110,7 @@ class Inputs:
         """
         if not isinstance(block, DataFile):
             raise InternalError(f"{block.path} was not looked up before it was opened")
-        file = self._opened(block, coded)
-        try:
-            require_columns(file, block, self._schema, last_id=self._last_id)
-        except BaseException:
-            file.__exit__()
-            raise
+        file = self.open_stored(block, coded)
         lacking = [id_ for id_, _ in block.constants if id_ not in file.leaf_ids]
         if self.can_copy(block) and not lacking:
             return self._plain(file, block)
@@ -129,6 +124,16 @@ class Inputs:
             constants=self._constants(block),
         )
 
+    def open_stored(self, block: DataFile, coded: Collection[int] = ()) -> BlockFile:
+        """Open a file with all its stored rows. Raises as `open`."""
+        file = self._opened(block, coded)
+        try:
+            require_columns(file, block, self._schema, last_id=self._last_id)
+        except BaseException:
+            file.__exit__()
+            raise
+        return file
+
     def open_whole(self, block: Block) -> ParquetBlockReader:
         """Open a file that may be copied."""
         return self._plain(self._opened(block, ()), block)
@@ -140,15 +145,7 @@ class Inputs:
 
     def _opened(self, block: Block, coded: Collection[int]) -> BlockFile:
         storage, name = self._storages.place_of(block.path)
-        address = BlockAddress(
-            path=name,
-            size_bytes=block.size_bytes,
-            row_count=block.stored_rows,
-            uncompressed_bytes=_MOST_BYTES,
-            column_ids=frozenset(),
-            seal=None,
-            uri=block.path,
-        )
+        address = address_of(block.path, name, size_bytes=block.size_bytes, rows=block.stored_rows)
         named = partial(with_ids, schema=self._schema, mapping=self._mapping, path=block.path)
         return BlockFile(storage, address, self._tails, coded=coded, idle=self._idle, named=named)
 
@@ -163,6 +160,19 @@ class Inputs:
             if leaf is not None and value is not None:
                 found[id_] = value if isinstance(value, pa.Scalar) else pa.scalar(value)
         return found
+
+
+def address_of(uri: str, name: str, *, size_bytes: int, rows: int) -> BlockAddress:
+    """Return what is needed to open a Parquet file of a table: its name in its storage, and what its manifest says."""
+    return BlockAddress(
+        path=name,
+        size_bytes=size_bytes,
+        row_count=rows,
+        uncompressed_bytes=_MOST_BYTES,
+        column_ids=frozenset(),
+        seal=None,
+        uri=uri,
+    )
 
 
 def _decoded_bytes(block: Block) -> int:

@@ -23,14 +23,9 @@ from tblctl.tableformat.native.log.names import DATA, RECORDS, SEGMENTS, snapsho
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.native.upkeep.check_block import BlockCheck
-from tblctl.tableformat.native.upkeep.check_metadata import (
-    MOST_PROBLEMS,
-    ListedBlocks,
-    MetadataCheck,
-    listed_twice,
-)
+from tblctl.tableformat.native.upkeep.check_metadata import ListedBlocks, MetadataCheck, listed_twice
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
-from tblctl.tableformat.port import Checked
+from tblctl.tableformat.port import MOST_PROBLEMS, Checked
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 

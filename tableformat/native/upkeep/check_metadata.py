@@ -19,10 +19,8 @@ from tblctl.tableformat.native.log.names import record_of
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import segment_ref
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
+from tblctl.tableformat.port import MOST_PROBLEMS
 from tblctl.tableformat.storage import Storage
-
-MOST_PROBLEMS = 1000
-"""Most listed problems of one segment, and of the table: a table that lost a folder has one for each block."""
 
 
 class MetadataCheck:
