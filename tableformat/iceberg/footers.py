@@ -20,7 +20,7 @@ from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
 from tblctl.tableformat.parquet.columns import FileColumns
 from tblctl.tableformat.parquet.footer import footer_of, has_exact_bounds
-from tblctl.tableformat.parquet.footer_check import check_footer
+from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES, check_footer
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS
 from tblctl.tableformat.parquet.thrift import Struct
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 LOG = logging.getLogger("tblctl")
-
-_MOST_CHUNK_BYTES = 2**62
-"""What a column chunk may claim to take when decompressed: none is decompressed here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +98,7 @@ def _footer(io: FileIO, file: ParquetFile) -> tuple[Struct, pq.FileMetaData]:
             return pa.py_buffer(data(stop - start))
 
         footer, pages_stop = footer_of(fetch, end)
-        check_footer(footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=_MOST_CHUNK_BYTES)
+        check_footer(footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=MOST_CHUNK_BYTES)
         return footer, pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
 
 

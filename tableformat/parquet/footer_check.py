@@ -15,6 +15,9 @@ from tblctl.tableformat.parquet.footer import MAGIC, chunk_extent, chunks_of
 from tblctl.tableformat.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError
 
 # Field ids. FileMetaData, SchemaElement, RowGroup, ColumnMetaData, Statistics:
+MOST_CHUNK_BYTES = 2**62
+"""What a column chunk may claim to take when decompressed, where nothing else says it."""
+
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
 _TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _CHILDREN = 1, 2, 3, 4, 5
 _GROUP_ROWS = 3
@@ -45,13 +48,13 @@ class _Leaf:
     repetition: int
 
 
-def check_footer(footer: Struct, *, pages_stop: int, row_count: int, most_chunk_bytes: int) -> None:
+def check_footer(footer: Struct, *, pages_stop: int, row_count: int | None, most_chunk_bytes: int) -> None:
     """Refuse a footer that contradicts itself or its file.
 
     Args:
         footer: as from `read_footer`.
         pages_stop: where the footer begins in the file: all column chunks lie before it.
-        row_count: the rows of the file.
+        row_count: the rows of the file; None if they are not known.
         most_chunk_bytes: how many bytes a column chunk may take when decompressed.
 
     Raises:
@@ -61,6 +64,7 @@ def check_footer(footer: Struct, *, pages_stop: int, row_count: int, most_chunk_
         _require_kinds(footer, _FILE_KINDS)
         leaves = _leaves(_structs(footer[_SCHEMA]))
         groups = _structs(footer[_ROW_GROUPS])
+        row_count = _number(footer, _NUM_ROWS) if row_count is None else row_count
         _require(sum(_number(group, _GROUP_ROWS) for group in groups) == row_count, "its rows do not add up")
         _require(_number(footer, _NUM_ROWS) == row_count, f"it does not have {row_count} rows")
         for group in groups:

@@ -22,15 +22,13 @@ from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
+from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES
 from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.port import BlockReader
 
 if TYPE_CHECKING:
     from tblctl.tableformat.iceberg.version import IcebergVersion
-
-_MOST_BYTES = 2**62
-"""What a column chunk may take when decompressed: manifests do not say."""
 
 
 class Inputs:
@@ -168,7 +166,7 @@ def address_of(uri: str, name: str, *, size_bytes: int, rows: int) -> BlockAddre
         path=name,
         size_bytes=size_bytes,
         row_count=rows,
-        uncompressed_bytes=_MOST_BYTES,
+        uncompressed_bytes=MOST_CHUNK_BYTES,
         column_ids=frozenset(),
         seal=None,
         uri=uri,

@@ -15,6 +15,8 @@ from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, POSITION_COLUMN
 from tblctl.tableformat.model.schema.field_ids import field_id
+from tblctl.tableformat.parquet.footer import footer_of
+from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES, check_footer
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.storage.ranges import RangedInput
 
@@ -69,7 +71,9 @@ class PositionDeletes:
             if isinstance(source, RangedInput):
                 source.close()
                 source = pa.BufferReader(storage.read(name))
-            with source, pq.ParquetFile(source) as file:
+            with source:
+                _check_footer(source)
+                file = pq.ParquetFile(source)
                 names = [_column(file.schema_arrow, id_) for id_ in (PATH_COLUMN, POSITION_COLUMN)]
                 rows = file.read(names)
             return _by_path(rows.column(names[0]), rows.column(names[1]))
@@ -84,6 +88,12 @@ class PositionDeletes:
                 raise found from error
             msg = f"position delete file {path} cannot be read: {error}; nothing was changed"
             raise CorruptTableError(msg, name=path) from error
+
+
+def _check_footer(source: pa.NativeFile) -> None:
+    """Refuse a footer that contradicts itself: some end the process inside Arrow."""
+    footer, pages_stop = footer_of(lambda start, stop: source.read_at(stop - start, start), source.size())
+    check_footer(footer, pages_stop=pages_stop, row_count=None, most_chunk_bytes=MOST_CHUNK_BYTES)
 
 
 def _column(schema: pa.Schema, id_: int) -> str:
