@@ -21,6 +21,7 @@ import click
 from tblctl import errors
 from tblctl.cli.arguments import params
 from tblctl.cli.show.render import printable
+from tblctl.local_file import is_full
 
 DONE = 0
 FAILED = 1
@@ -153,6 +154,9 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
         return exit_code(error)
     except Exception as error:  # noqa: BLE001 (the last resort: users see a traceback only on request)
         say_traceback(debug=debug)
+        if is_full(error):  # storage and files have errors of their own
+            say(f"tblctl: error: standard output cannot be written: {error}; free space where it goes")
+            return FAILED
         hint = "" if debug else "; add --debug for the traceback"
         say(f"tblctl: error: {errors.problem_of(error)}{hint}")
         return FAILED

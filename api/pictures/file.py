@@ -6,8 +6,9 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from tblctl.local_file import is_full, whole_file, why_unwritten
 from tblctl.pictures.picture import Picture
-from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.errors import InvalidOptionError, StorageError
 
 FORMATS = ("svg", "png", "html")
 
@@ -38,6 +39,7 @@ def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
 
     Raises:
         InvalidOptionError: as for `picture_format`, or the file cannot be written.
+        StorageError: the disk is full. The file is as before.
     """
     kind = picture_format(path)
     if kind == "html":
@@ -49,7 +51,8 @@ def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
 
         content = draw_png(picture) if kind == "png" else draw_svg(picture)[0]
     try:
-        Path(path).write_bytes(content)
+        with whole_file(path) as part:
+            part.write_bytes(content)
     except OSError as error:
-        msg = f"picture {os.fspath(path)!r} cannot be written: {error.strerror or error}"
-        raise InvalidOptionError(msg) from error
+        msg = f"picture {os.fspath(path)!r} cannot be written: {why_unwritten(error)}"
+        raise (StorageError if is_full(error) else InvalidOptionError)(msg) from error

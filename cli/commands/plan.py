@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -11,7 +11,9 @@ import tblctl
 from tblctl.cli.arguments import params, policy_flags
 from tblctl.cli.command import command
 from tblctl.cli.show import plans, render
+from tblctl.cli.show.output import cannot_write
 from tblctl.cli.show.plans import PLAN_JSON
+from tblctl.local_file import whole_file
 
 
 @command(
@@ -30,7 +32,7 @@ from tblctl.cli.show.plans import PLAN_JSON
 @click.option(
     "--output",
     metavar="FILE",
-    type=click.File("w", encoding="utf-8", lazy=True),
+    type=click.Path(allow_dash=True, dir_okay=False),
     help="Also write the plan, for `recluster --plan FILE`.",
 )
 @params.CLUSTER_BY_ICEBERG
@@ -41,7 +43,7 @@ def plan(
     final: bool,
     where: str | None,
     policy: str | None,
-    output: IO[str] | None,
+    output: str | None,
     cluster_by: str | None,
     opening: dict[str, Any],
     as_json: bool,
@@ -59,13 +61,23 @@ def plan(
         table, limits, final=final, policy=policy, where=where, **params.keyed_by(table, cluster_by)
     )
     if output is not None:
-        output.write(render.json_text(made.to_json(), indent=2) + "\n")
-        output.flush()
+        write_plan(made, output)
     plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)
     if output is not None and not as_json:
-        click.echo(
-            f"The plan is in {output.name}: `tblctl recluster LOC --plan {output.name}` carries it out."
-        )
+        click.echo(f"The plan is in {output}: `tblctl recluster LOC --plan {output}` carries it out.")
+
+
+def write_plan(made: tblctl.Plan, path: str) -> None:
+    """Write a plan to a file; `-` is standard output."""
+    text = render.json_text(made.to_json(), indent=2)
+    if path == "-":
+        click.echo(text)
+        return
+    try:
+        with whole_file(path) as part:
+            part.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def planned(

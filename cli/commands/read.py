@@ -15,6 +15,7 @@ from tblctl.cli.command import command
 from tblctl.cli.show import output, render
 from tblctl.cli.show.outcomes import recluster_clause
 from tblctl.cli.show.progress import progress
+from tblctl.local_file import why_unwritten
 
 
 def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> str | None:
@@ -129,7 +130,7 @@ def append_report(path: str) -> Callable[[tblctl.ScanReport], None]:
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise click.ClickException(f"cannot append to {path}: {error.strerror}") from error
+            raise click.ClickException(f"cannot append to {path}: {why_unwritten(error)}") from error
 
     write("")
     return listen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import click
 
 import tblctl
 from tblctl.cli.show import render
+from tblctl.local_file import whole_file, why_unwritten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,19 +120,20 @@ def open_writer(path: str, schema: pa.Schema) -> Iterator[Writer]:
         with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
             yield stream
         return
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        writer = new_writer(part, schema, suffix=target.suffix)
-        try:
-            yield writer
-        finally:
-            writer.close()
-        part.replace(target)
+        with whole_file(path) as part:
+            writer = new_writer(part, schema, suffix=Path(path).suffix)
+            try:
+                yield writer
+            finally:
+                writer.close()
     except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: str, error: OSError) -> click.ClickException:
+    """Return the error of the command for a file that could not be written."""
+    return click.ClickException(f"cannot write {path}: {why_unwritten(error)}")
 
 
 def new_writer(path: Path, schema: pa.Schema, *, suffix: str) -> Writer:

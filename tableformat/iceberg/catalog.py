@@ -22,7 +22,7 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
-from tblctl.tableformat.iceberg.metadata_files import is_denied
+from tblctl.tableformat.iceberg.metadata_files import FULL_ADVICE, is_denied, is_full
 from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 
 if TYPE_CHECKING:
@@ -314,14 +314,22 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         if is_denied(error):
             msg = f"{what}: access is denied: {_brief(error, options)}; check the credentials of its storage"
             raise AccessDeniedError(msg) from _shown(error, options)
-        raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from _shown(error, options)
+        raise _unreadable(what, error, options) from _shown(error, options)
     except Exception as error:
         if "iceberg_tables" in str(error) and _NO_TABLES.search(str(error)):
             msg = f"there is no table at {what}: the database has no tables of an Iceberg catalog; check its address"
             raise TableNotFoundError(msg) from _shown(error, options)
         if type(error).__module__.partition(".")[0] in _BELOW:
-            raise StorageError(f"{what} cannot be read: {_brief(error, options)}") from _shown(error, options)
+            raise _unreadable(what, error, options) from _shown(error, options)
         raise
+
+
+def _unreadable(what: str, error: Exception, options: Mapping[str, str]) -> StorageError:
+    if is_full(error):
+        return StorageError(
+            f"{what}: the storage of its metadata, or its catalog's, is full: {_brief(error, options)}; {FULL_ADVICE}"
+        )
+    return StorageError(f"{what} cannot be read: {_brief(error, options)}")
 
 
 _NO_TABLES = re.compile("no such table|does not exist|doesn't exist")

@@ -15,6 +15,7 @@ from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.avro.counts import check_counts
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.own_keys import read_side_file
+from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
@@ -184,6 +185,16 @@ def is_denied(error: BaseException) -> bool:
     return isinstance(error, PermissionError) or (
         isinstance(error, OSError) and "ACCESS_DENIED" in str(error)
     )
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a storage, or the disk of a catalog, is full. Databases, and Arrow's S3, say so in the text."""
+    return classify(error) is Failure.FULL or any(word in str(error) for word in _FULL)
+
+
+FULL_ADVICE = "free some space and try again"
+
+_FULL = ("No space left on device", "disk is full", "XMinioStorageFull")
 
 
 def _is_remote(path: str) -> bool:

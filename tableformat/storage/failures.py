@@ -216,7 +216,7 @@ def explain(
     `operation` is a verb ("read"), `name` the object, or '' for the whole table.
     """
     text = scrub(str(error) or type(error).__name__, secrets)[:500]
-    where = f"{name} in {url}" if name else url
+    where = f"{name} in {url}" if name and url != "/" else f"{url}{name}"
     intro = f"cannot {operation} {where}"
     details = {"operation": operation, "name": name, "url": url}
     failure = classify(error)

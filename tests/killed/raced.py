@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,6 +83,9 @@ class NativeRaced:
     def collect(self, chance: random.Random) -> None:
         self.open().gc(keep=chance.choice([1, 20]), older_than=chance.choice([0, 2, 10]))
 
+    def depth(self) -> float:
+        return self.open().info().average_depth
+
     def judge(self) -> tuple[int, int]:
         """Recluster to the end, collect garbage, and assert that nothing else is there; return rows and blocks."""
         table = self.open()
@@ -107,6 +111,9 @@ class IcebergRaced:
         catalog.create_namespace("db")
         properties = {"tblctl.cluster-by": "key", "write.target-file-size-bytes": "6000"}
         properties["commit.manifest.min-count-to-merge"] = "10"
+        for operation in ("delete", "update"):  # of Spark
+            properties[f"write.{operation}.mode"] = "merge-on-read"
+            properties[f"write.{operation}.isolation-level"] = "snapshot"
         catalog.create_table(TABLE, SCHEMA, properties=properties)
 
     def load(self) -> Any:
@@ -157,6 +164,9 @@ class IcebergRaced:
         """Expire snapshots; what reclusters left behind is too young to be deleted, by Iceberg's rules."""
         self.open().gc(keep=chance.choice([3, 20]), expire_older_than=chance.choice([2, 10]))
 
+    def depth(self) -> float:
+        return self.open().info().average_depth
+
     def judge(self) -> tuple[int, int]:
         """Recluster to the end, collect garbage as if days later, and assert that nothing of tblctl's is left over."""
         table = self.open()
@@ -183,6 +193,7 @@ class IcebergRaced:
 def _write(table: Any, owner: int, change: Mapping[str, Any]) -> None:
     """Commit a change once, on the version that was loaded: PyIceberg's own retries could bring back deleted rows."""
     TableProperties.COMMIT_NUM_RETRIES_DEFAULT = 0
+    warnings.filterwarnings("ignore", message="Merge on read is not yet supported")
     own = EqualTo("owner", owner)
     where = And(own, GreaterThanOrEqual("key", change["low"]), LessThan("key", change["high"]))
     match change["kind"]:
@@ -246,6 +257,7 @@ def made(kind: str, folder: Path, server: Callable[[str], Any]) -> NativeRaced |
             "type": "sql",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/tables",
+            "schema_version": "v1",  # Spark reads no other
         }
         if place:
             postgres, minio = server("postgres"), server("minio")

@@ -6,11 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
+from jvm import quick_java
 from profiles import THOROUGH
 
 from .harness import Race
 from .model import LostError, Owner, changed, digest_of
-from .raced import KINDS, made
+from .raced import KINDS, IcebergRaced, made
+from .spark import SparkRaced
 
 SECONDS = 120 if THOROUGH else 4
 
@@ -29,6 +31,27 @@ def test_killed_processes_lose_double_and_mix_up_no_row(
     assert found.kills > 0
     assert found.commits > 0
     assert found.rows_checked > 0
+
+
+@pytest.mark.skipif(not THOROUGH, reason="part of make test-thorough")
+@pytest.mark.xdist_group("iceberg-spark")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("Iceberg")])
+def test_killed_processes_beside_a_killed_spark_lose_double_and_mix_up_no_row(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if not quick_java():
+        pytest.skip("no Java")
+    table = made(kind, tmp_path, request.getfixturevalue)
+    assert isinstance(table, IcebergRaced)
+    spark = SparkRaced.of(table, tmp_path / "spark")
+    race = Race(table=table, folder=tmp_path, seed=random.randrange(10**6), spark=spark)
+    print(f"{kind}, seed {race.seed}")
+    race.run(SECONDS)
+    found = race.judge()
+    print("\n".join(found.lines()))
+    assert found.spark_commits > 0
+    assert found.commits > found.spark_commits
 
 
 def test_a_read_of_rows_that_no_sequence_of_changes_explains_is_found() -> None:

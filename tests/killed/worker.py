@@ -33,6 +33,8 @@ SCHEMA = pa.schema(
         pa.field("text", pa.string()),
     ]
 )
+KINDS = ("append",) * 5 + ("update",) * 3 + ("delete", "overwrite")
+SPARK_KINDS = ("append",) * 4 + ("update",) * 2 + ("delete",) * 2
 MOST_ROWS = 1500
 """A worker with more rows of its own deletes."""
 
@@ -54,6 +56,9 @@ class Raced(Protocol):
 
     def collect(self, chance: random.Random) -> None:
         """Collect garbage, with as little grace as the format allows."""
+
+    def depth(self) -> float:
+        """Return the average depth of the newest version."""
 
     def judge(self) -> tuple[int, int]:
         """Assert that the table is sound and nothing is left over after gc; return how many rows and blocks it has."""
@@ -115,7 +120,7 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self._table, self._owner = job.table, job.owner
-        self._stop = job.folder / "stop"
+        self._stop, self._kinds = job.folder / "stop", KINDS
         self._chance = random.Random(job.seed)
         path = job.folder / f"{job.owner}.log"
         known = [line["begun"] for line in read_log(path) if "begun" in line]
@@ -134,6 +139,15 @@ class Worker:
             step()
             time.sleep(pause * self._chance.random())
 
+    def spark(self) -> None:
+        """Write by a Spark of one's own, which dies with the process group: once it has begun, the log says `ready`."""
+        os.setsid()
+        self._kinds = SPARK_KINDS
+        self._settle()
+        self.log(ready=os.getpid())
+        self.repeat(self._write_once, pause=0.05)
+        self._settle()
+
     def write(self) -> None:
         """Change rows of one's own, and read them."""
         self._settle()
@@ -142,8 +156,7 @@ class Worker:
 
     def _write_once(self) -> None:
         rows = len(world_of(self._owner, self._table.rows(self._owner)))
-        kinds = ["append"] * 5 + ["update"] * 3 + ["delete", "overwrite"]
-        kind = self._chance.choice(kinds) if rows < MOST_ROWS else "delete"
+        kind = self._chance.choice(self._kinds) if rows < MOST_ROWS else "delete"
         if self._change(kind) == "unknown":
             self._settle()
         elif self._chance.random() < 0.3:
@@ -207,6 +220,7 @@ class Worker:
         if self._chance.random() < 0.5:
             self._collect_once()
         try:
+            self.log(held=self._table.depth())
             first, second = map(in_order, self._table.read_twice())
         except TblctlError as error:  # gc without grace may expire a version that is being read
             self.log(expired=str(error))

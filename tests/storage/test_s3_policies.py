@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from minio import MinioAdmin
-from minio.credentials import StaticProvider
+from s3_users import POLICIES, ROLES, Users
 from servers import S3Server
 from tables import objects_of
 
@@ -22,45 +20,25 @@ import tblctl
 from tblctl.errors import AccessDeniedError
 from tblctl.tableformat.storage import Storage
 
-POLICIES = Path(__file__).parents[2] / "docs" / "s3-policies"
-ROLES = ["reader", "writer", "maintainer"]
-
 
 class Tenant:
     """A table in a bucket, another one beside it, and a user of each role for the table."""
 
     def __init__(self, minio: S3Server) -> None:
-        self.server, self.prefix = minio, uuid.uuid4().hex
+        self.prefix = uuid.uuid4().hex
         self.url = f"s3://{minio.bucket}/{self.prefix}/table"
         self.other = f"s3://{minio.bucket}/{self.prefix}/table-2"
-        credentials = StaticProvider(minio.key, minio.secret)
-        self.admin = MinioAdmin(endpoint=f"{minio.host}:{minio.port}", credentials=credentials, secure=False)
+        self.users = Users(minio, f"{self.prefix}/table")
         self.saved: dict[str, bytes] = {}
-        for role in ROLES:
-            text = (POLICIES / f"{role}.json").read_text(encoding="utf-8")
-            text = text.replace("BUCKET", minio.bucket).replace("TABLE", f"{self.prefix}/table")
-            name = self._name(role)
-            self.admin.policy_add(name, policy=json.loads(text))
-            self.admin.user_add(name, "password-of-" + role)
-            self.admin.policy_set(name, user=name)
-
-    def _name(self, role: str) -> str:
-        return f"{role}-{self.prefix[:12]}"
 
     def options(self, role: str | None) -> dict[str, Any]:
-        found = self.server.storage_options
-        return found if role is None else found | {"key": self._name(role), "secret": "password-of-" + role}
+        return self.users.options(role)
 
     def table(self, role: str | None = None) -> tblctl.Table:
         return tblctl.open(self.url, storage_options=self.options(role))
 
     def objects(self) -> dict[str, bytes]:
         return objects_of(self.url, self.options(None))
-
-    def end(self) -> None:
-        for role in ROLES:
-            self.admin.user_remove(self._name(role))
-            self.admin.policy_remove(self._name(role))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +53,7 @@ def tenants(minio: S3Server) -> Iterator[Tenant]:
             table.append(pa.table({"a": range(first, first + 20), "b": ["x"] * 20}))
     made.saved = made.objects()
     yield made
-    made.end()
+    made.users.end()
 
 
 @pytest.fixture

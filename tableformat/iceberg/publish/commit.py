@@ -30,6 +30,7 @@ from tblctl.tableformat.iceberg.publish.attempts import Patience
 from tblctl.tableformat.iceberg.publish.draft import Drafts
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.version import IcebergVersion
+from tblctl.tableformat.storage.failures import Failure, classify
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -233,6 +234,8 @@ def _ask(
             raise
     except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
         found = _named(branch, error, table.catalog.properties)
+        if isinstance(error, OSError) and classify(error) is Failure.FULL:
+            raise found from found.__cause__  # of the new metadata file, written before the catalog is asked
         LOG.warning("%s; it is looked up whether it committed", found)
         forget_connections(table.catalog)
         fate.error = found

@@ -95,7 +95,7 @@ class Drafts:
         self._require_inputs(head, state)
         leaving = self._leaving_deletes(head, state)
         sequence = self.base.snapshot.sequence_number if self.base.snapshot else 0
-        with writing(self.base.location, table.io):
+        with writing(self.base.location, table.io, self._new.paths):
             manifests = [
                 *self._new.added(table, self._records, sequence or 0),
                 *self._data_manifests(table, head, state),

@@ -15,7 +15,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import AccessDeniedError, StorageError, TblctlError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.entries import FileEntries
-from tblctl.tableformat.iceberg.metadata_files import is_denied
+from tblctl.tableformat.iceberg.metadata_files import FULL_ADVICE, is_denied, is_full
 from tblctl.tableformat.iceberg.own_keys import write_side_file
 from tblctl.tableformat.iceberg.partition_bounds import joined_bounds, schema_for
 from tblctl.tableformat.iceberg.publish.manifest_copy import (
@@ -200,11 +200,16 @@ class NewManifests:
 
 
 @contextmanager
-def writing(location: str, io: FileIO) -> Iterator[None]:
+def writing(location: str, io: FileIO, begun: Sequence[str]) -> Iterator[None]:
     """Turn errors of metadata that cannot be written into tblctl's. Each FileIO has its own.
 
+    Args:
+        location: of the table.
+        io: writes.
+        begun: paths of the files, the one that is being written last.
+
     Raises:
-        AccessDeniedError, StorageError: names the table.
+        AccessDeniedError, StorageError: names the table and the file.
     """
     try:
         yield
@@ -213,7 +218,9 @@ def writing(location: str, io: FileIO) -> Iterator[None]:
     except Exception as error:
         text = scrub(str(error) or type(error).__name__, secrets_in(io.properties))
         kind = AccessDeniedError if is_denied(error) else StorageError
-        raise kind(f"{location}: metadata of the commit cannot be written: {text}") from error
+        file = begun[-1] if begun else "metadata of the commit"
+        advice = f"; {FULL_ADVICE}" if is_full(error) else ""
+        raise kind(f"{location}: {file} cannot be written: {text}{advice}") from error
 
 
 class ManifestEntries:

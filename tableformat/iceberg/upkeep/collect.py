@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError
+from tblctl.tableformat.errors import AccessDeniedError, ConflictError, InvalidOptionError, TblctlError
 from tblctl.tableformat.iceberg.catalog import catalog_errors
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
@@ -80,6 +80,7 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
 
     Raises:
         InvalidOptionError: nothing may be deleted in this table.
+        AccessDeniedError: the credentials may not delete; nothing was changed.
         ConflictError: another writer moved a branch or a tag meanwhile; nothing was deleted.
         TblctlError: metadata cannot be read; nothing was deleted.
     """
@@ -105,6 +106,8 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     }
     paths = sorted(item.path for item in chosen.values())
     if not request.dry_run:
+        if expired or paths:
+            _require_delete(version, storages, env)
         if expired:
             _expire(version, table, expired)
         _delete(storages, paths)
@@ -135,6 +138,23 @@ def _own_objects(version: IcebergVersion, storages: DataStorage) -> dict[Place, 
                     path=path, size=item.size_bytes, modified=item.modified_seconds
                 )
     return found
+
+
+def _require_delete(version: IcebergVersion, storages: DataStorage, env: Environment) -> None:
+    """Delete names that no object has: files that only expired snapshots named are never found again.
+
+    Raises:
+        AccessDeniedError: credentials may not delete; nothing was changed.
+    """
+    for folder in sorted({version.data_folder, version.metadata_folder}):
+        storage, name = storages.place_of(
+            f"{folder}/tblctl-{version.metadata.table_uuid.hex}-{env.new_id()}-probe"
+        )
+        try:
+            storage.delete([name])
+        except AccessDeniedError as error:
+            msg = f"{version.location}: {error}; gc needs credentials that may delete in {folder}; nothing was changed"
+            raise AccessDeniedError(msg, **error.details) from error
 
 
 def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:

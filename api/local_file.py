@@ -1,0 +1,40 @@
+"""Write a file of the caller's on the local disk: it appears whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the path to write to; at the end its content becomes that of `path`, and replaces an older one.
+
+    After an error `path` is as before. What is no regular file, such as /dev/stdout or a pipe, is written to itself.
+    """
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a disk, or what one may have of it, is full."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def why_unwritten(error: OSError) -> str:
+    """Return why a file could not be written, and what to do."""
+    text = error.strerror or str(error)
+    return f"{text}; free space there, or name another place" if is_full(error) else text
