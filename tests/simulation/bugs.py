@@ -364,8 +364,8 @@ BUGS: dict[str, Bug] = {
         what="the checksum of footers is not compared",
         patches=_footer_believed,
         roles=("reader", "updater", "reclusterer"),
-        faults=("flipped end",),
-        gap=6,
+        faults=("flipped bit",),
+        first=29,
         may_crash=True,
     ),
     "planned once": Bug(

@@ -25,8 +25,6 @@ HOURS = 3600.0
 RARE = 1e-9
 """The weight of faults that are special cases of others: searches for seeded bugs ask for them."""
 
-_END_BYTES = 600
-
 
 class Killed(BaseException):
     """The process of an actor died."""
@@ -157,15 +155,6 @@ def _cut_off(call: Call, value: float) -> Any:
     return _lost_reply(call, 0)
 
 
-def _flip_end(call: Call, value: float) -> Any:
-    """One bit is wrong near the end of what is read: where footers are."""
-    found = call.run()
-    if not isinstance(found, bytes):
-        return found
-    kept = max(0, len(found) - _END_BYTES)
-    return found[:kept] + flipped(found[kept:], value)
-
-
 def _commit_cut_off(call: Call, value: float) -> Any:
     """As `_cut_off`, at the creation of a snapshot."""
     is_commit = call.operation == "create" and sequence_of(call.name) is not None
@@ -184,6 +173,5 @@ FAULTS: dict[str, Fault] = {
     "crash after": Fault(act=_crash_after, weight=2),
     "torn write": Fault(act=_torn, draw=lambda rng: rng.random()),
     "flipped bit": Fault(act=_flip, weight=2, draw=lambda rng: rng.random()),
-    "flipped end": Fault(act=_flip_end, weight=RARE, draw=lambda rng: rng.random()),
     "commit cut off": Fault(act=_commit_cut_off, weight=RARE, draw=lambda _rng: 5.0),
 }

@@ -198,9 +198,10 @@ class Actor:
             return self._usual(operation, name, action)
         if self.run is None:
             return action()
+        is_first = fault.kind not in self.run.faults
         self.run.faults.add(fault.kind)
         self.world.counts[f"fault {fault.kind}"] += 1
-        call = _Call(self, operation, name, action, data)
+        call = _Call(self, operation, name, action, data, fault.kind if is_first else "")
         return self.world.faults[fault.kind].act(call, fault.value)
 
     def _usual(self, operation: str, name: str, action: Callable[[], Any]) -> Any:
@@ -319,8 +320,11 @@ class _Call:
     name: str
     run: Callable[[], Any]
     data: bytes | None
+    first_of: str  # the fault that the operation had not met before, if it is its first
 
     def go_on(self) -> Any:
+        if self.actor.run is not None:
+            self.actor.run.faults.discard(self.first_of)
         return self.actor._usual(self.operation, self.name, self.run)
 
     def run_later(self, seconds: float) -> None:

@@ -105,7 +105,7 @@ def _of(name: str, native: Callable[[Call, float], Any]) -> Callable[[Call, floa
     return act
 
 
-_LEFT_OUT = ("flipped bit", "flipped end", "damaged reply", "torn write")
+_LEFT_OUT = ("flipped bit", "damaged reply", "torn write")
 _NATIVE = {name: FAULTS[name] for name in FAULTS if name not in _LEFT_OUT}
 ICEBERG_FAULTS: dict[str, Fault] = {
     name: dataclasses.replace(fault, act=_of(name, fault.act)) for name, fault in _NATIVE.items()
