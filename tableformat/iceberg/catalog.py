@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+LOG = logging.getLogger("tblctl")
 
 
 def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
@@ -198,7 +201,7 @@ def _load(catalog: Catalog, location: IcebergLocation, options: Mapping[str, str
     from pyiceberg import exceptions
 
     try:
-        return catalog.load_table(location.table)
+        return load_table(catalog, location.table)
     except FileNotFoundError as error:
         msg = f"{location}: its metadata file is missing, which the catalog names: {_brief(error, options)}"
         raise ObjectNotFoundError(msg) from error
@@ -214,6 +217,27 @@ def _load(catalog: Catalog, location: IcebergLocation, options: Mapping[str, str
             raise UnsupportedFormatError(msg) from error
         msg = f"{location}: its metadata cannot be understood: {text}"
         raise CorruptTableError(msg, name=str(location)) from error
+
+
+_LOADS = 5
+
+
+def load_table(catalog: Catalog, name: tuple[str, ...]) -> Table:
+    """Load a table as it is now.
+
+    A catalog that keeps the place of the metadata file alone is asked again if the file is not there: others may have
+    committed after it answered, and deleted the file (`write.metadata.delete-after-commit.enabled`).
+
+    Raises:
+        FileNotFoundError: the metadata file is missing.
+        Exception: whatever PyIceberg raises.
+    """
+    for _ in range(_LOADS - 1):
+        try:
+            return catalog.load_table(name)
+        except FileNotFoundError:
+            LOG.info("the metadata file of %s is gone; the catalog is asked where the newest one is", name)
+    return catalog.load_table(name)
 
 
 _UNKNOWN = {

@@ -171,7 +171,8 @@ class MetadataFiles:
         text = scrub(str(error), secrets_in(self._io.properties))
         if isinstance(error, FileNotFoundError):
             return ObjectNotFoundError(
-                f"{what} is missing: the table's metadata names it, but it is not there"
+                f"{what} is missing: the table's metadata names it, but it is not there. If another engine has expired "
+                "snapshots meanwhile, run it again"
             )
         if is_denied(error):
             return AccessDeniedError(

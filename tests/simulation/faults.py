@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, StorageError
+from tblctl.tableformat.native.log.names import sequence_of
 
 DECISIVE = frozenset({"create", "delete"})
 CHANGES = frozenset({"write", "create", "delete"})
 HOURS = 3600.0
+
+RARE = 1e-9
+"""The weight of faults that are special cases of others: searches for seeded bugs ask for them."""
 
 
 class Killed(BaseException):
@@ -34,6 +38,9 @@ class Call(Protocol):
 
     def run(self) -> Any:
         """Have the effect of the call, and return its result."""
+
+    def go_on(self) -> Any:
+        """Let it be as without a fault."""
 
     def run_later(self, seconds: float) -> None:
         """Have the effect after so much time, whatever becomes of the actor."""
@@ -148,6 +155,12 @@ def _cut_off(call: Call, value: float) -> Any:
     return _lost_reply(call, 0)
 
 
+def _commit_cut_off(call: Call, value: float) -> Any:
+    """As `_cut_off`, at the creation of a snapshot."""
+    is_commit = call.operation == "create" and sequence_of(call.name) is not None
+    return _cut_off(call, value) if is_commit else call.go_on()
+
+
 FAULTS: dict[str, Fault] = {
     "refused": Fault(act=_refused, weight=2),
     "lost reply": Fault(act=_lost_reply, weight=3),
@@ -160,4 +173,5 @@ FAULTS: dict[str, Fault] = {
     "crash after": Fault(act=_crash_after, weight=2),
     "torn write": Fault(act=_torn, draw=lambda rng: rng.random()),
     "flipped bit": Fault(act=_flip, weight=2, draw=lambda rng: rng.random()),
+    "commit cut off": Fault(act=_commit_cut_off, weight=RARE, draw=lambda _rng: 5.0),
 }

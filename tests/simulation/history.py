@@ -89,7 +89,8 @@ class History:
         return sum(len(script.steps) for script in self.scripts)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}, {'local disk' if self.disk else 'object store'}, key {self.cluster_by}"]
+        place = "local disk" if self.disk else "object store"
+        lines = [", ".join([f"seed {self.seed}", place, f"key {self.cluster_by}", *sorted(self.traits)])]
         for number, script in enumerate(self.scripts):
             lines.append(
                 f"actor {number}, {script.role}, clock {script.skew_seconds:+} s{', restarts' * script.restarts}"
@@ -105,15 +106,24 @@ class History:
         return "\n".join(lines)
 
 
-def draw(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None = None) -> History:
-    """Return the history of a seed. Tests steer it: `roles` are among the actors, and only `faults` happen."""
+def draw(
+    seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None = None, gap: int | None = None
+) -> History:
+    """Return the history of a seed. Tests steer it.
+
+    Args:
+        seed: of everything that is not given.
+        roles: are among the actors.
+        faults: the only ones that happen; None for all kinds.
+        gap: about so many requests of an actor lie between two faults.
+    """
     rng = random.Random(seed)
     draws = Draws(rng)
     chosen = [*roles, *rng.choices(list(ACTORS), k=rng.randint(2, 5) - min(2, len(roles)))]
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(FAULTS) if faults is None else list(faults)
-    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 12
+    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else gap or 12
     switch_gap = rng.choice([2, 4, 10, 30, 150])
     pause_gap = rng.choice([0, 60, 200])
     events: list[Event] = []

@@ -1,4 +1,4 @@
-"""Cut a history that fails to the fewest actors, operations and events with which it still fails the same way.
+"""Cut a history that fails to the fewest actors, operations, events and traits with which it fails the same way.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002): remove halves,
 then quarters and so on of what is left, as long as something can go.
@@ -35,6 +35,8 @@ def shrink(history: History, *, most_runs: int = MOST_RUNS) -> History:
     history = _with_events(history, _fewest(history.events, lambda kept: fails(_with_events(history, kept))))
     steps = [(number, step) for number, script in enumerate(history.scripts) for step in script.steps]
     history = _with_steps(history, _fewest(steps, lambda kept: fails(_with_steps(history, kept))))
+    traits = _fewest(sorted(history.traits), lambda kept: fails(_with_traits(history, kept)))
+    history = _with_traits(history, traits)
     calm = dataclasses.replace(
         history, scripts=tuple(dataclasses.replace(item, skew_seconds=0.0) for item in history.scripts)
     )
@@ -77,6 +79,10 @@ def _only(history: History, actors: set[int]) -> History:
         ),
         events=tuple(event for event in history.events if event.actor in actors),
     )
+
+
+def _with_traits(history: History, traits: Sequence[str]) -> History:
+    return dataclasses.replace(history, traits=frozenset(traits))
 
 
 def _with_events(history: History, events: Sequence[Event]) -> History:

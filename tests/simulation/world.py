@@ -40,7 +40,7 @@ OPTIONS = {"block_rows": 4, "row_group_rows": 2}
 _STREAM_TRIES = 3
 _MOST_CALLS = 20_000  # of all actors: a history that takes more does not end
 _RESTART_SECONDS = 5.0
-_HANG_SECONDS = 120.0
+_HANG_SECONDS = 120  # without a request
 
 
 class Stopped(BaseException):
@@ -194,20 +194,28 @@ class Actor:
             due += self._events.get((self._decisive_calls, True), ())
         fault = self._take_turn(due)
         self.world.note(self, operation, name)
-        if self._failing and fault is None:
+        if fault is None:
+            return self._usual(operation, name, action)
+        if self.run is None:
+            return action()
+        is_first = fault.kind not in self.run.faults
+        self.run.faults.add(fault.kind)
+        self.world.counts[f"fault {fault.kind}"] += 1
+        call = _Call(self, operation, name, action, data, fault.kind if is_first else "")
+        return self.world.faults[fault.kind].act(call, fault.value)
+
+    def _usual(self, operation: str, name: str, action: Callable[[], Any]) -> Any:
+        """Make a request that no fault of its own hits."""
+        if self._failing:
             self._failing -= 1
             if self.run:
                 self.run.faults.add("throttled")
             raise StorageError(f"simulated: {operation} {name} was throttled")
-        if fault is None or self.run is None:
-            found = action()
-            if self._flipping is None or not isinstance(found, bytes):
-                return found
-            place, self._flipping = self._flipping, None
-            return flipped(found, place)
-        self.run.faults.add(fault.kind)
-        self.world.counts[f"fault {fault.kind}"] += 1
-        return self.world.faults[fault.kind].act(_Call(self, operation, name, action, data), fault.value)
+        found = action()
+        if self._flipping is None or not isinstance(found, bytes):
+            return found
+        place, self._flipping = self._flipping, None
+        return flipped(found, place)
 
     def _take_turn(self, due: Sequence[Event]) -> Event | None:
         """Let others come first as the history says; return the fault of this call, if there is one."""
@@ -312,6 +320,12 @@ class _Call:
     name: str
     run: Callable[[], Any]
     data: bytes | None
+    first_of: str  # the fault that the operation had not met before, if it is its first
+
+    def go_on(self) -> Any:
+        if self.actor.run is not None:
+            self.actor.run.faults.discard(self.first_of)
+        return self.actor._usual(self.operation, self.name, self.run)
 
     def run_later(self, seconds: float) -> None:
         run, world, by = self.run, self.actor.world, self.actor.run
@@ -422,11 +436,21 @@ class World:
         following = self._next(actor, to)
         if following is not None and following is not actor:
             following.gate.release()
-            if not actor.gate.acquire(timeout=_HANG_SECONDS):
+            if not self._waited(actor):
                 self.stop(Broken("the history hangs: an actor waits for another one outside of the storage"))
                 self._over.release()
         if self.is_stopped:
             raise Stopped
+
+    def _waited(self, actor: Actor) -> bool:
+        """Wait for an actor's turn; return whether it came. While the whole process is stopped no time counts."""
+        idle, seen = 0, -1
+        while not actor.gate.acquire(timeout=1.0):
+            idle = idle + 1 if self.calls == seen else 0
+            seen = self.calls
+            if idle >= _HANG_SECONDS:
+                return False
+        return True
 
     def leave(self, actor: Actor) -> None:
         """Give the turn on for good."""

@@ -70,6 +70,7 @@ class Drafts:
         self._replacement = replacement
         self._records = cast("tuple[DataFileRecord, ...]", replacement.added)
         self._env = env
+        self._begun_seconds = env.now()
         self._storages = storages
         self._delete_rows = DeleteRows(storages)
         self._inputs = PlannedInputs(version=base, paths=tuple(sorted(replacement.removed)))
@@ -108,9 +109,9 @@ class Drafts:
         """Refuse new files that gc may have deleted.
 
         Raises:
-            ConflictError: the merge took too long, or its oldest file is gone.
+            ConflictError: the merge, or the commit, took too long, or its oldest file is gone.
         """
-        require_fresh(self.base.location, self._records, self._storages, self._env)
+        require_fresh(self.base.location, self._records, self._begun_seconds, self._storages, self._env)
 
     def is_committed(self, head: IcebergVersion) -> bool:
         """Return whether an output is live at the head. If there is no output, whether the inputs left."""

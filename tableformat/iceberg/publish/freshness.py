@@ -16,24 +16,35 @@ _RUN_DIGITS = 12  # of milliseconds, in front of a run's id
 
 
 def require_fresh(
-    location: str, records: Sequence[DataFileRecord], storages: DataStorage, env: Environment
+    location: str,
+    records: Sequence[DataFileRecord],
+    begun_seconds: float,
+    storages: DataStorage,
+    env: Environment,
 ) -> None:
     """Refuse files of a merge that began too long ago, or of which the oldest is gone.
+
+    Args:
+        location: the table, for people.
+        records: the new data files; there are none if all rows were deleted.
+        begun_seconds: when the first metadata of the commit may have been written, since 1970-01-01 UTC.
+        storages: of the files.
+        env: clocks.
 
     Raises:
         ConflictError: says which file, and why.
     """
-    if not records:
-        return
-    oldest = min(records, key=lambda record: record.run_id or "")
-    begun = _begun(oldest.run_id)
-    if begun is not None and env.now() - begun > LONGEST_MERGE_SECONDS:
+    oldest = min(records, key=lambda record: record.run_id or "", default=None)
+    begun = begun_seconds if oldest is None else min(begun_seconds, _begun(oldest.run_id) or begun_seconds)
+    if env.now() - begun > LONGEST_MERGE_SECONDS:
         hours = (env.now() - begun) / 3600
         msg = (
             f"{location}: the merge began {hours:.0f} hours ago; gc may delete what no snapshot names after 24 hours, "
             "so nothing was committed: merge less at once (--max-bytes), or commit more often"
         )
         raise ConflictError(msg)
+    if oldest is None:
+        return
     storage, name = storages.place_of(oldest.path)
     if storage.modified([name])[0] is None:
         msg = f"{location}: the new file {oldest.path} is gone, so nothing was committed: run the recluster again"

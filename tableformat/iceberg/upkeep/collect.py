@@ -14,8 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.environment import Environment
+<<<<<<< HEAD
 from tblctl.tableformat.errors import AccessDeniedError, ConflictError, InvalidOptionError, TblctlError
 from tblctl.tableformat.iceberg.catalog import catalog_errors
+=======
+from tblctl.tableformat.errors import ConflictError, InvalidOptionError, ObjectNotFoundError, TblctlError
+from tblctl.tableformat.iceberg.catalog import catalog_errors, load_table
+>>>>>>> sim
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
 from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots
@@ -80,8 +85,12 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
 
     Raises:
         InvalidOptionError: nothing may be deleted in this table.
+<<<<<<< HEAD
         AccessDeniedError: the credentials may not delete; nothing was changed.
         ConflictError: another writer moved a branch or a tag meanwhile; nothing was deleted.
+=======
+        ConflictError: another writer moved a branch or a tag, or expired snapshots, meanwhile; nothing was deleted.
+>>>>>>> sim
         TblctlError: metadata cannot be read; nothing was deleted.
     """
     require_collectable(version, request.grace_seconds)
@@ -92,8 +101,12 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     if request.retention is not None:
         expired = expired_snapshots(version.metadata, request.retention, int(now * 1000))
     named, unneeded = Reachable(version), Reachable(version)
-    named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in expired])
-    unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in expired])
+    try:
+        named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in expired])
+        unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in expired])
+    except ObjectNotFoundError:
+        _require_same_snapshots(version, table)
+        raise
     chosen = {
         place: item
         for place, item in own.items()
@@ -172,7 +185,10 @@ def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
     with catalog_errors(version.location, table.catalog.properties):
         try:
             table.catalog.commit_table(table, tuple(requirements), (update,))
-        except CommitFailedException as error:
+        except (
+            CommitFailedException,
+            FileNotFoundError,
+        ) as error:  # others committed, and deleted old metadata
             raise _conflict(version) from error
 
 
@@ -183,8 +199,17 @@ def _require_same_refs(version: IcebergVersion, table: Table) -> None:
     tag that is set between this look and the commit is lost.
     """
     with catalog_errors(version.location, table.catalog.properties):
-        now = table.catalog.load_table(table.name()).metadata
+        now = load_table(table.catalog, table.name()).metadata
     if now.refs != version.metadata.refs:
+        raise _conflict(version)
+
+
+def _require_same_snapshots(version: IcebergVersion, table: Table) -> None:
+    """Refuse if another writer expired snapshots since they were listed: their files may be gone."""
+    with catalog_errors(version.location, table.catalog.properties):
+        now = load_table(table.catalog, table.name()).metadata
+    left = {snapshot.snapshot_id for snapshot in now.snapshots}
+    if not left.issuperset(snapshot.snapshot_id for snapshot in version.metadata.snapshots):
         raise _conflict(version)
 
 

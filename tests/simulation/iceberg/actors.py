@@ -337,7 +337,9 @@ class Recreate(IcebergOperation):
 
     def act(self, actor: IcebergActor, run: Run, args: Args) -> None:
         server = actor.world.server
-        actor.engine._ask(COMMIT, lambda: server.swap(actor.world.new_metadata(), actor))
+        metadata, place = actor.world.new_metadata(), server.new_place()
+        actor.world.keep_metadata(metadata, place, actor)
+        actor.engine._ask(COMMIT, lambda: server.swap(metadata, actor, place))
 
 
 class Read(IcebergOperation):
@@ -383,6 +385,15 @@ class Recluster(Ours):
         port = _clustered(actor, args["key"])
         outcome = recluster(port, _request(args), lambda _plan: _engine(actor, args))
         run.commits_reported = outcome.commits
+
+
+class ReclusterPart(Recluster):
+    """Recluster the files that may have some ids."""
+
+    def draw(self, draws: Draws) -> Args:
+        low = draws.rng.randint(0, max(1, draws._last))
+        key = draws.rng.choice(["k", "x"])  # files of different ids overlap
+        return {**super().draw(draws), "key": key, "where": ("id", "between", (low, low + 6))}
 
 
 class MakePlan(Recluster):
@@ -439,6 +450,7 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "recreate": Recreate(),
     "read": Read(),
     "recluster": Recluster(),
+    "recluster part": ReclusterPart(),
     "plan": MakePlan(),
     "carry out": CarryOut(),
     "gc": CollectGarbage(),
@@ -464,3 +476,8 @@ ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
     "gc": [["gc"]],
 }
 """What each actor does: it draws one of its sequences of operations after the other."""
+
+SEARCHERS: Mapping[str, Sequence[Sequence[str]]] = {
+    "batch job": [["append", "append", "delete positions", "recluster part"]],
+}
+"""Actors for searches of seeded bugs; no other history has them."""

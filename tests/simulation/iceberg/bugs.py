@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from simulation.bugs import Bug, _replaced
+from simulation.iceberg.faults import ASLEEP
 from tblctl.merger.round.group_run import GroupRun
 from tblctl.tableformat.errors import CommitOutcomeUnknownError
 from tblctl.tableformat.iceberg.avro.types import type_name
@@ -179,13 +180,29 @@ def _tags_unseen() -> list[Any]:
     return [_replaced(collect, "_require_same_refs", lambda *_: None)]
 
 
+def _stale_merge() -> list[Any]:
+    """Files of a merge are committed however long ago they were written."""
+    return [_replaced(draft.Drafts, "require_fresh", lambda _self: None)]
+
+
+def _tidying_fails() -> list[Any]:
+    """After a commit its manifests are looked up, and an error of that counts as the commit's."""
+    real = draft.Drafts.discard_unused
+
+    def discard_unused(self: Any, done: Any) -> None:
+        assert done.manifests is not None
+        real(self, done)
+
+    return [_replaced(draft.Drafts, "discard_unused", discard_unused)]
+
+
 _NO_ANSWER = ("lost reply", "timeout", "server error", "sent again")
 ICEBERG_BUGS: Mapping[str, Bug] = {
     "sequence numbers only": IcebergBug(
         what="Iceberg: a conflict is judged by the sequence numbers of deletes alone",
         patches=_sequence_numbers_only,
         roles=("reclusterer", "copy-on-write deleter", "overwriter"),
-        first=21,
+        first=23,
     ),
     "newer deletes ignored": IcebergBug(
         what="Iceberg: a position delete between plan and commit is ignored",
@@ -195,8 +212,8 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
     "dropped by bounds": IcebergBug(
         what="Iceberg: a delete file is dropped by the bounds of its paths",
         patches=_dropped_by_bounds,
-        roles=("reclusterer", "merge-on-read deleter", "appender"),
-        first=45,
+        roles=("batch job", "batch job"),
+        first=2,
     ),
     "null sequence numbers": IcebergBug(
         what="Iceberg: entries that are carried over have no sequence numbers",
@@ -207,14 +224,15 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: files of a commit whose outcome is unknown are deleted",
         patches=_unknown_is_failed,
         roles=("reclusterer", "reclusterer again"),
-        faults=("cut off",),
-        first=22,
+        faults=("commit cut off",),
+        gap=2,
+        traits=("strict",),
     ),
     "head's sequence number": IcebergBug(
         what="Iceberg: new files get the head's sequence number, not the planned one",
         patches=_heads_sequence_number,
         roles=("plan executor", "reclusterer", "streaming deleter"),
-        first=22,
+        first=24,
     ),
     "merged again": IcebergBug(
         what="Iceberg: an unknown outcome counts as a failure",
@@ -227,25 +245,25 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_refusal_believed,
         roles=("reclusterer", "reclusterer again"),
         faults=("sent again",),
-        first=8,
+        first=10,
     ),
     "tags unseen": IcebergBug(
         what="Iceberg: gc does not look for tags that were set while it read files",
         patches=_tags_unseen,
         roles=("gc", "gc", "tagger", "tagger"),
-        first=145,
+        first=147,
     ),
     "no grace": IcebergBug(
         what="Iceberg: gc deletes what is young",
         patches=_no_grace,
         roles=("reclusterer", "gc", "gc"),
-        first=56,
+        first=58,
     ),
     "hidden history": IcebergBug(
         what="Iceberg: gc believes a catalog that hides history",
         patches=_hidden_history_believed,
         roles=("reclusterer", "gc", "gc"),
-        first=54,
+        traits=("hides",),
     ),
     "tags expire": IcebergBug(
         what="Iceberg: tagged snapshots expire", patches=_tags_expire, roles=("gc", "gc", "tagger", "tagger")
@@ -253,8 +271,23 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
     "deletes left behind": IcebergBug(
         what="Iceberg: a delete file leaves with the first file that it was applied to",
         patches=_deletes_left_behind,
-        roles=("reclusterer", "merge-on-read deleter", "appender"),
-        first=45,
+        roles=("batch job", "batch job"),
+    ),
+    "stale merge": IcebergBug(
+        what="Iceberg: a merge is committed however long it took, though gc may have deleted its files",
+        patches=_stale_merge,
+        roles=("reclusterer", "batch job", "gc", "gc", "gc"),
+        faults=(ASLEEP,),
+        gap=3,
+        first=2012,
+    ),
+    "tidying fails": IcebergBug(
+        what="Iceberg: an error of a request after the commit, which only tidies up, counts as the commit's",
+        patches=_tidying_fails,
+        roles=("reclusterer", "reclusterer again"),
+        faults=("down after",),
+        gap=2,
+        first=4001,
     ),
     "new manifests forgotten": IcebergBug(
         what="Iceberg: what was appended since the plan is not carried over",

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 ROOT = "memory://simulation/"
 """In front of the names of all objects in the store."""
 
+METADATA = ".metadata.json"
+"""At the end of the names of metadata files."""
+
 NAME = ("db", "t")
 LOAD, COMMIT = "load", "commit"
 """Requests to the catalog, as `Requests.around` sees them."""
@@ -51,21 +54,22 @@ class Server:
         self._committing = committing
         self._committed = committed
         self._count = 0
+        self.place = self.new_place()
         self.metadata: TableMetadata
 
-    @property
-    def location(self) -> str:
-        """Where the newest metadata would be."""
-        return f"{ROOT}t/metadata/{self._count:05d}.metadata.json"
+    def new_place(self) -> str:
+        """Return a place for metadata that was never used."""
+        self._count += 1
+        return f"{ROOT}t/metadata/{self._count:05d}{METADATA}"
 
     def shown(self) -> TableMetadata:
         return self._shows(self.metadata)
 
-    def swap(self, metadata: TableMetadata, by: Any) -> None:
+    def swap(self, metadata: TableMetadata, by: Any, place: str) -> None:
         """Replace the metadata, whatever it was."""
         self._committing(self.metadata, metadata, by)
         self.metadata = metadata
-        self._count += 1
+        self.place = place
         self._committed()
 
     def commit(self, requirements: Any, updates: Any, by: Any) -> CommitTableResponse | Exception:
@@ -73,14 +77,14 @@ class Server:
         try:
             for requirement in requirements:
                 requirement.validate(self.metadata)
-            found = update_table_metadata(self.metadata, updates, metadata_location=self.location)
+            found = update_table_metadata(self.metadata, updates, metadata_location=self.place)
         except CommitFailedException as error:
             return error
         except ValueError as error:  # such as a sequence number that a commit to another branch has taken
             return CommitFailedException(str(error))
         if found != self.metadata:
-            self.swap(found, by)
-        return CommitTableResponse(metadata=self.shown(), metadata_location=self.location)
+            self.swap(found, by, self.new_place())
+        return CommitTableResponse(metadata=self.shown(), metadata_location=self.place)
 
 
 class Client(NoopCatalog):
@@ -102,22 +106,32 @@ class Client(NoopCatalog):
         self.files = StoreIO(store, requests)
 
     def load_table(self, identifier: Any) -> Table:
-        metadata = self._ask(LOAD, self._server.shown)
+        metadata, place = self._current()
         self._seen = set(metadata.refs), self._requests.calls
         if not self._retries:
             properties = {**metadata.properties, _RETRIES: "0"}
             metadata = metadata.model_copy(update={"properties": properties})
-        return Table(NAME, metadata, self._server.location, self.files, self)
+        return Table(NAME, metadata, place, self.files, self)
+
+    def _current(self) -> tuple[TableMetadata, str]:
+        """Return the newest metadata, and where it is."""
+        found: tuple[TableMetadata, str] = self._ask(LOAD, lambda: (self._server.shown(), self._server.place))
+        return found
+
+    def _commit(self, requirements: Any, updates: Any) -> Callable[[], CommitTableResponse | Exception]:
+        """Return the request that commits, after what comes before it."""
+        return lambda: self._server.commit(requirements, updates, self._requests)
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         landed = False
         refs, call = self._seen
         if self._requests.run is not None:
             self._requests.run.notes["refs"] = refs if call == self._requests.calls else None
+        request = self._commit(requirements, updates)
 
         def commit() -> CommitTableResponse | Exception:
             nonlocal landed
-            found = self._server.commit(requirements, updates, self._requests)
+            found = request()
             landed |= not isinstance(found, Exception)
             return found
 

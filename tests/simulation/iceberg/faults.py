@@ -16,8 +16,11 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 
-from simulation.faults import FAULTS, Call, Fault
+from simulation.faults import FAULTS, RARE, Call, Fault
+from simulation.iceberg.actors import is_ours
 from simulation.iceberg.catalog import COMMIT, LOAD
+
+ASLEEP = "asleep"
 
 
 def _refused(call: Call, _value: float) -> Any:
@@ -33,6 +36,10 @@ def _cut_off(call: Call, value: float) -> Any:
     """The connection is gone after the commit took effect, and for the next calls."""
     call.fail_next(int(value))
     return _lost_reply(call, 0)
+
+
+def _commit_cut_off(call: Call, value: float) -> Any:
+    return _cut_off(call, value) if call.operation == COMMIT else call.go_on()
 
 
 def _sent_again(call: Call, _value: float) -> Any:
@@ -58,6 +65,21 @@ def _server_error(call: Call, value: float) -> Any:
 
 def _unavailable(_call: Call, _value: float) -> Any:
     raise ServiceUnavailableError("simulated: error 503")
+
+
+def _down_after(call: Call, value: float) -> Any:
+    """A commit and its reply arrive; the next requests do not."""
+    found = call.go_on()
+    if call.operation == COMMIT:
+        call.fail_next(int(value))
+    return found
+
+
+def _asleep(call: Call, value: float) -> Any:
+    """A process of tblctl sleeps for days before it writes a file: at a commit that would be too late to notice."""
+    if call.operation in ("write", "create") and is_ours(call.name):
+        call.wait(value)
+    return call.go_on()
 
 
 def _is_read(call: Call) -> bool:
@@ -87,4 +109,9 @@ _LEFT_OUT = ("flipped bit", "damaged reply", "torn write")
 _NATIVE = {name: FAULTS[name] for name in FAULTS if name not in _LEFT_OUT}
 ICEBERG_FAULTS: dict[str, Fault] = {
     name: dataclasses.replace(fault, act=_of(name, fault.act)) for name, fault in _NATIVE.items()
-} | {"server error": Fault(act=_of("server error", FAULTS["refused"].act), draw=lambda rng: rng.random())}
+} | {
+    "server error": Fault(act=_of("server error", FAULTS["refused"].act), draw=lambda rng: rng.random()),
+    "commit cut off": Fault(act=_commit_cut_off, weight=RARE, draw=lambda rng: rng.choice([1, 2])),
+    "down after": Fault(act=_down_after, draw=lambda rng: rng.choice([1, 3, 12])),
+    ASLEEP: Fault(act=_asleep, draw=lambda rng: rng.choice([90_000.0, 200_000.0])),
+}

@@ -21,16 +21,23 @@ from simulation.history import (
     _stalls,
     _switches,
 )
-from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS
+from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS, SEARCHERS
 from simulation.iceberg.faults import ICEBERG_FAULTS
 
 _PAUSES = (0.05, 0.9, 2.0, 30.0, 400.0, 4000.0, 20_000.0)
 """Seconds. Nothing can stop a commit that was paused for half a day between its last look at its files and the
 catalog's answer: gc may have deleted them meanwhile (see `publish/freshness.py`)."""
 
+_TRAITS = {"hides": 0.1, "trims": 0.2, "strict": 0.3}
+_OF_CATALOGS = {"reorders": 0.1, "pointers": 0.3}
+_SHOWN = {"hides", "trims", "reorders"}
+"""What a catalog that shows metadata may do; one with pointers shows none."""
 
-def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None = None) -> History:
-    """Return the history of a seed. Tests steer it: `roles` are among the actors, and only `faults` happen."""
+
+def draw_iceberg(
+    seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] | None = None, gap: int | None = None
+) -> History:
+    """Return the history of a seed. Tests steer it as `simulation.history.draw`."""
     rng = random.Random(f"iceberg {seed}")
     draws = Draws(rng)
     ours = rng.choice(["reclusterer", "reclusterer", "plan executor"])
@@ -41,7 +48,7 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
     rng.shuffle(chosen)
     scripts = [_first(draws), *(_script(role, draws) for role in chosen)]
     kinds = list(ICEBERG_FAULTS) if faults is None else list(faults)
-    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else 60
+    fault_gap = rng.choice([0, 0, 200, 60, 25]) if faults is None else gap or 60
     switch_gap = rng.choice([2, 4, 10, 30, 150])
     pause_gap = rng.choice([0, 60, 200])
     events: list[Event] = []
@@ -58,13 +65,15 @@ def draw_iceberg(seed: int, *, roles: Sequence[str] = (), faults: Sequence[str] 
                 kind = rng.choices(kinds, weights)[0]
                 value = ICEBERG_FAULTS[kind].draw(rng)
                 events.append(Event(actor=actor, call=call, kind=kind, value=value, decisive=decisive))
-    traits = {
-        name for name, share in (("hides", 0.1), ("trims", 0.2), ("strict", 0.3)) if rng.random() < share
-    }
+    traits = {name for name, share in _TRAITS.items() if rng.random() < share}
+    cluster_by = rng.choice(["", "", "bucket", "s"])
+    traits |= {name for name, share in _OF_CATALOGS.items() if rng.random() < share}
+    if "pointers" in traits:
+        traits -= _SHOWN
     return History(
         seed=seed,
         disk=False,
-        cluster_by=rng.choice(["", "", "bucket", "s"]),
+        cluster_by=cluster_by,
         scripts=tuple(scripts),
         events=tuple(events),
         format="iceberg",
@@ -82,7 +91,7 @@ def _script(role: str, draws: Draws) -> Script:
     rng = draws.rng
     steps = []
     for _ in range(rng.randint(1, 4)):
-        for name in rng.choice(ICEBERG_ACTORS[role]):
+        for name in rng.choice((SEARCHERS | ICEBERG_ACTORS)[role]):
             args = ICEBERG_OPERATIONS[name].draw(draws)
             steps.append(Step(operation=name, args=args, rest_seconds=rng.choice(_RESTS)))
     restarts = rng.random() < 0.5

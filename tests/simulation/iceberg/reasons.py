@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from simulation.iceberg.actors import EngineError
+from simulation.iceberg.faults import ASLEEP
 from simulation.reasons import Reason
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
-    CorruptTableError,
     InvalidKeyError,
     InvalidOptionError,
     ObjectNotFoundError,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _failed(run: Run) -> bool:
-    return bool(run.faults - {"jump"})
+    return bool(run.faults - {"jump", ASLEEP})
 
 
 def _others_committed(run: Run) -> bool:
@@ -87,9 +87,11 @@ REASONS = (
     Reason(error=ConflictError, why="the merge took long", holds=_took_long),
     Reason(error=ConflictError, why="others committed", holds=_others_committed),
     Reason(error=ConflictError, why="the catalog refused again and again", holds=_failed),
-    Reason(error=StorageError, why="the version expired", holds=_something_expired),
-    Reason(error=ObjectNotFoundError, why="the version expired", holds=_something_expired),
-    Reason(error=CorruptTableError, why="the version expired", holds=_something_expired),
+    Reason(
+        error=ObjectNotFoundError,
+        why="the version expired",
+        holds=lambda run: run.name != "gc" and _something_expired(run),
+    ),
     Reason(
         error=InvalidKeyError,
         why="the table has no cluster key",

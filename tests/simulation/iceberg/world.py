@@ -23,10 +23,12 @@ from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from simulation.iceberg.actors import ICEBERG_OPERATIONS
-from simulation.iceberg.catalog import COMMIT, NAME, ROOT, Client, Server
+from simulation.iceberg.catalog import COMMIT, NAME, ROOT, Client, Server, name_of
 from simulation.iceberg.faults import ICEBERG_FAULTS
 from simulation.iceberg.files import Files
 from simulation.iceberg.oracle import IcebergOracle
+from simulation.iceberg.pointers import PROPERTIES as POINTER_PROPERTIES
+from simulation.iceberg.pointers import PointerClient
 from simulation.store import StoreBackend
 from simulation.world import Actor, InlinePool, World
 from tblctl.tableformat.iceberg.catalog import TableLoader
@@ -92,8 +94,9 @@ class IcebergActor(Actor):
         self.is_dead = False
         self._failing = 0
         self._flipping = None
-        ours = Client(world.server, world.store, self, retries=True)
-        self.engine = Client(world.server, world.store, self, retries=False)
+        client = PointerClient if world.has_pointers else Client
+        ours = client(world.server, world.store, self, retries=True)
+        self.engine = client(world.server, world.store, self, retries=False)
         location = IcebergLocation(catalog="lake", table=NAME)
         self.port = IcebergPort(TableLoader(location, {}, ours), self.env)
 
@@ -107,7 +110,11 @@ class IcebergActor(Actor):
 
 
 class IcebergWorld(World):
-    """See the module. `hides_history`: the catalog shows the newest snapshot alone, as Nessie does."""
+    """See the module. `hides_history`: the catalog shows the newest snapshot alone, as Nessie does.
+
+    Traits: the catalog `hides` history, `trims` its log, `reorders` its snapshots, or has `pointers` to metadata files;
+    the table is `strict`: it merges no manifests, and commits are tried twice.
+    """
 
     actor_class = IcebergActor
     oracle_class = IcebergOracle
@@ -151,14 +158,27 @@ class IcebergWorld(World):
             clear_manifest_cache()
             super().run()
 
+    @property
+    def has_pointers(self) -> bool:
+        """Whether the catalog keeps no metadata, but where it is."""
+        return "pointers" in self.history.traits
+
     def create_table(self) -> None:
         self.server.metadata = self.new_metadata()
+        self.keep_metadata(self.server.metadata, self.server.place, None)
+
+    def keep_metadata(self, metadata: TableMetadata, place: str, by: IcebergActor | None) -> None:
+        """Write the metadata of a new table, if the catalog keeps no metadata itself."""
+        if self.has_pointers:
+            self.store.write(name_of(place), metadata.model_dump_json().encode(), by)
 
     def new_metadata(self) -> TableMetadata:
         """Return the metadata of a new table."""
         properties = dict(PROPERTIES)
         if "strict" in self.history.traits:
             properties |= {"commit.manifest-merge.enabled": "false", "commit.retry.num-retries": "1"}
+        if self.has_pointers:
+            properties |= POINTER_PROPERTIES
         found = new_table_metadata(
             location=f"{ROOT}t",
             schema=Schema(*_FIELDS),
@@ -170,6 +190,8 @@ class IcebergWorld(World):
 
     def _shown(self, metadata: TableMetadata) -> TableMetadata:
         """Return what the catalog shows."""
+        if "reorders" in self.history.traits:
+            metadata = metadata.model_copy(update={"snapshots": metadata.snapshots[::-1]})
         if "trims" in self.history.traits:
             return metadata.model_copy(
                 update={"metadata_log": [], "snapshot_log": metadata.snapshot_log[-1:]}
