@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.tableformat.environment import Environment
-<<<<<<< HEAD
-from tblctl.tableformat.errors import AccessDeniedError, ConflictError, InvalidOptionError, TblctlError
-from tblctl.tableformat.iceberg.catalog import catalog_errors
-=======
-from tblctl.tableformat.errors import ConflictError, InvalidOptionError, ObjectNotFoundError, TblctlError
+from tblctl.tableformat.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+    TblctlError,
+)
 from tblctl.tableformat.iceberg.catalog import catalog_errors, load_table
->>>>>>> sim
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
 from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots
@@ -85,12 +86,8 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
 
     Raises:
         InvalidOptionError: nothing may be deleted in this table.
-<<<<<<< HEAD
         AccessDeniedError: the credentials may not delete; nothing was changed.
-        ConflictError: another writer moved a branch or a tag meanwhile; nothing was deleted.
-=======
         ConflictError: another writer moved a branch or a tag, or expired snapshots, meanwhile; nothing was deleted.
->>>>>>> sim
         TblctlError: metadata cannot be read; nothing was deleted.
     """
     require_collectable(version, request.grace_seconds)
