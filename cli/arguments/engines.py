@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import click
@@ -116,15 +118,40 @@ class EngineChoice:
         Raises:
             InvalidOptionError: the master or the server's address is malformed.
         """
-        spark = None
+        spark: Callable[[], AbstractContextManager[Any]] | None = None
         if self.engine == "spark" or self.master is not None or self.remote is not None:
             spark = partial(
                 tblctl.spark_session, master=self.master, remote=self.remote, conf=self.spark_conf
             )
             spark()  # refuses wrong words; nothing is started before it is entered
+            if click.get_current_context().obj is not None:  # the process is the command's alone
+                spark = partial(_to_the_end, spark)
         return {
             "engine": self.engine,
             "spark": spark,
             "on_conflict": self.on_conflict,
             "commit_every": self.commit_every,
         }
+
+
+@contextmanager
+def _to_the_end(opened: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+    """Open a session that ends with this process.
+
+    Once its JVM part has stopped, nothing of it is waited for: pyspark listens for counters from there for up to
+    another second.
+    """
+    session = opened()
+    with_session = session.__enter__()
+    try:
+        yield with_session
+    finally:
+        ending = Thread(target=session.__exit__, args=(None, None, None), daemon=True)
+        ending.start()
+        while ending.is_alive() and getattr(with_session, "_sc", None) and with_session._sc._jsc is not None:  # noqa: SLF001
+            ending.join(_LOOK_SECONDS)
+        if not getattr(with_session, "_sc", None):  # Connect's
+            ending.join()
+
+
+_LOOK_SECONDS = 0.02
