@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +16,19 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the path to write to; at the end its content becomes that of `path`, and replaces an older one.
 
-    After an error `path` is as before. What is no regular file, such as /dev/stdout or a pipe, is written to itself.
+    After an error `path` is as before. What is no regular file, and what is named by a device, such as /dev/stdout or a
+    pipe, is written to itself.
     """
-    target = Path(os.path.realpath(path))  # a link stays a link
-    if target.exists() and not target.is_file():
-        yield target
+    given = Path(path)
+    if given.absolute().parts[1:2] in {("dev",), ("proc",)} or (given.exists() and not given.is_file()):
+        yield given
         return
+    target = Path(os.path.realpath(given))  # a link stays a link
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield part
+        if target.exists():
+            shutil.copymode(target, part)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -102,7 +102,7 @@ def run_task(
     Args:
         io: of the version that the task was planned for.
         task: what to do.
-        threads: how many to use for reading and writing, at most `THREADS` if the budget is to hold.
+        threads: how many to use, at most `THREADS` if the budget is to hold; with several, one more writes.
         hooks: of the engine.
         portions: the task's presorted rows, if its unit sorted them; None if the task sorts them itself.
         memory: the process's, if tasks share it.

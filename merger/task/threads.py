@@ -21,11 +21,12 @@ class Threads:
     """Threads of one task: to read many inputs at once, and to write while reading. With one thread, work runs at once.
 
     `opens` more are for reads that wait for a network: they take no processor time. One more than asked
-    for lets a write go on beside reads: what is read next often waits to know its bytes.
+    for lets a write go on beside reads, since what is read next often waits to know its bytes; `map` does not use it.
     """
 
     def __init__(self, threads: int, clock: Clock, opens: int) -> None:
         self._clock = clock
+        self._mappers = _pool(threads)
         self._pool = _pool(threads + 1 if threads > 1 else threads)
         self._readers = _pool(opens) if opens > threads else None
         self._writing: list[Future[Any]] = []
@@ -34,13 +35,13 @@ class Threads:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for pool in (self._pool, self._readers):
+        for pool in (self._mappers, self._pool, self._readers):
             if pool:
                 pool.shutdown(cancel_futures=True)
 
     def map(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        """Return `work` of every item."""
-        return self._map(self._pool, work, items)
+        """Return `work` of every item, for work whose memory counts on as many threads as were asked for."""
+        return self._map(self._mappers, work, items)
 
     def read(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """Return `work` of every item, for work that waits for the storage."""

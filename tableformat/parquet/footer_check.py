@@ -14,10 +14,10 @@ from typing import Any
 from tblctl.tableformat.parquet.footer import MAGIC, chunk_extent, chunks_of
 from tblctl.tableformat.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftError
 
-# Field ids. FileMetaData, SchemaElement, RowGroup, ColumnMetaData, Statistics:
 MOST_CHUNK_BYTES = 2**62
 """What a column chunk may claim to take when decompressed, where nothing else says it."""
 
+# Field ids. FileMetaData, SchemaElement, RowGroup, ColumnMetaData, Statistics:
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
 _TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _CHILDREN = 1, 2, 3, 4, 5
 _GROUP_ROWS = 3

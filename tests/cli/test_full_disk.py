@@ -142,3 +142,14 @@ def test_a_plan_through_a_link_or_to_a_device_leaves_these_as_they_are(
     assert not Path(os.devnull).is_file()
     shown = CliRunner().invoke(application, ["plan", str(location), "--output", "-", "--json"]).stdout
     assert shown.count('"groups"') >= 2
+
+
+def test_a_plan_can_go_through_a_pipe_and_keeps_who_may_read_its_file(location: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tblctl.cli", "plan", str(location), "--output"]
+    piped = subprocess.run([*words, "/dev/stdout"], capture_output=True, text=True)
+    assert piped.returncode == 0, piped.stderr
+    assert '"groups"' in piped.stdout
+    kept = tmp_path / "plan.json"
+    kept.touch(mode=0o600)
+    assert subprocess.run([*words, str(kept)]).returncode == 0
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -16,8 +16,8 @@ def test_what_pyspark_waits_for_after_its_jvm_has_stopped_is_not_waited_for():
     def session():
         found = SimpleNamespace(_sc=SimpleNamespace(_jsc="runs"))
         yield found
-        found._sc._jsc = None
         stopped.set()
+        found._sc._jsc = None
         released.wait(60)
 
     with _to_the_end(session) as given:

@@ -282,3 +282,12 @@ def test_the_command_reads_files_and_ends_with_1_for_damage(lake: Lake, table: T
     assert found.exit_code == 1
     assert f"problem: {path} is missing" in found.output
     assert "1 problem: 2 blocks, 20 rows" in found.output
+
+
+def test_text_that_ends_in_the_last_code_points_is_no_damage(lake: Lake) -> None:
+    """Their upper bound is truncated to a short one, which looks as if nothing was."""
+    made = lake.create("last", COLUMNS, properties={"tblctl.cluster-by": "id"})
+    for first in (0, 1):
+        append(made, id=[first, first + 2], name=["a", "a" + "\U0010ffff" * 20], share=[0.5, 0.5])
+    assert tblctl.from_iceberg(made).recluster(policy="full").commits == 1
+    assert deep(lake.load("last")) == []

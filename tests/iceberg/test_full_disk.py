@@ -113,7 +113,10 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(
         except TblctlError as error:
             failed = error
         text = str(failed) if failed else " ".join(str(group.error) for group in outcome.groups)
+        never_full = disk.writes < nth  # how many files there are may differ from one run to the next
         disk.fills_at(10**6)
+        if never_full:
+            continue
         assert "No space left on device" in text, where
         assert f"{lake.folder}/tables/db/t/" in text or (failed and "iceberg://lake/db.t: " in text), where
         assert "free some space and try again" in text, where

@@ -37,9 +37,7 @@ some large binaries. Code that it would generate for them, and plans that it wou
 
 _ON_THIS_HOST = _OF_ONE_COMMAND | {
     "spark.log.level": "FATAL",  # failures of jobs are reported anyway, without the JVM's stacks
-    "spark.driver.defaultJavaOptions": (
-        "-Dlog4j2.level=FATAL -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-    ),
+    "spark.driver.defaultJavaOptions": "-Dlog4j2.level=FATAL -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -47,8 +45,8 @@ _ON_THIS_HOST = _OF_ONE_COMMAND | {
 """The same with a local master.
 
 spark.driver.defaultJavaOptions: the same log level, until `spark.log.level` is read; the JVM's fast compiler only,
-since its optimising compiler takes a third of the time of a cold command from two processors; its simplest garbage
-collector, and no counters for others to look at.
+since its optimising compiler takes a third of the time of a cold command from two processors; no counters for others
+to look at.
 """
 
 _ALLOCATOR = {"MIMALLOC_PURGE_DELAY"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +81,7 @@ def _deep_problems(version: IcebergVersion, storages: DataStorage, progress: Pro
         listing = None if version.sort is None else version.listing(version.sort, None)
     except TblctlError as error:
         return [str(error)]
-    total, done = len(version.files) + len(checks), 0
+    total, done, lock = len(version.files) + len(checks), 0, Lock()
 
     def work(check: Callable[[], Iterator[str]]) -> list[str]:
         nonlocal done
@@ -89,9 +90,10 @@ def _deep_problems(version: IcebergVersion, storages: DataStorage, progress: Pro
             found.extend(check())
         except TblctlError as error:
             found.append(str(error))
-        done += 1
-        if progress:
-            progress(done, total, "files")
+        with lock:
+            done += 1
+            if progress:
+                progress(done, total, "files")
         return found
 
     problems = _side_file_problems(version)

@@ -153,6 +153,8 @@ def _own_objects(version: IcebergVersion, storages: DataStorage) -> dict[Place, 
 def _require_delete(version: IcebergVersion, storages: DataStorage, env: Environment) -> None:
     """Delete names that no object has: files that only expired snapshots named are never found again.
 
+    This shows what an object store allows. On a local disk it shows nothing: there is no object to be denied.
+
     Raises:
         AccessDeniedError: credentials may not delete; nothing was changed.
     """
@@ -182,10 +184,8 @@ def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
     with catalog_errors(version.location, table.catalog.properties):
         try:
             table.catalog.commit_table(table, tuple(requirements), (update,))
-        except (
-            CommitFailedException,
-            FileNotFoundError,
-        ) as error:  # others committed, and deleted old metadata
+        # Others committed, and deleted old metadata.
+        except (CommitFailedException, FileNotFoundError) as error:
             raise _conflict(version) from error
 
 

@@ -8,6 +8,7 @@ are computed again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -132,7 +133,7 @@ def _deep_problems(
     progress: Progress | None,
 ) -> list[str]:
     """Return the problems of the blocks themselves. Each is read once. Segments are read again, a few at a time."""
-    done = 0
+    done, lock = 0, Lock()
     current = {segment.path for segment in head.segments}
 
     def work(item: tuple[pa.Table, int, bool]) -> list[str]:
@@ -145,9 +146,10 @@ def _deep_problems(
             found = [str(error)]
         except ARROW_ERRORS as error:  # the segment's row lacks a compared value
             found = [str(damaged(f"the segment's row of {path}", error))]
-        done += 1
-        if progress:
-            progress(done, len(listed.names), "blocks")
+        with lock:
+            done += 1
+            if progress:
+                progress(done, len(listed.names), "blocks")
         return found
 
     problems: list[str] = []
