@@ -58,6 +58,10 @@ def open_session(
 ) -> AbstractContextManager[Any]:
     """Return a context manager that starts a session when entered, and stops it at the end.
 
+    A session that is started here is made for merges: it generates no code and adapts no plans, so SQL of one's own is
+    slower in it. `conf` can turn that on (`spark.sql.codegen.wholeStage`, `spark.sql.codegen.factoryMode`,
+    `spark.sql.adaptive.enabled`).
+
     Args:
         master: starts Spark with it; `local[*]` if neither this nor `remote` is given. A classic session that
             already runs in this process is used instead if its master is the same or none is given, and goes on.
