@@ -70,6 +70,11 @@ class Portion:
         """Its place among the inputs of a merge task."""
         return self.place, self.number
 
+    @property
+    def each_row_bytes(self) -> np.ndarray:
+        """Approximate memory of each row, float32."""
+        return np.full(self.rows, self.row_bytes, dtype=np.float32)
+
     def tables(self, schema: Schema, coded: Collection[int]) -> Iterator[pa.Table]:
         """Yield the rows, piece by piece; text of columns that are not `coded` is decoded."""
         plain = [leaf.name for leaf in schema.leaves if leaf.id in self.codable and leaf.id not in coded]

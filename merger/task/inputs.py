@@ -12,6 +12,7 @@ storage (`BlockIO` caches the ends of files); on a local disk it costs parsing t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -24,6 +25,7 @@ from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.presort.portions import Portion
 from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.block_input import BlockInput, RowGroupRange
+from tblctl.merger.task.decode_ahead import Begin, DecodeAhead, DecodedAhead
 from tblctl.merger.task.row_ranges import own, within
 from tblctl.merger.task.verify import Fingerprint, VerificationError
 from tblctl.tableformat.model.schema.schema import Schema
@@ -51,10 +53,16 @@ class RowStream:
         row_bytes: approximate memory of each row, float32.
     """
 
-    def __init__(self, row_bytes: np.ndarray, source: RowSource) -> None:
+    def __init__(
+        self, row_bytes: np.ndarray, source: RowSource, ahead: DecodeAhead, *, table_bytes: int
+    ) -> None:
         self.rows = len(row_bytes)
         self.row_bytes = row_bytes
         self._source = source
+        self._ahead = ahead
+        self._table_bytes = table_bytes
+        self._next: DecodedAhead | None = None
+        self._coming = self.rows  # rows of tables that are not decoded yet
         self._tables: Tables | None = None
         self._left = self.rows  # rows not taken yet
         self._table: pa.Table | None = None  # the table that rows are taken from
@@ -72,7 +80,7 @@ class RowStream:
         taken = []
         while count:
             if self._table is None:
-                self._table, self._given = next(self._tables, None), 0
+                self._table, self._given = self._following(self._tables), 0
             if self._table is None:
                 msg = f"an input of {self.rows} rows ended {count} rows too early. Nothing is committed"
                 raise VerificationError(msg)
@@ -86,8 +94,21 @@ class RowStream:
             self.close()
         return taken
 
+    def _following(self, tables: Tables) -> pa.Table | None:
+        """Return the next table, and begin to decode the one after it."""
+        table = self._next.take() if self._next else next(tables, None)
+        self._next = None
+        if table is not None:
+            self._coming -= table.num_rows
+            if self._coming > 0:
+                self._next = self._ahead.begin(lambda: next(tables, None), self._table_bytes)
+        return table
+
     def close(self) -> None:
         """Close the source."""
+        if self._next:
+            self._next.stop()
+            self._next = None
         if self._tables:
             self._tables.close()
         self._table = None
@@ -101,6 +122,7 @@ def open_streams(
     budget_bytes: int,
     at_once: int,
     most_open: int = THRESHOLDS.open_blocks,
+    begin: Begin | None = None,
 ) -> list[RowStream]:
     """Return a stream for each input; they hold about `budget_bytes` of rows at a time, and half as much of pages.
 
@@ -111,23 +133,34 @@ def open_streams(
         budget_bytes: see above.
         at_once: the most inputs that are partly read at any time.
         most_open: the most blocks that may be open at once.
+        begin: begins to decode in another thread; None to decode only when rows are needed.
     """
     each_bytes = max(1, budget_bytes // max(at_once, 1))
     spilled = _to_spill(inputs, each_bytes, budget_bytes // 4, at_once, most_open)
     coded = frozenset[int].intersection(*(item.codable for item in inputs)) if inputs else frozenset[int]()
     has_portions = any(isinstance(item, Portion) for item in inputs)
-    ahead = _ReadAhead(0 if has_portions else budget_bytes // 4, at_once)
+    fetched = _ReadAhead(0 if has_portions else budget_bytes // 4, at_once)
+    table_bytes = [_table_bytes(item, each_bytes) for item in inputs]
+    decoded = DecodeAhead(budget_bytes - sum(sorted(table_bytes)[-at_once:]), begin)
     streams = []
-    for number, item in enumerate(inputs):
+    for number, (item, size) in enumerate(zip(inputs, table_bytes, strict=True)):
+        source: RowSource
         if isinstance(item, Portion):
-            sizes = np.full(item.rows, item.row_bytes, dtype=np.float32)
-            streams.append(RowStream(sizes, _PortionSource(item, io.schema, coded)))
-            continue
-        source = _BlockSource(io, item, each_bytes, ahead, coded)
-        streams.append(
-            RowStream(item.each_row_bytes, _SpillSource(source, folder) if number in spilled else source)
-        )
+            source = _PortionSource(item, io.schema, coded)
+        else:
+            source = _BlockSource(io, item, each_bytes, fetched, coded)
+            source = _SpillSource(source, folder) if number in spilled else source
+        streams.append(RowStream(item.each_row_bytes, source, decoded, table_bytes=size))
     return streams
+
+
+def _table_bytes(item: BlockInput | Portion, each_bytes: int) -> int:
+    """Return about the most bytes of rows that an input decodes at a time."""
+    if isinstance(item, Portion):
+        return each_bytes
+    if item.decoded_bytes <= each_bytes:
+        return math.ceil(item.decoded_bytes)
+    return min(item.group_bytes, each_bytes)
 
 
 def _to_spill(

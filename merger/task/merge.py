@@ -135,6 +135,7 @@ def run_task(
             budget_bytes=task.memory_bytes // thresholds.read_divisor,
             at_once=order.at_once,
             most_open=thresholds.open_blocks,
+            begin=pool.begin_ahead,
         )
         for stream in streams:
             opened.callback(stream.close)

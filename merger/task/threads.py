@@ -22,6 +22,7 @@ class Threads:
 
     `opens` more are for reads that wait for a network: they take no processor time. One more than asked
     for lets a write go on beside reads, since what is read next often waits to know its bytes; `map` does not use it.
+    Another decodes ahead: it takes the processor while others wait, see `decode_ahead.py`.
     """
 
     def __init__(self, threads: int, clock: Clock, opens: int) -> None:
@@ -29,13 +30,14 @@ class Threads:
         self._mappers = _pool(threads)
         self._pool = _pool(threads + 1 if threads > 1 else threads)
         self._readers = _pool(opens) if opens > threads else None
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="tblctl-merge-ahead") if threads > 1 else None
         self._writing: list[Future[Any]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for pool in (self._mappers, self._pool, self._readers):
+        for pool in (self._mappers, self._pool, self._readers, self._ahead):
             if pool:
                 pool.shutdown(cancel_futures=True)
 
@@ -61,6 +63,14 @@ class Threads:
             self._pool.submit(self._clock.counted, lambda _: work(), None)
         else:
             work()
+
+    @property
+    def begin_ahead(self) -> Callable[[Callable[[], _R]], Future[_R]] | None:
+        """Begins work that is not needed yet; None with one thread."""
+        pool = self._ahead
+        if pool is None:
+            return None
+        return lambda work: pool.submit(self._clock.counted, lambda _: work(), None)
 
     def begin(self, work: Callable[[_T], _R], items: Iterable[_T]) -> list[Future[_R]]:
         """Begin `work` of every item, and return the futures."""
