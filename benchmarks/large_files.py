@@ -26,6 +26,7 @@ from benchmarks.common import Report, main, resident_mib, scratch
 from benchmarks.memory import CONSTANT_MIB, Peak
 from benchmarks.merging.lake import NAME, Lake
 from benchmarks.merging.tasks import tasks_in
+from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.iceberg.location import parse_location
@@ -197,8 +198,9 @@ def _merge(options: Mapping[str, str], name: str, budget_mib: int) -> int:
     port = IcebergPort.of_catalog(place, options, SYSTEM).clustered_by([KEY])
     io, tasks = tasks_in(port, tasks=1, memory_bytes=budget_mib * 2**20)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    memory = ProcessMemory(SYSTEM)  # tasks share it, as they do in the in-process engine
     for task in tasks:
-        result = run_task(io, task, threads=2)
+        result = run_task(io, task, memory=memory, threads=2)
         io.discard([record.path for record in result.records])
     return len(tasks)
 

@@ -127,7 +127,7 @@ def run_task(
             portions = presort(
                 io, [task], folder, pool.map, give_back=memory.give_back, thresholds=thresholds
             )[task.number]
-        order = order_rows(io, task, portions, pool)
+        order = order_rows(io, task, portions, pool, memory.give_back)
         streams = open_streams(
             io,
             order.inputs,

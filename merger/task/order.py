@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tblctl.merger.presort.portions import Portion
+from tblctl.merger.presort.portions import GiveBack, Portion
 from tblctl.merger.task.block_input import BlockInput, look_at
 from tblctl.merger.task.copying import Copy, least_copied, plan_copies, without_copied
 from tblctl.merger.task.file_ends import FileEnds
@@ -51,8 +51,10 @@ class MergeOrder:
     at_once: int
 
 
-def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], threads: Threads) -> MergeOrder:
-    """Read the keys, and find out where every row goes."""
+def order_rows(
+    io: BlockIO, task: MergeTask, portions: Sequence[Portion], threads: Threads, give_back: GiveBack
+) -> MergeOrder:
+    """Read the keys, and find out where every row goes. What that frees is given back."""
     streamed = [item for item in task.splits if item.is_streamed]
     found: list[tuple[pa.Table, BlockInput | Portion]] = [
         *threads.read(lambda item: look_at(io, item, task.sort), streamed),
@@ -60,6 +62,9 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
     ]
     found.sort(key=lambda pair: pair[1].order)
     keys = pa.concat_tables([keys for keys, _ in found]).combine_chunks()
+    inputs = [item for _, item in found]
+    del found
+    give_back()
     places = sort_indices(keys, task.sort).to_numpy()
     if len(places) != task.rows:
         msg = f"{task.title} has splits of {len(places)} rows for cuts of {task.rows}"
@@ -68,7 +73,7 @@ def order_rows(io: BlockIO, task: MergeTask, portions: Sequence[Portion], thread
     is_sized = io.file_bytes is not None
     cuts = (task.rows,) if is_sized else _clean_cuts(task, keys, places)
     del places
-    inputs = [item for _, item in found]
+    give_back()
     most_bytes = task.memory_bytes // _COPY_DIVISOR
     if io.file_bytes is not None:
         most_bytes = min(most_bytes, io.file_bytes // _COPIES_OF_FILE)
