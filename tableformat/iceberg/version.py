@@ -29,6 +29,7 @@ from tblctl.tableformat.iceberg.partitions import (
     partition_scalar,
     partitions_of,
 )
+from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
@@ -486,17 +487,25 @@ class IcebergVersion:
         row = self._row_of(block.path)
         data = [manifest for manifest in self.manifests if manifest.content == 0]
         manifest = data[int(self.files.entries.manifest[row])]
-        nulls = self._null_counts.of(manifest, block.path)
-        return replace(block, null_counts=nulls, constants=self._constants(row))
+        counts = self._null_counts
+        return replace(
+            block,
+            null_counts=counts.of(manifest, block.path),
+            stored_ids=counts.stored(manifest, block.path),
+            constants=self._constants(row),
+        )
 
     @once
     def _null_counts(self) -> NullCounts:
-        leaves = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
+        plain = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
+        inner = sorted(primitive_ids(self.schema.arrow) - set(plain))
 
         def decode(manifests: Sequence[ManifestFile], ids: Sequence[int]) -> Decoded:
-            return decode_manifests(self._location, manifests, self._metadata_files.contents, ids)
+            return decode_manifests(
+                self._location, manifests, self._metadata_files.contents, ids, stored=True
+            )
 
-        return NullCounts(leaves, decode)
+        return NullCounts(plain, inner, decode)
 
     def partition_key(self, path: str) -> PartitionKey:
         """Return what distinguishes the partition of a data file from all others."""
