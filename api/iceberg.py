@@ -117,8 +117,9 @@ class IcebergTable(ClusteredTable):
             on_conflict: what a conflict does.
             commit_every: when to commit.
             progress: is called as work goes on.
-            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`. None:
-                that of the property, or else the table's sort order.
+            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`; if
+                nothing is committed, the outcome's note says that the key stays. None: that of the property, or else
+                the table's sort order.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -142,10 +143,12 @@ class IcebergTable(ClusteredTable):
             commit_every=commit_every,
             progress=progress,
         )
-        after = port.newest().property_terms
-        if outcome.commits == 0 or before in (None, after):
-            return outcome
-        note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
+        newest = port.newest()
+        after, note = newest.property_terms, ""
+        if outcome.commits == 0 and cluster_by is not None:
+            note = newest.kept_key(cluster_by)
+        elif outcome.commits and before not in {None, after}:
+            note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
         return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
 
     def gc(  # type: ignore[override]

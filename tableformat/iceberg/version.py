@@ -211,10 +211,30 @@ class IcebergVersion:
     @property
     def cluster_hint(self) -> str:
         """How a table gets a cluster key, for errors."""
-        name = self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
         return (
-            f"give the table a sort order, in Spark: `ALTER TABLE {name} WRITE ORDERED BY a, b`; or name a key to "
-            "recluster by: `tblctl recluster --cluster-by a,b`"
+            f"give the table a sort order, in Spark: `ALTER TABLE {self._sql_name} WRITE ORDERED BY a, b`; or name a "
+            "key to recluster by: `tblctl recluster --cluster-by a,b`"
+        )
+
+    @property
+    def _sql_name(self) -> str:
+        return self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
+
+    def kept_key(self, given: str | Sequence[str]) -> str:
+        """Say that the cluster key is still this version's, not another one given; empty if it is that."""
+        wanted = self.clustered_by(given)
+        try:
+            mine = ", ".join(self.cluster_by)
+        except InvalidKeyError:
+            mine = self.property_terms or ""
+        terms = ", ".join(wanted.cluster_by)
+        if mine == terms:
+            return ""
+        stays = f"the table's cluster key stays {mine}" if mine else "the table still has no cluster key"
+        value = terms.replace("'", "\\'")
+        return (
+            f"nothing was committed, so {stays}: the first merge by {terms} makes that the key. To set it now, in "
+            f"Spark: ALTER TABLE {self._sql_name} SET TBLPROPERTIES ('{CLUSTER_BY}' = '{value}')"
         )
 
     @once

@@ -364,3 +364,42 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(words: tup
     assert "prod" in result.stderr
     assert "bug in tblctl" not in result.stderr
     assert "open-sesame" not in result.output
+
+
+def test_a_key_by_which_nothing_was_merged_is_not_kept_and_that_is_said(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    one = catalog.create_table("sales.single", COLUMNS, properties={"tblctl.cluster-by": "at"})
+    one.append(rows(range(5)))
+    text = done("recluster", "iceberg://prod/sales.single", "--cluster-by", "id", "--policy", "full", *words)
+    assert "the table's cluster key stays at" in text
+    assert "ALTER TABLE sales.single SET TBLPROPERTIES ('tblctl.cluster-by' = 'id')" in text
+    assert "in 1 of them rows may be in another order" in text
+    found = as_json("recluster", "iceberg://prod/sales.single", "--cluster-by", "id", *words)
+    assert "stays at" in found["note"]
+    assert one.refresh().properties["tblctl.cluster-by"] == "at"
+    same = as_json("recluster", "iceberg://prod/sales.single", "--cluster-by", "at", *words)
+    assert "cluster key" not in same["note"]
+
+
+def test_without_any_key_a_recluster_that_merged_nothing_says_so(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    catalog.create_table("sales.none", COLUMNS).append(rows(range(5)))
+    found = as_json("recluster", "iceberg://prod/sales.none", "--cluster-by", "id", *words)
+    assert "the table still has no cluster key" in found["note"]
+
+
+def test_another_key_replaces_that_of_the_property_and_says_so(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    recluster = ("recluster", ORDERS, *words)
+    assert "cluster key" not in done(*recluster, "--cluster-by", "id")  # it had none
+    table = catalog.load_table("sales.orders")
+    assert table.properties["tblctl.cluster-by"] == "id"
+    table.append(rows(range(3, 9)))
+    assert "cluster key" not in done(*recluster, "--cluster-by", "id", "--policy", "full")
+    table.refresh().append(rows(range(3, 9)))
+    text = done(*recluster, "--cluster-by", "region, id", "--policy", "full")
+    assert "the cluster key (property tblctl.cluster-by) was id, and is region, id now" in text
+    assert table.refresh().properties["tblctl.cluster-by"] == "region, id"
