@@ -143,12 +143,7 @@ class IcebergTable(ClusteredTable):
             commit_every=commit_every,
             progress=progress,
         )
-        newest = port.newest()
-        after, note = newest.property_terms, ""
-        if outcome.commits == 0 and cluster_by is not None:
-            note = newest.kept_key(cluster_by)
-        elif outcome.commits and before not in {None, after}:
-            note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
+        note = _key_note(outcome, before, port.newest(), cluster_by)
         return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
 
     def gc(  # type: ignore[override]
@@ -198,6 +193,18 @@ class IcebergTable(ClusteredTable):
         version: IcebergVersion = self._readable()  # type: ignore[assignment]
         content = version.deletes.entries.content
         return {"position": int((content == POSITION).sum()), "equality": int((content == EQUALITY).sum())}
+
+
+def _key_note(
+    outcome: Outcome, before: str | None, newest: IcebergVersion, cluster_by: str | Sequence[str] | None
+) -> str:
+    """Say what became of the cluster key, if it was to change: the property named `before`."""
+    after = newest.property_terms
+    if outcome.commits == 0 and cluster_by is not None:
+        return newest.kept_key(cluster_by)
+    if outcome.commits and before not in {None, after}:
+        return f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
+    return ""
 
 
 def _seconds(given: float | str | datetime.timedelta) -> float:

@@ -91,6 +91,7 @@ class Drafts:
             TblctlError: metadata cannot be read or written.
         """
         self._io = table.io
+        self._storages.take({name: str(value) for name, value in table.io.properties.items()})
         self._require_descent(head)
         state = HeadState.of(head, self._inputs, head.entries_in)
         self._require_inputs(head, state)

@@ -134,6 +134,10 @@ class Inputs:
             raise
         return file
 
+    def forget_open(self) -> None:
+        """Let open files go: they read with the credentials with which they were opened."""
+        self._idle = IdleBlocks()
+
     def open_whole(self, block: Block) -> ParquetBlockReader:
         """Open a file that may be copied."""
         return self._plain(self._opened(block, ()), block)
