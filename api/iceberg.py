@@ -129,8 +129,9 @@ class IcebergTable(ClusteredTable):
         """
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]
-        keyed = self if cluster_by is None else IcebergTable(port.clustered_by(cluster_by))
-        before = port.newest().property_terms
+        keyed_port = port if cluster_by is None else port.clustered_by(cluster_by)
+        keyed = self if cluster_by is None else IcebergTable(keyed_port)
+        before, copied = port.newest().property_terms, keyed_port.entries_copied
         outcome = super(IcebergTable, keyed).recluster(
             plan,
             policy=policy,
@@ -144,7 +145,9 @@ class IcebergTable(ClusteredTable):
             progress=progress,
         )
         note = _key_note(outcome, before, port.newest(), cluster_by)
-        return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
+        copied = keyed_port.entries_copied - copied
+        notes = "; ".join(text for text in (outcome.note, note) if text)
+        return replace(outcome, note=notes, entries_copied=copied)
 
     def gc(  # type: ignore[override]
         self,

@@ -59,6 +59,7 @@ class IcebergPort:
         self._cache = cache
         self._refine = refine
         self._kept = KeptFiles()
+        self.entries_copied = 0  # of manifests, by all commits
         self.env = env
 
     @classmethod
@@ -215,7 +216,11 @@ class IcebergPort:
             env=self.env,
         )
         storages = DataStorage(base.io_properties, self._io_properties, self.env)
-        return commit_replacement(branch, Drafts(base, replacement, self.env, storages), base.new_properties)
+        drafts = Drafts(base, replacement, self.env, storages)
+        try:
+            return commit_replacement(branch, drafts, base.new_properties)
+        finally:
+            self.entries_copied += drafts.entries_copied
 
     def gone(self, base: IcebergVersion, newest: IcebergVersion, paths: Collection[str]) -> frozenset[str]:
         """Return which files of `base` at `paths` are not in `newest`."""

@@ -403,3 +403,24 @@ def test_another_key_replaces_that_of_the_property_and_says_so(
     text = done(*recluster, "--cluster-by", "region, id", "--policy", "full")
     assert "the cluster key (property tblctl.cluster-by) was id, and is region, id now" in text
     assert table.refresh().properties["tblctl.cluster-by"] == "region, id"
+
+
+def test_entries_of_other_files_that_a_commit_writes_again_are_counted(
+    words: tuple[str, ...], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each append has a manifest: of a file in each of the two partitions that it has rows of."""
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+    table = catalog.create_table("sales.copied", COLUMNS, partition_spec=spec)
+    table.append(pa.concat_tables([rows(range(10), "eu"), rows(range(10), "us")]))
+    table.append(pa.concat_tables([rows(range(10), "eu"), rows(range(10), "de")]))
+    recluster = ("recluster", "iceberg://prod/sales.copied", "--cluster-by", "id", "--policy", "full", *words)
+    outcome = as_json(*recluster)
+    assert (outcome["committed_groups"], outcome["entries_copied"]) == (1, 4)
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["tblctl.entries-copied"] == "4"
+    assert as_json(*recluster)["entries_copied"] == 0
+    table.refresh().append(rows(range(10), "eu"))
+    monkeypatch.setattr("tblctl.cli.show.outcomes._MANY_ENTRIES", 1)
+    assert "manifest entries of other files were copied" in done(*recluster)
