@@ -117,8 +117,9 @@ class IcebergTable(ClusteredTable):
             on_conflict: what a conflict does.
             commit_every: when to commit.
             progress: is called as work goes on.
-            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`. None:
-                that of the property, or else the table's sort order.
+            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`; if
+                nothing is committed, the outcome's note says that the key stays. None: that of the property, or else
+                the table's sort order.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -128,8 +129,9 @@ class IcebergTable(ClusteredTable):
         """
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]
-        keyed = self if cluster_by is None else IcebergTable(port.clustered_by(cluster_by))
-        before = port.newest().property_terms
+        keyed_port = port if cluster_by is None else port.clustered_by(cluster_by)
+        keyed = self if cluster_by is None else IcebergTable(keyed_port)
+        before, copied = port.newest().property_terms, keyed_port.entries_copied
         outcome = super(IcebergTable, keyed).recluster(
             plan,
             policy=policy,
@@ -142,11 +144,10 @@ class IcebergTable(ClusteredTable):
             commit_every=commit_every,
             progress=progress,
         )
-        after = port.newest().property_terms
-        if outcome.commits == 0 or before in (None, after):
-            return outcome
-        note = f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
-        return replace(outcome, note="; ".join(text for text in (outcome.note, note) if text))
+        note = _key_note(outcome, before, port.newest(), cluster_by)
+        copied = keyed_port.entries_copied - copied
+        notes = "; ".join(text for text in (outcome.note, note) if text)
+        return replace(outcome, note=notes, entries_copied=copied)
 
     def gc(  # type: ignore[override]
         self,
@@ -195,6 +196,18 @@ class IcebergTable(ClusteredTable):
         version: IcebergVersion = self._readable()  # type: ignore[assignment]
         content = version.deletes.entries.content
         return {"position": int((content == POSITION).sum()), "equality": int((content == EQUALITY).sum())}
+
+
+def _key_note(
+    outcome: Outcome, before: str | None, newest: IcebergVersion, cluster_by: str | Sequence[str] | None
+) -> str:
+    """Say what became of the cluster key, if it was to change: the property named `before`."""
+    after = newest.property_terms
+    if outcome.commits == 0 and cluster_by is not None:
+        return newest.kept_key(cluster_by)
+    if outcome.commits and before not in {None, after}:
+        return f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
+    return ""
 
 
 def _seconds(given: float | str | datetime.timedelta) -> float:

@@ -68,6 +68,8 @@ class Outcome:
         policy: the policy that chose the groups.
         engine: what merged the groups of the last round: local or spark; None if there was nothing to merge.
         note: why nothing was done, or what was left undone; empty otherwise.
+        entries_copied: of manifests, which had to be written again since they share one with a replaced file (Iceberg);
+            all attempts of all commits. 0 for other formats.
         groups: every group of every round, in order.
         rejected: if the recluster ended because nothing (more) was to do: what was left out, and why.
         advice: in that case, if blocks overlap: other selections that would reduce the overlap.
@@ -95,6 +97,7 @@ class Outcome:
     groups: tuple[GroupOutcome, ...]
     rejected: tuple[Rejection, ...] = ()
     advice: tuple[Advice, ...] = ()
+    entries_copied: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

@@ -272,6 +272,13 @@ class BlockIO(Protocol):
     def opens(self) -> int:
         """How many blocks to open at once: more than one if opening waits for a network."""
 
+    def renew(self) -> bool:
+        """Ask for fresh credentials of the storage; return whether there are any: others do not expire.
+
+        Raises:
+            TblctlError: whoever hands them out cannot be asked.
+        """
+
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         """Return blocks without their deleted rows. Reads their deletes, if the table format has any.
 

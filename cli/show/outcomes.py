@@ -11,6 +11,9 @@ import tblctl
 from tblctl.cli.command import FAILED
 from tblctl.cli.show import render
 
+_MANY_ENTRIES = 100_000
+"""Entries of manifests: some seconds of a commit."""
+
 OUTCOME_JSON = """
 object: operation, snapshot (null when nothing was committed), rows_added, rows_removed, blocks_added,
 blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl recluster` if a round followed)
@@ -18,7 +21,7 @@ blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl
 RECLUSTER_JSON = """
 object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
-        nothing was committed), policy, engine, note, groups [{round, number, why, status, error,
+        nothing was committed), policy, engine, note, entries_copied, groups [{round, number, why, status, error,
         blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
         rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
         advice [{policy, threshold, average_depth_after}] if there was nothing (more) to do
@@ -79,6 +82,11 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         ]
         click.echo()
         render.print_table(("", "before", "after"), figures, right=(1, 2))
+        if outcome.entries_copied >= _MANY_ENTRIES:
+            click.echo(
+                f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
+                "with replaced ones: an engine's rewrite_manifests brings files of a partition together"
+            )
     left = [group for group in outcome.groups if group.status != "committed"]
     if left:
         click.echo()

@@ -24,6 +24,7 @@ from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard
+from tblctl.merger.round.renewal import run_renewed
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Group, Plan
@@ -157,7 +158,8 @@ class _Round:
             return
         title = f"tblctl recluster {self._version.location} ({groups} group{'s' * (groups > 1)})"
         with closing(self._tasks(cut)) as tasks:
-            self._engine.run(self._io, tasks, self._report, title=title, advance=self._progress.rows_merged)
+            merged = self._progress.rows_merged
+            run_renewed(self._engine, self._io, tasks, self._report, title=title, advance=merged)
         for run in self._open:
             if run.is_open:
                 run.require_complete()

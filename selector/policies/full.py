@@ -85,9 +85,11 @@ class Full:
                     left.setdefault(rule, []).append(rest)
         rejections = left_out(view, include_unclustered=include)
         rejections += [
-            rejection(view, rule, joined(some), _NO_GAIN if rule == "no_gain" else f"left out by {rule}")
+            rejection(
+                view, rule, blocks, _no_gain(view, blocks) if rule == "no_gain" else f"left out by {rule}"
+            )
             for rule, some in left.items()
-            if joined(some).size
+            if (blocks := joined(some)).size
         ]
         return Decision(drafts=tuple(drafts), rejections=tuple(rejections), state=state)
 
@@ -107,7 +109,15 @@ def _within(view: TableView, part: Integers, room: Room) -> tuple[list[Integers]
     return worth, {rule or "max_group_bytes": joined((idle, rest))}
 
 
-_NO_GAIN = "merging would only write the same again: these blocks are in order already"
+def _no_gain(view: TableView, blocks: Integers) -> str:
+    """Return why blocks that are one run stay. Rows inside those of other writers may be in any order (Iceberg)."""
+    others = int(np.count_nonzero(view.sort_ids[blocks] != view.sort_id))
+    if not others:
+        return "merging would only write the same again: these blocks are in order already"
+    return (
+        "merging would make no key lie in fewer blocks: these do not overlap, and are too large to join; in "
+        f"{others:,} of them rows may be in another order than the key's"
+    )
 
 
 def _draft(view: TableView, part: Integers, group: Integers) -> Draft:

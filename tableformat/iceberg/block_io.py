@@ -55,6 +55,13 @@ class IcebergBlockIO:
         storage, _ = self.storages.place_of(self.outputs.location)
         return 1 if storage.is_local else IO_THREADS
 
+    def renew(self) -> bool:
+        """Ask the catalog for credentials, if it vends any. Files that are open with those of before are not reused."""
+        if not self.storages.renew():
+            return False
+        self.inputs.forget_open()
+        return True
+
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         """Return blocks without their deleted rows."""
         return self.inputs.live(blocks)

@@ -24,7 +24,9 @@ _CREDENTIALS = {
     "token": ("s3.session-token", "client.session-token"),
     "profile": ("s3.profile-name", "client.profile-name"),
 }
-_SESSION = "s3.session-token"
+SESSION = "s3.session-token"
+"""The property with the token of vended credentials: these expire."""
+
 _SESSION_EXPIRES = "s3.session-token-expires-at-ms"
 _AHEAD_SECONDS = 300.0
 _RENEW_SECONDS = 600.0  # where the catalog does not say when they expire: the least that AWS grants is 900
@@ -50,7 +52,7 @@ class DataStorage:
         env: Environment = SYSTEM,
     ) -> None:
         self._properties = dict(properties)
-        self._renew = renew if _SESSION in properties else None
+        self._renew = renew if SESSION in properties else None
         self._env = env
         self._asked = env.elapsed()
         self._roots: dict[str, Storage] = {}
@@ -72,6 +74,26 @@ class DataStorage:
                 storage = self._roots[root] = Storage(root, options)
         return storage, name
 
+    def renew(self) -> bool:
+        """Ask for credentials now; return false if they do not expire, or nobody can be asked."""
+        if self._renew is None:
+            return False
+        with self._lock:
+            self._take(self._renew())
+        return True
+
+    def take(self, properties: Mapping[str, str]) -> None:
+        """Use other properties from now on: those of a table that was just loaded, if its credentials expire."""
+        if self._renew is not None and SESSION in properties:
+            with self._lock:
+                self._take(properties)
+
+    def _take(self, properties: Mapping[str, str]) -> None:
+        self._asked = self._env.elapsed()
+        if dict(properties) != self._properties:
+            self._properties = dict(properties)
+            self._roots.clear()
+
     def _renew_if_due(self) -> None:
         if self._renew is None:
             return
@@ -81,9 +103,7 @@ class DataStorage:
         else:
             due = self._env.elapsed() - self._asked > _RENEW_SECONDS
         if due:
-            self._properties = dict(self._renew())
-            self._asked = self._env.elapsed()
-            self._roots.clear()
+            self._take(self._renew())
 
     def folder(self, uri: str) -> Storage:
         """Return the storage of what lies below a folder."""

@@ -24,6 +24,8 @@ DELETED = 2
 _ADDED = 1
 _DATA_FILE = 2
 _PAIRS = {"nulls": 110, "nans": 137, "lower": 125, "upper": 128}
+_STORED = {"values": 109, "sizes": 108}
+_BINARY = ("lower", "upper")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +56,23 @@ class ColumnBounds:
     Attributes:
         nulls, nans: counts; -1 if unknown.
         lower, upper: encoded bounds, large_binary; null if unknown.
+        values, sizes: values (nulls among them) and bytes in the file; -1 if unknown. None if they were not asked for.
     """
 
     nulls: np.ndarray
     nans: np.ndarray
     lower: pa.Array
     upper: pa.Array
+    values: np.ndarray | None = None
+    sizes: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> ColumnBounds:
         """Return what some of the entries say."""
-        return ColumnBounds(**{item.name: _take(getattr(self, item.name), rows) for item in fields(self)})
+        held = {item.name: getattr(self, item.name) for item in fields(self)}
+        taken: dict[str, Any] = {
+            name: None if column is None else _take(column, rows) for name, column in held.items()
+        }
+        return ColumnBounds(**taken)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,14 +140,30 @@ class DamagedManifestError(ValueError):
         self.path = path
 
 
-def read_entries(sources: Iterable[ManifestSource], column_ids: Collection[int] = ()) -> Decoded:
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns of which something is wanted, and what: the field of the map that has it, by name."""
+
+    column_ids: Collection[int]
+    pairs: Mapping[str, int]
+
+
+def read_entries(
+    sources: Iterable[ManifestSource], column_ids: Collection[int] = (), *, stored: bool = False
+) -> Decoded:
     """Return the entries of manifests in order, and what they say of some columns.
 
     Holds few manifests at a time, if `sources` makes them one after the other.
 
+    Args:
+        sources: the manifests.
+        column_ids: the columns.
+        stored: also how many values and bytes of each a file has.
+
     Raises:
         DamagedManifestError: a manifest is no Avro file, is cut off, or lacks required fields.
     """
+    wanted = _Wanted(column_ids, _PAIRS | _STORED if stored else _PAIRS)
     layouts: dict[bytes, _Layout] = {}
     parts: list[_Part] = []
     given, whole = _Given(), 0
@@ -147,9 +172,7 @@ def read_entries(sources: Iterable[ManifestSource], column_ids: Collection[int] 
         container = _container(source)
         layout = layouts.get(container.schema_text)
         if layout is None:
-            layout = layouts[container.schema_text] = _Layout(
-                len(layouts), container, given, column_ids, number
-            )
+            layout = layouts[container.schema_text] = _Layout(len(layouts), container, given, wanted, number)
         parts += layout.add(number, container)
         if sum(len(part["manifest"]) for part, _ in parts[whole:]) >= _JOINED_ENTRIES:
             parts[whole:] = [_together(parts[whole:])]
@@ -157,7 +180,7 @@ def read_entries(sources: Iterable[ManifestSource], column_ids: Collection[int] 
     for layout in layouts.values():
         parts += layout.finish()
     if not parts:
-        parts = [_columns(0, None, np.zeros(0, np.int64), given, column_ids)]
+        parts = [_columns(0, None, np.zeros(0, np.int64), given, wanted)]
     return Decoded(**_joined(parts), layouts=tuple(layout.schema for layout in layouts.values()))
 
 
@@ -188,17 +211,15 @@ class _Given:
 class _Layout:
     """Decodes manifests of one Avro schema, small ones together. Holds few decompressed ones at a time."""
 
-    def __init__(
-        self, number: int, first: Container, given: _Given, column_ids: Collection[int], manifest: int
-    ) -> None:
+    def __init__(self, number: int, first: Container, given: _Given, wanted: _Wanted, manifest: int) -> None:
         self.schema = first.schema
         self._number = number
         self._given = given
-        self._column_ids = column_ids
+        self._wanted = wanted
         self._waiting: list[tuple[int, Container]] = []
         self._bytes = 0
         try:
-            self._decoder = Decoder(first.schema, _selection(column_ids))
+            self._decoder = Decoder(first.schema, _selection(wanted))
         except AvroError as error:
             raise DamagedManifestError(given.paths[manifest], str(error)) from error
 
@@ -225,7 +246,7 @@ class _Layout:
         numbers = np.array([number for number, _ in waiting], np.int64)
         parts = []
         for count, found, files in self._decoder.decode([container for _, container in waiting]):
-            entries, bounds = _columns(count, found, numbers[files], self._given, self._column_ids)
+            entries, bounds = _columns(count, found, numbers[files], self._given, self._wanted)
             parts.append((entries | {"layout": np.full(count, self._number, np.int64)}, bounds))
         return parts
 
@@ -245,8 +266,8 @@ def _container(source: ManifestSource) -> Container:
 def _together(parts: Sequence[_Part]) -> _Part:
     """Return parts as one. Takes the columns out of the parts."""
     columns = {
-        column: {name: _join([bounds[column].pop(name) for _, bounds in parts]) for name in _PAIRS}
-        for column in list(parts[0][1])
+        column: {name: _join([bounds[column].pop(name) for _, bounds in parts]) for name in list(first)}
+        for column, first in parts[0][1].items()
     }
     return {name: _join([part.pop(name) for part, _ in parts]) for name in list(parts[0][0])}, columns
 
@@ -257,7 +278,7 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
     manifest = entries["manifest"]
     order = None if bool((np.diff(manifest) >= 0).all()) else np.argsort(manifest, kind="stable")
     bounds = {
-        column: ColumnBounds(**{name: _take(found.pop(name), order) for name in _PAIRS})
+        column: ColumnBounds(**{name: _take(found.pop(name), order) for name in list(found)})
         for column, found in columns.items()
     }
     return {
@@ -266,13 +287,13 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
     }
 
 
-def _selection(column_ids: Collection[int]) -> Any:
+def _selection(wanted: _Wanted) -> Any:
     value = Value()
     single = (134, 100, 101, 103, 104, 140, 131, 143)
-    pairs = Entries(keys=frozenset(column_ids))
+    pairs = Entries(keys=frozenset(wanted.column_ids))
     file: dict[int, Any] = dict.fromkeys(single, value) | {102: Whole()}
-    if column_ids:
-        file |= dict.fromkeys(_PAIRS.values(), pairs)
+    if wanted.column_ids:
+        file |= dict.fromkeys(wanted.pairs.values(), pairs)
     return {0: value, 1: value, 3: value, 4: value, _DATA_FILE: file}
 
 
@@ -281,7 +302,7 @@ def _columns(
     found: Any,
     manifest: np.ndarray,
     given: _Given,
-    column_ids: Collection[int],
+    wanted: _Wanted,
 ) -> _Part:
     """Return the columns of `count` decoded entries, what they inherit filled in, and those of their bounds."""
     if not count:
@@ -316,13 +337,13 @@ def _columns(
         "encrypted": _present(file.get(131), count),
         "referenced": _text(file.get(143), count),
     }
-    return entries, {column: _bounds(file, column, count) for column in column_ids}
+    return entries, {column: _bounds(file, column, count, wanted.pairs) for column in wanted.column_ids}
 
 
-def _bounds(file: Mapping[int, Any], column: int, count: int) -> dict[str, Any]:
-    held: dict[str, Sparse | None] = {name: _pair(file.get(key), column) for name, key in _PAIRS.items()}
+def _bounds(file: Mapping[int, Any], column: int, count: int, pairs: Mapping[str, int]) -> dict[str, Any]:
+    held: dict[str, Sparse | None] = {name: _pair(file.get(key), column) for name, key in pairs.items()}
     return {
-        name: _binary(value, count) if name in ("lower", "upper") else _numbers(value, count)
+        name: _binary(value, count) if name in _BINARY else _numbers(value, count)
         for name, value in held.items()
     }
 

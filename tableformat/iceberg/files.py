@@ -174,15 +174,20 @@ class DataFiles:
 
 
 def decode_manifests(
-    location: str, manifests: Sequence[ManifestFile], read: ReadAll, column_ids: Sequence[int] = ()
+    location: str,
+    manifests: Sequence[ManifestFile],
+    read: ReadAll,
+    column_ids: Sequence[int] = (),
+    *,
+    stored: bool = False,
 ) -> Decoded:
-    """Return the entries of manifests in order, and what they say of some columns.
+    """Return the entries of manifests in order, and what they say of some columns; see `read_entries`.
 
     Raises:
         CorruptTableError: a manifest cannot be read; names it.
     """
     try:
-        return read_entries(_sources(manifests, read), column_ids)
+        return read_entries(_sources(manifests, read), column_ids, stored=stored)
     except DamagedManifestError as error:
         raise _damaged(location, error.path, error) from error
     except _DAMAGE as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, ObjectNotFoundError, StorageError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.avro.counts import check_counts
+from tblctl.tableformat.iceberg.data_storage import SESSION
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.own_keys import read_side_file
 from tblctl.tableformat.storage.failures import Failure, classify
@@ -73,12 +74,26 @@ class _Held:
 
 
 class MetadataFiles:
-    """The metadata files of one table."""
+    """The metadata files of one table.
+
+    Args:
+        location: of the table, for people.
+        file_io: reads files.
+        kept: contents that were read.
+        cache: keeps those of remote storage.
+        renew: returns what reads files with fresh credentials, where those that a catalog vended have expired.
+    """
 
     def __init__(
-        self, location: str, file_io: FileIO, kept: KeptFiles, cache: ManifestCache | None = None
+        self,
+        location: str,
+        file_io: FileIO,
+        kept: KeptFiles,
+        cache: ManifestCache | None = None,
+        renew: Callable[[], FileIO] | None = None,
     ) -> None:
         self._location = location
+        self._renew = renew if SESSION in file_io.properties else None
         self._io = file_io
         self._kept = kept
         self._cache = cache
@@ -161,10 +176,21 @@ class MetadataFiles:
 
     def _fetched(self, path: str) -> bytes:
         try:
-            with self._io.new_input(path).open(seekable=False) as stream:
-                return bytes(stream.read())
+            return self._read(path)
+        except OSError as error:
+            if self._renew is None or not is_denied(error):
+                raise self._problem(path, error) from error
+        except (ValueError, ImportError) as error:
+            raise self._problem(path, error) from error
+        self._io = self._renew()
+        try:
+            return self._read(path)
         except (OSError, ValueError, ImportError) as error:
             raise self._problem(path, error) from error
+
+    def _read(self, path: str) -> bytes:
+        with self._io.new_input(path).open(seekable=False) as stream:
+            return bytes(stream.read())
 
     def _problem(self, path: str, error: Exception) -> Exception:
         what = f"{self._location}: {path}"
@@ -184,7 +210,7 @@ class MetadataFiles:
 def is_denied(error: BaseException) -> bool:
     """Return whether a storage refuses access. Arrow's S3 says so in the text only."""
     return isinstance(error, PermissionError) or (
-        isinstance(error, OSError) and "ACCESS_DENIED" in str(error)
+        isinstance(error, OSError) and any(word in str(error) for word in ("ACCESS_DENIED", "ExpiredToken"))
     )
 
 

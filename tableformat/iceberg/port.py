@@ -26,6 +26,7 @@ from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictE
 from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
@@ -58,6 +59,7 @@ class IcebergPort:
         self._cache = cache
         self._refine = refine
         self._kept = KeptFiles()
+        self.entries_copied = 0  # of manifests, by all commits
         self.env = env
 
     @classmethod
@@ -191,7 +193,11 @@ class IcebergPort:
         )
 
     def _io_properties(self) -> dict[str, str]:
-        return {name: str(value) for name, value in self._load().io.properties.items()}
+        return {name: str(value) for name, value in self._fresh_io().properties.items()}
+
+    def _fresh_io(self) -> FileIO:
+        """Return what reads the table's files, with the credentials of now."""
+        return self._load().io
 
     def replace(self, base: IcebergVersion, replacement: Replacement) -> IcebergVersion:
         """Commit a REPLACE snapshot on top of the newest version."""
@@ -210,7 +216,11 @@ class IcebergPort:
             env=self.env,
         )
         storages = DataStorage(base.io_properties, self._io_properties, self.env)
-        return commit_replacement(branch, Drafts(base, replacement, self.env, storages), base.new_properties)
+        drafts = Drafts(base, replacement, self.env, storages)
+        try:
+            return commit_replacement(branch, drafts, base.new_properties)
+        finally:
+            self.entries_copied += drafts.entries_copied
 
     def gone(self, base: IcebergVersion, newest: IcebergVersion, paths: Collection[str]) -> frozenset[str]:
         """Return which files of `base` at `paths` are not in `newest`."""
@@ -260,7 +270,7 @@ class IcebergPort:
         return check_table(version, storages, deep=deep, progress=progress)
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
-        files = MetadataFiles(self._location, table.io, self._kept, self._cache)
+        files = MetadataFiles(self._location, table.io, self._kept, self._cache, self._fresh_io)
         return IcebergVersion(
             self._location,
             table.metadata,

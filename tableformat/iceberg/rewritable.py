@@ -63,22 +63,24 @@ def _reason(version: IcebergVersion) -> str | None:
 
 
 def require_access(version: IcebergVersion, storages: DataStorage, env: Environment) -> None:
-    """Create and delete an empty object where the table's data would be: credentials may only read.
+    """Create and delete an empty object where the table's data would be, and where its manifests would be.
+
+    Credentials may only read, or not write there. Of a REST catalog, too, manifests are written by the client.
 
     Raises:
         AccessDeniedError, StorageError: that does not work; names the object.
     """
-    folder = version.data_folder
-    path = f"{folder}/tblctl-{version.metadata.table_uuid.hex}-{env.new_id()}-probe"
-    storage, name = storages.place_of(path)
-    what = "written"
-    try:
-        storage.write(name, b"")
-        what = "deleted"
-        storage.delete([name])
-    except (AccessDeniedError, StorageError) as error:
-        msg = (
-            f"{version.location}: an object to try it out could not be {what}: {error}; a recluster needs credentials "
-            f"that may read, write and delete in {folder}; nothing was changed"
-        )
-        raise type(error)(msg) from error
+    for folder in (version.data_folder, version.metadata_folder):
+        path = f"{folder}/tblctl-{version.metadata.table_uuid.hex}-{env.new_id()}-probe"
+        storage, name = storages.place_of(path)
+        what = "written"
+        try:
+            storage.write(name, b"")
+            what = "deleted"
+            storage.delete([name])
+        except (AccessDeniedError, StorageError) as error:
+            msg = (
+                f"{version.location}: an object to try it out could not be {what}: {error}; a recluster needs "
+                f"credentials that may read, write and delete in {folder}; nothing was changed"
+            )
+            raise type(error)(msg) from error

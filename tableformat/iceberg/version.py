@@ -29,6 +29,7 @@ from tblctl.tableformat.iceberg.partitions import (
     partition_scalar,
     partitions_of,
 )
+from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
@@ -210,10 +211,30 @@ class IcebergVersion:
     @property
     def cluster_hint(self) -> str:
         """How a table gets a cluster key, for errors."""
-        name = self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
         return (
-            f"give the table a sort order, in Spark: `ALTER TABLE {name} WRITE ORDERED BY a, b`; or name a key to "
-            "recluster by: `tblctl recluster --cluster-by a,b`"
+            f"give the table a sort order, in Spark: `ALTER TABLE {self._sql_name} WRITE ORDERED BY a, b`; or name a "
+            "key to recluster by: `tblctl recluster --cluster-by a,b`"
+        )
+
+    @property
+    def _sql_name(self) -> str:
+        return self._location.removeprefix(SCHEME).partition("/")[2].replace('"', "`")
+
+    def kept_key(self, given: str | Sequence[str]) -> str:
+        """Say that the cluster key is still this version's, not another one given; empty if it is that."""
+        wanted = self.clustered_by(given)
+        try:
+            mine = ", ".join(self.cluster_by)
+        except InvalidKeyError:
+            mine = self.property_terms or ""
+        terms = ", ".join(wanted.cluster_by)
+        if mine == terms:
+            return ""
+        stays = f"the table's cluster key stays {mine}" if mine else "the table still has no cluster key"
+        value = terms.replace("'", "\\'")
+        return (
+            f"nothing was committed, so {stays}: the first merge by {terms} makes that the key. To set it now, in "
+            f"Spark: ALTER TABLE {self._sql_name} SET TBLPROPERTIES ('{CLUSTER_BY}' = '{value}')"
         )
 
     @once
@@ -486,17 +507,25 @@ class IcebergVersion:
         row = self._row_of(block.path)
         data = [manifest for manifest in self.manifests if manifest.content == 0]
         manifest = data[int(self.files.entries.manifest[row])]
-        nulls = self._null_counts.of(manifest, block.path)
-        return replace(block, null_counts=nulls, constants=self._constants(row))
+        counts = self._null_counts
+        return replace(
+            block,
+            null_counts=counts.of(manifest, block.path),
+            stored_ids=counts.stored(manifest, block.path),
+            constants=self._constants(row),
+        )
 
     @once
     def _null_counts(self) -> NullCounts:
-        leaves = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
+        plain = [leaf.id for leaf in self.schema.leaves if not pa.types.is_nested(leaf.type)]
+        inner = sorted(primitive_ids(self.schema.arrow) - set(plain))
 
         def decode(manifests: Sequence[ManifestFile], ids: Sequence[int]) -> Decoded:
-            return decode_manifests(self._location, manifests, self._metadata_files.contents, ids)
+            return decode_manifests(
+                self._location, manifests, self._metadata_files.contents, ids, stored=True
+            )
 
-        return NullCounts(leaves, decode)
+        return NullCounts(plain, inner, decode)
 
     def partition_key(self, path: str) -> PartitionKey:
         """Return what distinguishes the partition of a data file from all others."""

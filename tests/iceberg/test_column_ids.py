@@ -219,7 +219,7 @@ def test_a_file_without_ids_is_read_after_a_rename(lake: Lake) -> None:
 
 def test_a_column_outside_of_the_mapping_is_ignored_and_one_that_it_lacks_is_null(lake: Lake) -> None:
     table = create(lake, fields(id=LongType(), text=StringType()), [mapped(1, "id"), mapped(2, "other")])
-    rows = pa.table({"id": [1, 2], "text": ["a", "b"], "more": [True, False]})
+    rows = pa.table({"id": [1, 2], "words": ["a", "b"], "more": [True, False]})
     for _ in range(2):
         add(table, rows)
     assert_same_rows(table, expected=Counter({"{'id': 1, 'text': None}": 2, "{'id': 2, 'text': None}": 2}))

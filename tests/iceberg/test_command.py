@@ -364,3 +364,63 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(words: tup
     assert "prod" in result.stderr
     assert "bug in tblctl" not in result.stderr
     assert "open-sesame" not in result.output
+
+
+def test_a_key_by_which_nothing_was_merged_is_not_kept_and_that_is_said(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    one = catalog.create_table("sales.single", COLUMNS, properties={"tblctl.cluster-by": "at"})
+    one.append(rows(range(5)))
+    text = done("recluster", "iceberg://prod/sales.single", "--cluster-by", "id", "--policy", "full", *words)
+    assert "the table's cluster key stays at" in text
+    assert "ALTER TABLE sales.single SET TBLPROPERTIES ('tblctl.cluster-by' = 'id')" in text
+    assert "in 1 of them rows may be in another order" in text
+    found = as_json("recluster", "iceberg://prod/sales.single", "--cluster-by", "id", *words)
+    assert "stays at" in found["note"]
+    assert one.refresh().properties["tblctl.cluster-by"] == "at"
+    same = as_json("recluster", "iceberg://prod/sales.single", "--cluster-by", "at", *words)
+    assert "cluster key" not in same["note"]
+
+
+def test_without_any_key_a_recluster_that_merged_nothing_says_so(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    catalog.create_table("sales.none", COLUMNS).append(rows(range(5)))
+    found = as_json("recluster", "iceberg://prod/sales.none", "--cluster-by", "id", *words)
+    assert "the table still has no cluster key" in found["note"]
+
+
+def test_another_key_replaces_that_of_the_property_and_says_so(
+    words: tuple[str, ...], catalog: Catalog
+) -> None:
+    recluster = ("recluster", ORDERS, *words)
+    assert "cluster key" not in done(*recluster, "--cluster-by", "id")  # it had none
+    table = catalog.load_table("sales.orders")
+    assert table.properties["tblctl.cluster-by"] == "id"
+    table.append(rows(range(3, 9)))
+    assert "cluster key" not in done(*recluster, "--cluster-by", "id", "--policy", "full")
+    table.refresh().append(rows(range(3, 9)))
+    text = done(*recluster, "--cluster-by", "region, id", "--policy", "full")
+    assert "the cluster key (property tblctl.cluster-by) was id, and is region, id now" in text
+    assert table.refresh().properties["tblctl.cluster-by"] == "region, id"
+
+
+def test_entries_of_other_files_that_a_commit_writes_again_are_counted(
+    words: tuple[str, ...], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each append has a manifest: of a file in each of the two partitions that it has rows of."""
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+    table = catalog.create_table("sales.copied", COLUMNS, partition_spec=spec)
+    table.append(pa.concat_tables([rows(range(10), "eu"), rows(range(10), "us")]))
+    table.append(pa.concat_tables([rows(range(10), "eu"), rows(range(10), "de")]))
+    recluster = ("recluster", "iceberg://prod/sales.copied", "--cluster-by", "id", "--policy", "full", *words)
+    outcome = as_json(*recluster)
+    assert (outcome["committed_groups"], outcome["entries_copied"]) == (1, 4)
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["tblctl.entries-copied"] == "4"
+    assert as_json(*recluster)["entries_copied"] == 0
+    table.refresh().append(rows(range(10), "eu"))
+    monkeypatch.setattr("tblctl.cli.show.outcomes._MANY_ENTRIES", 1)
+    assert "manifest entries of other files were copied" in done(*recluster)

@@ -106,6 +106,22 @@ def test_vended_credentials_are_renewed(stated: bool) -> None:
     assert len(asked) == 3  # workers ask nobody
 
 
+def test_credentials_are_asked_for_at_once_where_the_storage_denied_them() -> None:
+    asked = []
+    storages = DataStorage({"s3.session-token": "t0"}, lambda: asked.append(1) or {"s3.session-token": "t1"})
+    first, _ = storages.place_of("s3://b/a")
+    assert storages.renew()
+    assert storages.place_of("s3://b/a")[0] is not first
+    storages.take({"s3.session-token": "t2"})
+    assert storages._properties == {"s3.session-token": "t2"}
+    assert len(asked) == 1
+    own = DataStorage({"s3.access-key-id": "k"}, lambda: pytest.fail("asked"))
+    own.take({"s3.access-key-id": "other"})
+    assert not own.renew()
+    assert own._properties == {"s3.access-key-id": "k"}
+    assert not pickle.loads(pickle.dumps(storages)).renew()  # a worker can ask nobody
+
+
 def test_keys_of_one_s_own_are_not_renewed() -> None:
     clock = Clock()
     env = dataclasses.replace(SYSTEM, now=clock, elapsed=clock)

@@ -22,6 +22,7 @@ import tblctl
 from tblctl.cli.command import exit_code
 from tblctl.cli.main import application
 from tblctl.tableformat.errors import (
+    AccessDeniedError,
     CorruptTableError,
     InvalidKeyError,
     InvalidOptionError,
@@ -33,6 +34,7 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation, parse_location, parse_names
+from tblctl.tableformat.storage import Storage
 
 from .lake import NAME, Lake, append, fields, rewrite_metadata
 
@@ -433,3 +435,24 @@ def test_a_catalog_that_never_answers_is_given_up() -> None:
         }
         with pytest.raises(StorageError, match="timed out"):
             tblctl.open("iceberg://slow/a.b", catalog_options=options)
+
+
+@pytest.mark.parametrize("call", ["write", "delete"])
+@pytest.mark.parametrize("folder", ["data", "metadata", "elsewhere"])
+def test_a_recluster_that_may_not_write_where_manifests_or_data_go_is_refused_before_it_merges(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch, folder: str, call: str
+) -> None:
+    if folder == "elsewhere":
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.metadata.path": f"{table.location()}/elsewhere"})
+    before, real = table.refresh().metadata_location, getattr(Storage, call)
+
+    def denied(storage: Storage, names: Any, *more: Any) -> Any:
+        if f"/{folder}/tblctl-" in str(names):
+            raise AccessDeniedError("not for you")
+        return real(storage, names, *more)
+
+    monkeypatch.setattr(Storage, call, denied)
+    error = failure(AccessDeniedError, lambda: lake.open("t").recluster(policy="full"))
+    assert f"/{folder}; nothing was changed" in str(error)
+    assert table.refresh().metadata_location == before

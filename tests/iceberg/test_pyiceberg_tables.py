@@ -222,7 +222,9 @@ def test_a_file_that_the_table_has_twice_is_measured_and_never_planned(
         assert [(item.rule, item.blocks) for item in plan.rejected][:1] == [("listed_twice", 2)]
         assert (plan.predicted.block_count_before, plan.predicted.average_depth_before) == (4, 4.0)
     decoded = []
-    monkeypatch.setattr(files, "read_entries", lambda *words: decoded.append(1) or read_entries(*words))
+    monkeypatch.setattr(
+        files, "read_entries", lambda *words, **more: decoded.append(1) or read_entries(*words, **more)
+    )
     opened.plan("full", cluster_by="id desc")
     assert len(decoded) == 1, "manifests are decoded once for each plan"
 

@@ -283,6 +283,9 @@ class MemoryIO:
     def opens(self) -> int:
         return 1
 
+    def renew(self) -> bool:
+        return False
+
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         return tuple(block.without(len(self.version.deleted.get(block.path, ()))) for block in blocks)
 

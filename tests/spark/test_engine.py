@@ -16,11 +16,12 @@ import pytest
 from tblctl.merger.engines.spark.engine import SparkEngine, _by_group, _DealtUnit, _in_jobs, _Jobs, _name
 from tblctl.merger.engines.spark.on_worker import WorkerSetup
 from tblctl.merger.presort.decide import THRESHOLDS
+from tblctl.merger.round.renewal import run_renewed
 from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import CorruptTableError, EngineError, InternalError
 
-from .toys import ROWS, block_io, outcomes_of, result, task
+from .toys import ROWS, ToyIO, block_io, outcomes_of, result, task
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,27 @@ def test_every_task_runs_alone_in_its_partition_and_is_reported_once_from_the_ca
     assert len({one.bytes_read for one in found}) == len(tasks)
     assert threads == {threading.get_ident()}
     assert sum(rows) == len(tasks) * ROWS
+
+
+def test_tasks_denied_on_workers_run_again_with_what_the_driver_has_renewed(spark: Any) -> None:
+    def denied(io: Any, what: Any, **more: Any) -> Any:  # nested: reaches workers by value
+        from tblctl.tableformat.errors import AccessDeniedError
+
+        if io.token == "of before":
+            raise AccessDeniedError("expired")
+        return result(io, what)
+
+    class Vended(ToyIO):
+        def renew(self) -> bool:
+            self.token = "fresh"
+            return True
+
+    io: Any = Vended(**vars(block_io()), token="of before")
+    found: list[Any] = []
+    tasks = [task(group) for group in range(4)]
+    run_renewed(SparkEngine(spark.session, CODE, function=denied), io, tasks, found.append, title="toys")
+    assert [type(one) for one in found] == [TaskResult] * len(tasks)
+    assert io.token == "fresh"
 
 
 def test_as_many_tasks_as_cores_are_one_job_of_sparks_without_a_shuffle(spark: Any) -> None:

@@ -30,7 +30,7 @@ from tblctl.tableformat.iceberg.publish.freshness import require_fresh
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
-from tblctl.tableformat.iceberg.publish.summary import Removed, summary_of
+from tblctl.tableformat.iceberg.publish.summary import COPIED, Removed, summary_of
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.once import once
 from tblctl.tableformat.port import BlocksReplacedError, Replacement
@@ -91,6 +91,7 @@ class Drafts:
             TblctlError: metadata cannot be read or written.
         """
         self._io = table.io
+        self._storages.take({name: str(value) for name, value in table.io.properties.items()})
         self._require_descent(head)
         state = HeadState.of(head, self._inputs, head.entries_in)
         self._require_inputs(head, state)
@@ -104,6 +105,11 @@ class Drafts:
             ]
             side = self._side_files(table, head, state)
             return self._snapshot(table, head, manifests, side, self._removed(head, leaving))
+
+    @property
+    def entries_copied(self) -> int:
+        """How many entries of manifests were written again, in all attempts so far."""
+        return self._new.copied_entries
 
     def require_fresh(self) -> None:
         """Refuse new files that gc may have deleted.
@@ -313,6 +319,7 @@ class Drafts:
                 "summary": Summary(
                     Operation.REPLACE,
                     **summary_of(removed, self._records, before, self._replacement.detail),
+                    **{COPIED: str(self.entries_copied)},
                     **side,
                 ),
                 "schema-id": metadata.current_schema_id,

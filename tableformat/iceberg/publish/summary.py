@@ -12,6 +12,9 @@ from tblctl.tableformat.iceberg.record import DataFileRecord
 DETAIL = "tblctl.detail"
 """The key with what tblctl says of its commit, as JSON."""
 
+COPIED = "tblctl.entries-copied"
+"""The key with how many entries of other files were written again, since they shared a manifest with replaced ones."""
+
 _TOTALS = (
     ("total-data-files", "added-data-files", "deleted-data-files"),
     ("total-delete-files", "added-delete-files", "removed-delete-files"),

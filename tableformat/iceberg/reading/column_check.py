@@ -1,32 +1,47 @@
-"""Find files whose columns are not those of the table: a column that is not found by its id would be read as null."""
+"""Find files whose columns are not those of the table: a column that is not found by its id would be read as null.
+
+By Iceberg's rules a column that a file lacks is null in all its rows: it was added later. So where the manifest counts
+no nulls of it, nothing contradicts a file whose writer had ids of its own. Then everything else that is known decides:
+
+- The manifest has a bound of the column, or counts values or bytes of it. So the file has it, by another id.
+- The file has a column of the same name by another id. That is right only if some schema of the table gave this id to
+  this name: the column was dropped or renamed later, and the name given anew.
+- The file has a column of the same name without id, which the name mapping does not name.
+
+Such a file is refused. What is left is a file that gives no sign at all: every reader takes the column for null.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from tblctl.tableformat.errors import CorruptTableError, InvalidDataError
+from tblctl.tableformat.iceberg.reading.column_ids import NAME_MAPPING
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
+from tblctl.tableformat.iceberg.reading.given_ids import GivenIds
 from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.parquet.reader import BlockFile
 
 
-def require_columns(file: BlockFile, block: DataFile, schema: Schema, *, last_id: int) -> None:
+def require_columns(file: BlockFile, block: DataFile, schema: Schema, *, given: GivenIds) -> None:
     """Compare a file's columns with the table's, and their nulls with those that its manifest counts.
 
     Args:
         file: the open file.
         block: its entry in the manifest.
         schema: the columns to read.
-        last_id: the highest id that the table ever gave.
+        given: the ids that the table gave.
 
     Raises:
         CorruptTableError: a column differs: maybe it was written with other ids, and would be read as null.
-        InvalidDataError: the file lacks a field of a struct that it is partitioned by.
+        InvalidDataError: the file lacks a field of a struct that it is partitioned by, or the name mapping a name.
     """
-    _require_ids(file, block, schema, last_id)
     counted: Mapping[int, int] = dict(block.null_counts)
     constants = dict(block.constants)
     for leaf in schema.leaves:
@@ -37,7 +52,7 @@ def require_columns(file: BlockFile, block: DataFile, schema: Schema, *, last_id
             )
             raise InvalidDataError(msg)
         expected = counted.get(leaf.id, -1)
-        if expected < 0 or pa.types.is_nested(leaf.type):
+        if expected < 0 or pt.is_nested(leaf.type):
             continue
         found = _nulls(file, block, leaf, is_constant=leaf.id in constants)
         if found is not None and found != expected:
@@ -46,6 +61,22 @@ def require_columns(file: BlockFile, block: DataFile, schema: Schema, *, last_id
                 f"manifest counts {expected}; nothing was changed. Were its columns written with other ids?"
             )
             raise CorruptTableError(msg, name=block.path)
+    for missing in _missing(list(schema.arrow), list(file.schema), ()):
+        _require_absent(missing, block, given)
+
+
+def primitive_ids(fields: Iterable[pa.Field]) -> frozenset[int]:
+    """Return the ids of fields and of those nested in them that have values of their own, at every depth."""
+    found: set[int] = set()
+    waiting = list(fields)
+    while waiting:
+        item = waiting.pop()
+        children = child_fields(item.type)
+        waiting += children
+        id_ = field_id(item)
+        if id_ is not None and not children:
+            found.add(id_)
+    return frozenset(found)
 
 
 def _nulls(file: BlockFile, block: DataFile, leaf: Leaf, *, is_constant: bool) -> int | None:
@@ -57,15 +88,77 @@ def _nulls(file: BlockFile, block: DataFile, leaf: Leaf, *, is_constant: bool) -
     return file.stored_nulls(range(file.metadata.num_row_groups), leaf)
 
 
-def _require_ids(file: BlockFile, block: DataFile, schema: Schema, last_id: int) -> None:
-    """Refuse a file that has a column of the table's name by an id that the table never gave."""
-    ids = {field.name: field_id(field) for field in file.schema}
-    there = set(ids.values())
-    for column in schema.arrow:
-        wanted, given = field_id(column), ids.get(column.name)
-        if wanted not in there and given is not None and given > last_id:
+@dataclass(frozen=True)
+class _Missing:
+    """A column of the table, or a field inside one, that a file lacks by its id.
+
+    Attributes:
+        field: the table's.
+        path: the names that lead to it.
+        others: the fields that the file has in its place.
+    """
+
+    field: pa.Field
+    path: tuple[str, ...]
+    others: Sequence[pa.Field]
+
+
+def _missing(
+    columns: Sequence[pa.Field], fields: Sequence[pa.Field], path: tuple[str, ...]
+) -> Iterator[_Missing]:
+    """Yield the columns of a table that a file lacks; of a column that it lacks as a whole, nothing inside."""
+    by_id = {field_id(field): field for field in fields}
+    for column in columns:
+        here = (*path, column.name)
+        match = by_id.get(field_id(column))
+        if match is None:
+            yield _Missing(column, here, fields)
+        else:
+            yield from _missing_inside(column.type, match.type, here)
+
+
+def _missing_inside(wanted: pa.DataType, kind: pa.DataType, path: tuple[str, ...]) -> Iterator[_Missing]:
+    if pt.is_struct(wanted) and pt.is_struct(kind):
+        yield from _missing(child_fields(wanted), child_fields(kind), path)
+        return
+    for inner, other in zip(child_fields(wanted), child_fields(kind), strict=False):  # found by their place
+        yield from _missing_inside(inner.type, other.type, (*path, inner.name))
+
+
+def _require_absent(missing: _Missing, block: DataFile, given: GivenIds) -> None:
+    """Refuse a file that lacks a column, although something says that it has it."""
+    column, name = missing.field, ".".join(missing.path)
+    wanted = field_id(column)
+    known = primitive_ids([column]) - {id_ for id_, _ in block.constants}
+    if known.intersection(block.stored_ids):
+        msg = (
+            f"{block.path}: its manifest has values of column {name!r} (id {wanted}), and the file no column of that "
+            "id: it would be read as null; nothing was changed. Were its columns written with other ids?"
+        )
+        raise CorruptTableError(msg, name=block.path)
+    names = {column.name, _as_written(column.name)}
+    for other in missing.others:
+        if other.name not in names:
+            continue
+        own = field_id(other)
+        if own is None:
             msg = (
-                f"{block.path}: its column {column.name!r} has id {given}, which the table never gave; the table's has "
-                f"id {wanted}, and would be read as null; nothing was changed. Rewrite the file with an engine"
+                f"{block.path}: its column {name!r} has no id, and the table's property {NAME_MAPPING} does not name "
+                f"it: it would be read as null; nothing was changed. Add the name to the mapping (id {wanted}), or "
+                "rewrite the file with an engine"
+            )
+            raise InvalidDataError(msg)
+        objection = given.objection(column.name, own)
+        if objection is not None:
+            msg = (
+                f"{block.path}: its column {name!r} has id {own}, {objection}; the table's has id {wanted}, and would "
+                "be read as null; nothing was changed. Rewrite the file with an engine"
             )
             raise CorruptTableError(msg, name=block.path)
+
+
+def _as_written(name: str) -> str:
+    """Return how Iceberg's writers call a column in files: names that Avro does not allow are changed."""
+    from pyiceberg.schema import make_compatible_name
+
+    return make_compatible_name(name) if name else name

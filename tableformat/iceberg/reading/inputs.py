@@ -17,6 +17,7 @@ from tblctl.tableformat.iceberg.own_files import parse_name
 from tblctl.tableformat.iceberg.reading.column_check import require_columns
 from tblctl.tableformat.iceberg.reading.column_ids import NAME_MAPPING, NameMapping, with_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
+from tblctl.tableformat.iceberg.reading.given_ids import GivenIds
 from tblctl.tableformat.iceberg.reading.live_reader import LiveReader
 from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
@@ -46,7 +47,7 @@ class Inputs:
         self._codec = version.options.compression
         self._table = version.metadata.table_uuid.hex
         self._location = version.location
-        self._last_id = version.metadata.last_column_id
+        self._given = GivenIds.of(version.metadata)
         self._mapping_text = version.metadata.properties.get(NAME_MAPPING)
         self._deletes = PositionDeletes(storages)
         self._tails = Tails()
@@ -120,17 +121,22 @@ class Inputs:
             tails=self._tails,
             positions=self._positions(block) if block.deletes else np.zeros(0, np.int64),
             constants=self._constants(block),
+            null_counts=dict(block.null_counts),
         )
 
     def open_stored(self, block: DataFile, coded: Collection[int] = ()) -> BlockFile:
         """Open a file with all its stored rows. Raises as `open`."""
         file = self._opened(block, coded)
         try:
-            require_columns(file, block, self._schema, last_id=self._last_id)
+            require_columns(file, block, self._schema, given=self._given)
         except BaseException:
             file.__exit__()
             raise
         return file
+
+    def forget_open(self) -> None:
+        """Let open files go: they read with the credentials with which they were opened."""
+        self._idle = IdleBlocks()
 
     def open_whole(self, block: Block) -> ParquetBlockReader:
         """Open a file that may be copied."""

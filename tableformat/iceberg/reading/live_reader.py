@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.iceberg.reading.null_check import Counts, NullCheck, added
 from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.keys.order import key_table
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.schema.schema import Leaf, Schema
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.opened import Tails
@@ -23,8 +23,7 @@ from tblctl.tableformat.storage.ranges import KEY_GAP_BYTES
 class LiveReader(ParquetBlockReader):
     """A `BlockReader` of a data file. Row groups without live rows are left out.
 
-    Nulls read are compared with those that the footer counts, always: a column that is not found by its id would be
-    read as null.
+    Nulls read are compared with those that the footer counts, or else the manifest: see `NullCheck`.
 
     Args:
         file: the open file.
@@ -34,6 +33,7 @@ class LiveReader(ParquetBlockReader):
         codec: of new files.
         positions: of deleted rows, ascending.
         constants: the values of all rows of columns that the file lacks, by id.
+        null_counts: how many nulls the manifest counts in columns, by id.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class LiveReader(ParquetBlockReader):
         tails: Tails,
         positions: np.ndarray,
         constants: Mapping[int, pa.Scalar],
+        null_counts: Mapping[int, int],
     ) -> None:
         super().__init__(file, schema, decoded_bytes=decoded_bytes, codec=codec, tails=tails)
         self._positions = positions
@@ -54,6 +55,7 @@ class LiveReader(ParquetBlockReader):
             for leaf in schema.leaves
             if leaf.id in constants and len(leaf.path) == 1 and leaf.id not in file.leaf_ids
         }
+        self._nulls = NullCheck(file, schema, null_counts, frozenset(self._constants))
 
     @once
     def _stored_rows(self) -> tuple[int, ...]:
@@ -115,6 +117,7 @@ class LiveReader(ParquetBlockReader):
     def rows(self, groups: Sequence[int]) -> pa.Table:
         """Return all columns of the live rows of some row groups."""
         self._reads_rows()
+        self._nulls.require_stated()
         stored = [self._groups[group] for group in groups]
         found = self._file.read(stored, self._every, use_threads=False)
         return self._live(found, stored, self._every)
@@ -122,23 +125,23 @@ class LiveReader(ParquetBlockReader):
     def batches(self, group: int, most_rows: int) -> Iterator[pa.Table]:
         """Yield the live rows of a row group in pieces of at most `most_rows` rows."""
         self._reads_rows()
+        self._nulls.require_stated()
         stored = self._groups[group]
         keep = self._kept(stored)
-        start, nulls = 0, dict.fromkeys(self._checked([stored], self._every), 0)
+        nulls: Counts = {}
+        start = 0
         for piece in self._file.batches(stored, self._every, most_rows):
-            for name in nulls:
-                nulls[name] += piece.column(name).null_count
+            nulls = added(nulls, self._nulls.of(piece))
             mask = keep[start : start + piece.num_rows]
             start += piece.num_rows
             found = self._with_constants(piece)
             found = found if mask.all() else found.filter(pa.array(mask))
             if found.num_rows:
                 yield found
-        self._compare(nulls, [stored], self._every)
+        self._nulls.compare(nulls, [stored], self._every)
 
     def _live(self, rows: pa.Table, stored: Sequence[int], projection: Projection) -> pa.Table:
-        counted = self._checked(stored, projection)
-        self._compare({name: rows.column(name).null_count for name in counted}, stored, projection)
+        self._nulls.compare(self._nulls.of(rows), stored, projection)
         rows = self._with_constants(rows)
         if not any(len(self._deleted[group]) for group in stored):
             return rows
@@ -157,30 +160,3 @@ class LiveReader(ParquetBlockReader):
                 column = pa.repeat(value, rows.num_rows).cast(rows.schema.field(place).type)
                 rows = rows.set_column(place, rows.schema.field(place), column)
         return rows
-
-    def _checked(self, stored: Sequence[int], projection: Projection) -> dict[str, int]:
-        """Return how many nulls the footer counts in some row groups of columns that are read, by name."""
-        found = {}
-        names = set(projection.schema.names)
-        for leaf in self._plain_leaves:
-            if leaf.name in names and leaf.name not in self._constants:
-                count = self._file.stored_nulls(stored, leaf)
-                if count is not None:
-                    found[leaf.name] = count
-        return found
-
-    @once
-    def _plain_leaves(self) -> tuple[Leaf, ...]:
-        """The columns that are not nested: how nulls inside others are counted differs among writers."""
-        return tuple(
-            leaf for leaf in self._schema.leaves if len(leaf.path) == 1 and not pa.types.is_nested(leaf.type)
-        )
-
-    def _compare(self, found: Mapping[str, int], stored: Sequence[int], projection: Projection) -> None:
-        for name, expected in self._checked(stored, projection).items():
-            if found[name] != expected:
-                msg = (
-                    f"{self.path}: {found[name]} nulls were read of column {name!r}, and its footer counts {expected}; "
-                    "nothing was changed"
-                )
-                raise CorruptTableError(msg, name=self.path)
