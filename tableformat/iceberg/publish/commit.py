@@ -103,7 +103,7 @@ def commit_replacement(branch: Branch, drafts: Drafts, properties: Mapping[str, 
         return _commit(branch, drafts, properties, fate)
     except TblctlError as error:
         if fate.is_open:
-            raise _in_doubt(branch, fate.error) from error
+            raise _in_doubt(branch, error if isinstance(error, TableNotFoundError) else fate.error) from error
         drafts.discard()
         raise
 
@@ -159,8 +159,9 @@ def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:
     """Return the newest version. Refuse a table that took the place of the planned one."""
     head = branch.version(table)
     if head.table_id != drafts.base.table_id:
-        msg = f"{branch.location}: the table was dropped meanwhile, and another one created; nothing was committed"
-        raise TableNotFoundError(msg)
+        raise TableNotFoundError(
+            f"{branch.location}: the table was dropped meanwhile, and another one created"
+        )
     return head
 
 
@@ -265,6 +266,11 @@ def _named(branch: Branch, error: Exception, options: Mapping[str, str]) -> Tblc
 
 
 def _in_doubt(branch: Branch, error: TblctlError | None) -> CommitOutcomeUnknownError:
+    if isinstance(error, TableNotFoundError):
+        return CommitOutcomeUnknownError(
+            f"{branch.location}: the table was dropped while the recluster committed ({error}). It is unknown whether "
+            "the commit happened before; the new files are kept"
+        )
     return CommitOutcomeUnknownError(
         f"{branch.location}: it is unknown whether the commit happened ({error}). All files are kept: "
         "see `tblctl history`, and run the recluster again"

@@ -190,14 +190,34 @@ class Drafts:
         return frozenset(without_use(rows, live.__contains__))
 
     def _data_manifests(self, table: Table, head: IcebergVersion, state: HeadState) -> list[ManifestFile]:
-        """Return the manifests of the head without the inputs; small ones are merged if there are many."""
-        removed = self._replacement.removed
+        """Return the data manifests of the head without the inputs; small ones are merged if there are many."""
         decoded = {item.manifest.manifest_path: item for item in state.decoded}
         everything = [*(item.manifest for item in state.decoded), *state.others]
-        merged = self._to_merge(table, head, everything)
+        return self._manifests(table, head, everything, decoded, self._replacement.removed)
+
+    def _delete_manifests(
+        self, table: Table, head: IcebergVersion, leaving: frozenset[str]
+    ) -> list[ManifestFile]:
+        """Return the same of delete files. Where none leaves, manifests need not be read."""
+        everything = [manifest for manifest in head.manifests if manifest.content != 0 and has_live(manifest)]
+        decoded = {
+            manifest.manifest_path: ManifestEntries(manifest, head.entries_in([manifest]))
+            for manifest in (everything if leaving else ())
+        }
+        return self._manifests(table, head, everything, decoded, leaving)
+
+    def _manifests(
+        self,
+        table: Table,
+        head: IcebergVersion,
+        everything: Sequence[ManifestFile],
+        decoded: Mapping[str, ManifestEntries],
+        removed: Collection[str],
+    ) -> list[ManifestFile]:
+        """Return manifests of one content without some files; those that may have one are decoded."""
         found: list[ManifestFile] = []
         taken: set[int] = set()
-        for places in merged:
+        for places in self._to_merge(table, head, everything):
             taken.update(places)
             sources = [self._decoded(head, everything[place], decoded) for place in places]
             found.append(self._copied(table, head, sources, removed))
@@ -230,7 +250,7 @@ class Drafts:
         )
 
     def _decoded(
-        self, head: IcebergVersion, manifest: ManifestFile, decoded: dict[str, ManifestEntries]
+        self, head: IcebergVersion, manifest: ManifestFile, decoded: Mapping[str, ManifestEntries]
     ) -> ManifestEntries:
         found = decoded.get(manifest.manifest_path)
         return found or ManifestEntries(manifest, head.entries_in([manifest]))
@@ -244,18 +264,6 @@ class Drafts:
     ) -> ManifestFile:
         data = head.contents_of([source.manifest for source in sources])
         return self._new.copy(table, sources, data, removed)
-
-    def _delete_manifests(
-        self, table: Table, head: IcebergVersion, leaving: frozenset[str]
-    ) -> list[ManifestFile]:
-        found: list[ManifestFile] = []
-        for manifest in head.manifests:
-            if manifest.content == 0 or not has_live(manifest):
-                continue
-            item = ManifestEntries(manifest, head.entries_in([manifest])) if leaving else None
-            changed = item is not None and _has_live(item, leaving)
-            found.append(self._copied(table, head, [item], leaving) if item and changed else manifest)
-        return found
 
     def _side_files(self, table: Table, head: IcebergVersion, state: HeadState) -> dict[str, str]:
         """Write the keys of the new files, and return the summary's entries that name them and the earlier ones."""

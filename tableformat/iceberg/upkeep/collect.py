@@ -97,10 +97,10 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     snapshots, expired = version.metadata.snapshots, list[int]()
     if request.retention is not None:
         expired = expired_snapshots(version.metadata, request.retention, int(now * 1000))
-    named, unneeded = Reachable(version), Reachable(version)
+    named, unneeded, going = Reachable(version), Reachable(version), frozenset(expired)
     try:
-        named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in expired])
-        unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in expired])
+        named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in going])
+        unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in going])
     except ObjectNotFoundError:
         _require_same_snapshots(version, table)
         raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.iceberg.data_storage import split_uri
 from tblctl.tableformat.iceberg.entries import DELETED
 from tblctl.tableformat.iceberg.own_keys import side_files_named
@@ -21,10 +22,11 @@ Place = tuple[str, str]
 """The root of an object's storage, and its name there: one object may be named by several URIs (s3, s3a)."""
 
 _MANIFESTS_AT_ONCE = 100
+_LISTS_AT_ONCE = 256
 
 
 class Reachable:
-    """The objects that some snapshots name. Each manifest is read once.
+    """The objects that some snapshots name. Each manifest list and each manifest is read once.
 
     Args:
         version: of the table; opens the others.
@@ -42,13 +44,13 @@ class Reachable:
         Raises:
             CorruptTableError, StorageError: metadata cannot be read.
         """
-        fresh: list[ManifestFile] = []
         for snapshot in snapshots:
             self._name([snapshot.manifest_list, *side_files_named(snapshot)])
-            for manifest in self._version.at(snapshot).manifests:
-                if manifest.manifest_path not in self._manifests:
-                    self._manifests[manifest.manifest_path] = manifest
-                    fresh.append(manifest)
+        by_list = {snapshot.manifest_list: snapshot for snapshot in snapshots}
+        distinct = list(by_list.values())
+        fresh: list[ManifestFile] = []
+        for start in range(0, len(distinct), _LISTS_AT_ONCE):
+            fresh += self._fresh(distinct[start : start + _LISTS_AT_ONCE])
         ids = {snapshot.snapshot_id for snapshot in snapshots}
         metadata = self._version.metadata
         for found in (*metadata.statistics, *metadata.partition_statistics):
@@ -57,6 +59,18 @@ class Reachable:
         self._name([manifest.manifest_path for manifest in fresh])
         for start in range(0, len(fresh), _MANIFESTS_AT_ONCE):
             self._name(self._files(fresh[start : start + _MANIFESTS_AT_ONCE]))
+
+    def _fresh(self, snapshots: Sequence[Snapshot]) -> list[ManifestFile]:
+        """Return the manifests of snapshots that no earlier one has."""
+        found: dict[str, ManifestFile] = {}
+        for listed in in_parallel(self._listed, snapshots, threads=IO_THREADS):
+            found |= {manifest.manifest_path: manifest for manifest in listed}
+        fresh = [manifest for path, manifest in found.items() if path not in self._manifests]
+        self._manifests |= {manifest.manifest_path: manifest for manifest in fresh}
+        return fresh
+
+    def _listed(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
+        return self._version.at(snapshot).manifests
 
     def _name(self, paths: Iterable[str]) -> None:
         self.objects.update((split_uri(path), path) for path in paths)
