@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tblctl.selector.policy import Policy
 
     Where = str | BooleanExpression | None
+
+ResultT = TypeVar("ResultT")
 
 
 class ClusteredTable:
@@ -87,6 +89,12 @@ class ClusteredTable:
         version: Version = self._port.newest() if pinned is None else self._port.version(pinned.id)
         return version
 
+    def _read(self, read: Callable[[Version], ResultT]) -> ResultT:
+        """Return what `read` returns for the version that reads see: a newer one, if the newest expires meanwhile."""
+        from tblctl.maintain.newest import on_newest
+
+        return on_newest(self._port, read) if self._pinned is None else read(self._readable())
+
     def _require_live(self) -> None:
         if self._pinned is not None:
             msg = (
@@ -120,8 +128,9 @@ class ClusteredTable:
         """
         from tblctl.maintain.measure import table_info
 
-        version = self._readable()
-        return table_info(version, columns, resolved(where, version.schema), worst=worst)
+        return self._read(
+            lambda version: table_info(version, columns, resolved(where, version.schema), worst=worst)
+        )
 
     def compare(
         self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None, where: Where = None
@@ -159,9 +168,11 @@ class ClusteredTable:
         """
         from tblctl.advise.suggest import read_predicates, suggest
 
-        version = self._readable()
-        conditions = [] if predicates is None else read_predicates(predicates, version.schema)
-        return suggest(version, conditions, self._port.entry(version, newest=version).cluster_by or ())
+        def read(version: Version) -> Suggestion:
+            conditions = [] if predicates is None else read_predicates(predicates, version.schema)
+            return suggest(version, conditions, self._port.entry(version, newest=version).cluster_by or ())
+
+        return self._read(read)
 
     def picture(
         self,
@@ -220,11 +231,12 @@ class ClusteredTable:
         Raises:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: lists every problem.
+            ConflictError: gc removed version after version while they were read.
         """
         from tblctl.maintain.request import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return make_plan(self._readable(), request)
+        return self._read(lambda version: make_plan(version, request))
 
     def recluster(
         self,

@@ -155,12 +155,27 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 (the last resort: users see a traceback only on request)
         say_traceback(debug=debug)
         if is_full(error):  # storage and files have errors of their own
-            say(f"tblctl: error: standard output cannot be written: {error}; free space where it goes")
+            say(f"tblctl: error: {what_is_full(error)}")
             return FAILED
         hint = "" if debug else "; add --debug for the traceback"
         say(f"tblctl: error: {errors.problem_of(error)}{hint}")
         return FAILED
     return result if isinstance(result, int) else DONE
+
+
+def what_is_full(error: Exception) -> str:
+    """Return what found no space: the file that the error names, or standard output if what writes there failed."""
+    name = getattr(error, "filename", None)
+    if name is not None:
+        return f"{os.fsdecode(name)} cannot be written: {error}; free space there"
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if modules[-1] == __name__ or any(module.startswith(_WRITE_OUTPUT) for module in modules):
+        return f"standard output cannot be written: {error}; free space where it goes"
+    return f"no space left for a file: {error}; free space, also where temporary files go"
+
+
+_WRITE_OUTPUT = ("click.utils", "tblctl.cli.show.")
+"""Modules that write to standard output. Where they write files, they name these in errors of their own."""
 
 
 class Terminated(BaseException):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
+from tblctl.maintain.newest import GONE
 from tblctl.maintain.request import Request, planned, view_of
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
@@ -32,7 +33,7 @@ from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import Rates, State, Workload
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, InvalidOptionError
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
@@ -279,7 +280,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         state = replace(state, failed=frozenset())
     try:
         view = view_of(version, job.request.condition)
-    except CorruptTableError:  # or gc removed the version while it was read
+    except GONE:  # maybe gc removed the version while it was read
         if job.port.newest().id == version.id:
             raise
         return _step(job, state, watch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -124,6 +125,28 @@ def test_a_full_standard_output_is_one_message(location: Path, words: tuple[str,
     assert done.stderr.startswith("tblctl: error: standard output cannot be written: "), done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("/spill/1.arrow", "tblctl: error: /spill/1.arrow cannot be written: "),
+        (None, "tblctl: error: no space left for a file: "),
+    ],
+)
+def test_another_file_on_a_full_disk_is_not_called_standard_output(
+    location: Path, file: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file)
+
+    monkeypatch.setattr(tblctl.Table, "info", full)
+    done = CliRunner().invoke(application, ["info", str(location)])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(said), done.stderr
+    assert "No space left on device" in done.stderr
+    assert "standard output cannot be written" not in done.stderr
+    assert "bug" not in done.stderr
 
 
 def test_a_plan_through_a_link_or_to_a_device_leaves_these_as_they_are(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -13,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from tblctl import errors
+from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.upkeep.reachable import Reachable
 from tests.iceberg.lake import Lake, append, fields
 from tests.iceberg.replacing import data_files, port_of, replacement_of, sorted_ids
@@ -131,3 +133,63 @@ def test_metadata_that_is_gone_for_good_is_named(table: Table) -> None:
     Path(table.metadata_location.removeprefix("file://")).unlink()
     with pytest.raises(errors.ObjectNotFoundError, match="its metadata file is missing"):
         port_of(table).newest()
+
+
+class Expired:
+    """While open, before the nth file of metadata is read, another engine rewrites the files of `t`, and what it
+    replaced expires and goes."""
+
+    def __init__(self, lake: Lake, nth: int) -> None:
+        self.reads = 0
+        self._lake, self._nth, self._is_busy = lake, nth, False
+        self._real = MetadataFiles._fetched
+        self._patch = mock.patch.object(MetadataFiles, "_fetched", partialmethod(_read, expired=self))
+
+    def __enter__(self) -> Self:
+        self._patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.stop()
+
+    def read(self, files: MetadataFiles, path: str) -> bytes:
+        if not self._is_busy:
+            self.reads += 1
+            if self.reads == self._nth:
+                self._is_busy = True
+                table = self._lake.load("t")
+                table.overwrite(table.scan().to_arrow())
+                self._lake.open("t").gc(keep=1, expire_older_than=0)
+                self._is_busy = False
+        return self._real(files, path)
+
+
+def _read(files: MetadataFiles, path: str, *, expired: Expired) -> bytes:
+    return expired.read(files, path)
+
+
+@pytest.mark.parametrize("name", ["info", "suggest", "recluster"])
+def test_a_version_that_expires_while_it_is_looked_at_is_no_error(name: str, lake: Lake) -> None:
+    """Nor are conflicts of its groups: a recluster plans again, or leaves them out."""
+    reads, nth = 1, 0
+    while nth <= reads:
+        made = lake.create("t", fields(id=LongType()), properties={"tblctl.cluster-by": "id"})
+        append(made, id=[0, 2, 4])
+        append(made, id=[1, 3, 5])
+        with Expired(lake, nth) as expired:  # at first, none
+            getattr(lake.open("t"), name)()
+        reads = reads if nth else expired.reads
+        assert sorted_ids(made) == list(range(6)), nth
+        lake.catalog.purge_table("db.t")
+        nth += 1
+    assert reads > 2
+
+
+def test_a_commit_on_a_version_that_lacks_a_file_conflicts_with_nobody(lake: Lake, table: Table) -> None:
+    port = port_of(table)
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+    append(table, id=[6])
+    Path(table.refresh().metadata.snapshots[-1].manifest_list.removeprefix("file://")).unlink()
+    with pytest.raises(errors.ObjectNotFoundError, match="the table's metadata names it"):
+        port.replace(base, change)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from faults import Faults, inject
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
@@ -81,6 +82,20 @@ def test_old_files_of_tblctl_that_no_snapshot_names_go(table: Table) -> None:
     assert done.snapshots_expired == ()
     assert sorted_ids(table) == [1, 2, 3, 4]
     assert opened.gc().objects_deleted == ()
+
+
+def test_each_gc_proves_that_it_may_delete_by_the_same_names(table: Table) -> None:
+    """No object has them. In a versioned bucket a new name would stay each time, marked as deleted."""
+    tried = []
+    for _ in range(2):
+        left_behind(table, days=2)
+        there = {path.name for path in everything(table)}
+        with inject(Faults()) as faults:
+            port_of(table).collect(DAY, expires=False, age_ms=None, keep=None, dry_run=False)
+        deleted = [name for call in faults.calls if call.operation == "delete" for name in call.names]
+        tried.append({name for name in deleted if Path(name).name not in there})
+    assert tried[0] == tried[1]
+    assert tried[0]
 
 
 def test_what_a_branch_or_a_tag_names_stays(lake: Lake, table: Table) -> None:

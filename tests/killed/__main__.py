@@ -2,7 +2,8 @@
 
 python -m tests.killed --seconds 600 --kind "native on disk" --seed 7
 
-Where there is Java, Spark changes Iceberg tables too.
+Where there is Java, Spark changes Iceberg tables too. What started it may end meanwhile, and its terminal with it: the
+figures of each kind are in the file as soon as they are known.
 """
 
 # ruff: noqa: E402 (the helpers of tests lie beside this folder)
@@ -10,9 +11,12 @@ Where there is Java, Spark changes Iceberg tables too.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
+import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
@@ -45,7 +49,8 @@ def main() -> None:
         machine(),
         f"six processes on one table, {beside}; {options.seconds:g} s on each kind in turn, seed {options.seed}",
     ]
-    print("\n".join(lines), flush=True)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    say(lines)
     with run_minio() as minio, run_postgres() as postgres:
         servers = {"minio": minio, "postgres": postgres}
         for kind in options.kind or KINDS:
@@ -60,9 +65,15 @@ def main() -> None:
                 )
                 race.run(options.seconds)
                 found = [f"\n{kind}", *race.judge().lines()]
-            print("\n".join(found), flush=True)
             lines += found
-    options.output.write_text("\n".join(lines) + "\n")
+            options.output.write_text("\n".join(lines) + "\n")
+            say(found)
+
+
+def say(lines: Sequence[str]) -> None:
+    """Print lines, if anybody still reads them."""
+    with contextlib.suppress(OSError):
+        print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

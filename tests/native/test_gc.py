@@ -80,6 +80,23 @@ def test_a_second_run_finds_nothing(at: Places) -> None:
     assert table.snapshot.sequence == sequence  # not even a snapshot of its own
 
 
+def test_each_gc_proves_that_it_may_delete_by_the_same_names(at: Places) -> None:
+    """No object has them. In a versioned bucket a new name would stay each time, marked as deleted."""
+    table = _aged(at)
+    tried = []
+    for _ in range(2):
+        there = objects_of(table.location).keys()
+        with inject(Faults()) as faults:
+            table.gc(keep=2, older_than=HOUR_SECONDS)
+        written = {
+            name for call in faults.calls if call.operation in {"write", "create"} for name in call.names
+        }
+        deleted = {name for call in faults.calls if call.operation == "delete" for name in call.names}
+        tried.append(deleted - written - there)
+    assert tried[0] == tried[1]
+    assert {name.partition("/")[0] for name in tried[0]} == {"data", "metadata"}
+
+
 def test_what_a_kept_snapshot_or_a_tag_names_stays_readable(at: Places) -> None:
     table = _aged(at)
     tagged = state_of(tblctl.open(table.location, as_of="v1")).rows

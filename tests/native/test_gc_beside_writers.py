@@ -37,6 +37,8 @@ from tblctl.errors import ConflictError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.log.head import load_head, load_version
 from tblctl.tableformat.native.log.names import snapshot_path
+from tblctl.tableformat.native.port import NativeVersion
+from tblctl.tableformat.port import Listing
 from tblctl.tableformat.storage import Storage
 
 MINUTE_SECONDS = 60.0
@@ -439,6 +441,56 @@ def test_a_recluster_whose_version_gc_removes_conflicts_and_reports_no_damage(in
         table.recluster(final=True)
         assert ids_of(table) == ids[1:], number
     assert committed >= {0, 2}
+
+
+@pytest.mark.parametrize("name", ["plan", "info", "suggest"])
+def test_what_looks_at_a_version_that_gc_removes_looks_at_the_next_one(name: str, in_memory: Places) -> None:
+    """Before each of its storage calls a delete rewrites what it is to read, and a gc without grace removes that."""
+    template = in_memory.fresh()
+    two_groups(At(url=template))
+    calls = len(storage_calls(getattr(tblctl.open(in_memory.copy(template)), name)))
+    blocks = []
+    for number in range(1, calls + 1):
+        url = in_memory.renew(template)
+        faults = Faults()
+        faults.do(functools.partial(_delete_and_expire, url), nth=number)
+        with inject(faults):
+            found = getattr(tblctl.open(url), name)()
+        if name == "plan":
+            blocks.append(set(found.groups[0].blocks) <= {file.path for file in tblctl.open(url).files()})
+    assert name != "plan" or blocks.count(True) > 1, "it looked again"
+
+
+def _delete_and_expire(url: str) -> None:
+    table = tblctl.open(url)
+    table.delete("id = 1")
+    table.gc(keep=1, older_than=0)
+
+
+def test_a_plan_whose_versions_expire_again_and_again_conflicts_and_one_of_a_damaged_table_does_not(
+    in_memory: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = in_memory.fresh()
+    two_groups(At(url=url))
+    listing, expired = NativeVersion.listing, [0]
+
+    def expire_first(version: NativeVersion, *args: Any, **options: Any) -> Listing:
+        with monkeypatch.context() as patch:
+            patch.setattr(NativeVersion, "listing", listing)
+            table = tblctl.open(url)
+            table.overwrite(rows(1000 + expired[0]))
+            table.gc(keep=1, older_than=0)
+        expired[0] += 1
+        return listing(version, *args, **options)
+
+    monkeypatch.setattr(NativeVersion, "listing", expire_first)
+    with pytest.raises(ConflictError, match="try again, and let gc keep versions"):
+        tblctl.open(url).plan()
+    assert expired[0] > 1
+    monkeypatch.undo()
+    Storage(url).delete([name for name in objects_of(url) if "segments/" in name])
+    with pytest.raises(CorruptTableError, match="is missing"):
+        tblctl.open(url).plan()
 
 
 def test_a_newest_snapshot_that_expires_while_it_is_looked_for_is_no_damage(

@@ -147,10 +147,15 @@ def _attempt(
         LOG.warning("%s; it is asked again", error)
         return error
     head = _head_of(branch, drafts, table)
-    done = _settled(head, drafts, fate)
-    if done is not None:
-        return done
-    snapshot = drafts.draft(table, head)
+    try:
+        done = _settled(head, drafts, fate)
+        if done is not None:
+            return done
+        snapshot = drafts.draft(table, head)
+    except ObjectNotFoundError:
+        if branch.version(branch.load()).id == head.id:
+            raise
+        return None  # others committed, and what they replaced expired while it was read
     drafts.require_fresh()
     return _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
 

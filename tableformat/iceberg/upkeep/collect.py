@@ -117,7 +117,7 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     paths = sorted(item.path for item in chosen.values())
     if not request.dry_run:
         if expired or paths:
-            _require_delete(version, storages, env)
+            _require_delete(version, storages)
         if expired:
             _expire(version, table, expired)
         _delete(storages, paths)
@@ -150,17 +150,18 @@ def _own_objects(version: IcebergVersion, storages: DataStorage) -> dict[Place, 
     return found
 
 
-def _require_delete(version: IcebergVersion, storages: DataStorage, env: Environment) -> None:
+def _require_delete(version: IcebergVersion, storages: DataStorage) -> None:
     """Delete names that no object has: files that only expired snapshots named are never found again.
 
-    This shows what an object store allows. On a local disk it shows nothing: there is no object to be denied.
+    They are always the same: in a versioned bucket each new one would stay, marked as deleted. This shows what an
+    object store allows. On a local disk it shows nothing: there is no object to be denied.
 
     Raises:
         AccessDeniedError: credentials may not delete; nothing was changed.
     """
     for folder in sorted({version.data_folder, version.metadata_folder}):
         storage, name = storages.place_of(
-            f"{folder}/tblctl-{version.metadata.table_uuid.hex}-{env.new_id()}-probe"
+            f"{folder}/tblctl-{version.metadata.table_uuid.hex}-{'0' * 32}-probe"
         )
         try:
             storage.delete([name])

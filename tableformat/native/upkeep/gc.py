@@ -39,6 +39,7 @@ from tblctl.tableformat.native.log.names import (
     SEGMENTS,
     block_path,
     is_leftover,
+    probe_path,
     record_of,
     snapshot_path,
 )
@@ -125,18 +126,22 @@ def _storage_seconds(storage: Storage, env: Environment, older_than_seconds: flo
         env.sleep(storage.time_step_seconds)
     written, modified_seconds = write_probe(storage, env)
     check_clock(storage, written, modified_seconds)
-    _require_delete(storage, env, written.name)
+    _require_delete(storage)
     return modified_seconds
 
 
-def _require_delete(storage: Storage, env: Environment, probe: str) -> None:
+_NOBODY = "0" * 32
+"""No object's id. Each gc tries to delete the same names: in a versioned bucket each new one would stay, marked."""
+
+
+def _require_delete(storage: Storage) -> None:
     """Delete names that no object has: credentials may lack the permission, and expired snapshots never come back.
 
     Raises:
         AccessDeniedError: they do; nothing was changed.
     """
     try:
-        storage.delete([probe, block_path(env.new_id())])
+        storage.delete([probe_path(_NOBODY), block_path(_NOBODY)])
     except AccessDeniedError as error:
         msg = f"{error}; gc needs credentials that may delete. Nothing was changed"
         raise AccessDeniedError(msg, **error.details) from error
