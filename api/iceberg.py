@@ -144,10 +144,9 @@ class IcebergTable(ClusteredTable):
             commit_every=commit_every,
             progress=progress,
         )
-        note = _key_note(outcome, before, port.newest(), cluster_by)
+        notes = (outcome.note, _key_note(outcome, before, port.newest(), cluster_by))
         copied = keyed_port.entries_copied - copied
-        notes = "; ".join(text for text in (outcome.note, note) if text)
-        return replace(outcome, note=notes, entries_copied=copied)
+        return replace(outcome, note="; ".join(filter(None, notes)), entries_copied=copied)
 
     def gc(  # type: ignore[override]
         self,

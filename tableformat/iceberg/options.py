@@ -10,8 +10,13 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.parquet.style import FileStyle
 
 EXPANSION = 4
-"""Bytes in memory for each byte in a file: an estimate, since manifests do not say. Plans compare files with the target
-size only, and the same number is on both sides."""
+"""Bytes in memory for each byte in a file: an estimate, since manifests do not say.
+
+Whether a file is full, and how many files a group becomes, does not depend on it: plans compare files with the target
+size, and the same number is on both sides; tasks correct file sizes as they write (`merger/task/file_sizes.py`). What
+merges hold in memory does not either: readers take it from footers (`parquet/decoded_size.py`). It scales limits that
+are given in bytes of memory: `--max-group-bytes`, and from which size on a round runs on Spark.
+"""
 
 _TARGET = "write.target-file-size-bytes"
 METRICS = "write.metadata.metrics."

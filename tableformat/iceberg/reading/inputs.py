@@ -23,6 +23,7 @@ from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
+from tblctl.tableformat.parquet.decoded_size import decoded_bytes
 from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES
 from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -112,11 +113,11 @@ class Inputs:
         file = self.open_stored(block, coded)
         lacking = [id_ for id_, _ in block.constants if id_ not in file.leaf_ids]
         if self.can_copy(block) and not lacking:
-            return self._plain(file, block)
+            return self._plain(file)
         return LiveReader(
             file,
             self._schema,
-            decoded_bytes=_decoded_bytes(block),
+            decoded_bytes=decoded_bytes(file.metadata),
             codec=self._codec,
             tails=self._tails,
             positions=self._positions(block) if block.deletes else np.zeros(0, np.int64),
@@ -140,11 +141,15 @@ class Inputs:
 
     def open_whole(self, block: Block) -> ParquetBlockReader:
         """Open a file that may be copied."""
-        return self._plain(self._opened(block, ()), block)
+        return self._plain(self._opened(block, ()))
 
-    def _plain(self, file: BlockFile, block: Block) -> ParquetBlockReader:
+    def _plain(self, file: BlockFile) -> ParquetBlockReader:
         return ParquetBlockReader(
-            file, self._schema, decoded_bytes=_decoded_bytes(block), codec=self._codec, tails=self._tails
+            file,
+            self._schema,
+            decoded_bytes=decoded_bytes(file.metadata),
+            codec=self._codec,
+            tails=self._tails,
         )
 
     def _opened(self, block: Block, coded: Collection[int]) -> BlockFile:
@@ -177,8 +182,3 @@ def address_of(uri: str, name: str, *, size_bytes: int, rows: int) -> BlockAddre
         seal=None,
         uri=uri,
     )
-
-
-def _decoded_bytes(block: Block) -> int:
-    """Return about how much memory all stored rows take."""
-    return block.decoded_bytes * block.stored_rows // max(block.row_count, 1)
