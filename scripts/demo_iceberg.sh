@@ -58,7 +58,7 @@ keep() { # keep the JSON of the commands for the comparison at the end
 }
 newest() { tblctl history "$table" --limit 1 --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["sequence"])'; }
 
-say "PyIceberg makes a table sorted by ship date, which grows by 60 commits in the order of orders"
+say "PyIceberg makes a table sorted by ship date, which grows by $batches commits in the order of orders"
 show python ../scripts/demo_iceberg.py fill "$input" "$batches"
 
 say "Every file holds every ship date: Iceberg's rewrite_data_files would find nothing to do but join small ones"
