@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The demo on Iceberg: a table that PyIceberg wrote in 60 commits, before and after a recluster by tblctl.
 # Its catalog is an SQLite file in demo-data/. Its files lie beside it, or on a MinIO server where one is installed.
+# BATCHES says in how many commits the table grows (60).
 # Every line that starts with `$` is a command as typed in demo-data/. SF is TPC-H's scale factor: 0.1 is 600,572 rows.
 set -euo pipefail
 scripts="$(cd "$(dirname "$0")" && pwd)"
@@ -8,6 +9,7 @@ mkdir -p "$scripts/../demo-data"
 cd "$scripts/../demo-data"
 scale="${SF:-0.1}"
 input="tpch-$scale/lineitem.parquet"
+batches="${BATCHES:-60}"
 week="l_shipdate >= '1995-03-01' and l_shipdate <= '1995-03-07'"
 table="iceberg://demo/tpch.lineitem"
 if [ ! -f "$input" ]; then
@@ -56,8 +58,8 @@ keep() { # keep the JSON of the commands for the comparison at the end
 }
 newest() { tblctl history "$table" --limit 1 --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["sequence"])'; }
 
-say "PyIceberg makes a table sorted by ship date, which grows by 60 commits in the order of orders"
-show python ../scripts/demo_iceberg.py fill "$input" 60
+say "PyIceberg makes a table sorted by ship date, which grows by $batches commits in the order of orders"
+show python ../scripts/demo_iceberg.py fill "$input" "$batches"
 
 say "Every file holds every ship date: Iceberg's rewrite_data_files would find nothing to do but join small ones"
 show tblctl info "$table"
