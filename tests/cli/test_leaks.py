@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -11,9 +12,10 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +30,7 @@ from tblctl.cli.main import COMMANDS, application
 TESTS = Path(__file__).parent.parent
 DESCRIPTORS = Path("/proc/self/fd")
 
+WATCH = "recluster --watch"
 WORDS: dict[str, tuple[str, ...]] = {
     "create": ("NEW", "--schema", "id: int64, v: string", "--cluster-by", "id"),
     "append": ("LOC", "FILE"),
@@ -40,7 +43,9 @@ WORDS: dict[str, tuple[str, ...]] = {
     "depth": ("LOC", "id"),
     "suggest": ("LOC",),
     "plan": ("LOC", "--policy", "full"),
+    "plan --output": ("LOC", "--policy", "full", "--output", "OUT"),
     "recluster": ("LOC", "--final"),
+    WATCH: ("LOC", "--watch", "1s"),
     "sql": ("ALTER TABLE 'LOC' RECLUSTER FINAL",),
     "history": ("LOC",),
     "rollback": ("LOC", "--to", "3"),
@@ -50,7 +55,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gc": ("LOC", "--keep", "1", "--older-than", "0"),
     "check": ("LOC", "--deep"),
 }
-"""A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows."""
+"""A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows, OUT a file to be."""
 
 PROGRAM = """
 import importlib, json, os, sys
@@ -77,7 +82,7 @@ PRELOADED = """
     tblctl.advise.suggest tblctl.maintain.choose_engine tblctl.maintain.measure tblctl.maintain.recluster
     tblctl.merger.engines.local tblctl.statement tblctl.tableformat.native.block_io
     tblctl.tableformat.native.read.scan tblctl.tableformat.native.upkeep.check tblctl.tableformat.native.upkeep.gc
-    tblctl.tableformat.native.write.dml tblctl.tableformat.predicate.sql tblctl.warehouse
+    tblctl.tableformat.native.write.dml tblctl.tableformat.predicate.sql tblctl.warehouse tblctl.watching
 """
 """Modules that commands import late (pyarrow imports pandas where it finds it): without them each fork takes five times
 as long."""
@@ -85,8 +90,13 @@ as long."""
 
 def words_of(command: str, folder: Path) -> list[str]:
     """Return a call of the command on the table below `folder`."""
-    places = {"LOC": folder / "t", "NEW": folder / "new", "FILE": folder / "rows.parquet"}
-    words = [command]
+    return placed(command, {"LOC": folder / "t", "NEW": folder / "new"}, folder)
+
+
+def placed(command: str, tables: Mapping[str, object], folder: Path) -> list[str]:
+    """Return a call of the command on tables, and on files below `folder`."""
+    places = {**tables, "FILE": folder / "rows.parquet", "OUT": folder / "out"}
+    words = [command.partition(" ")[0]]
     for word in WORDS[command]:
         found = next((name for name in places if name in word), None)
         words.append(word.replace(found, str(places[found])) if found else word)
@@ -104,7 +114,7 @@ def make_table(folder: Path) -> Path:
 
 
 def test_every_command_is_here() -> None:
-    assert WORDS.keys() == {command.name for command in COMMANDS}
+    assert {words.partition(" ")[0] for words in WORDS} == {command.name for command in COMMANDS}
 
 
 @pytest.fixture
@@ -158,11 +168,12 @@ def test_an_interrupted_command_leaves_nothing_but_what_gc_removes(
         check=True,
     )
     said = done.stderr.splitlines()
-    expected = 128 + number
     word = "interrupted" if number == signal.SIGINT else "terminated"
+    watches = [folder.parent.name == WATCH for folder, _ in cases]
     codes = [int(line) for line in said if line.lstrip("-").isdigit()]
-    assert codes == [expected] * len(cases), said
-    assert sum(line.startswith(f"tblctl: {word}") for line in said) == len(cases), said
+    assert codes == [0 if watched else 128 + number for watched in watches], said
+    assert sum(line.startswith(f"tblctl: {word}") for line in said) == watches.count(False), said
+    assert sum(line.startswith("tblctl: stopped") for line in said) == watches.count(True), said
     assert living(marker) == []
     assert sorted(temporary.iterdir()) == []
     for folder, case in cases:
@@ -177,7 +188,14 @@ def test_an_interrupted_command_leaves_nothing_but_what_gc_removes(
 
 
 def invoke(words: Sequence[str]) -> int:
-    return CliRunner().invoke(application, words).exit_code
+    """Run a command; a watch is interrupted after its first round."""
+    with mock.patch.object(tblctl, "watch", functools.partial(watch_once, tblctl.watch)):
+        return CliRunner().invoke(application, words).exit_code
+
+
+def watch_once(watch: Callable[..., Iterator[Any]], *tables: Any, **how: Any) -> Iterator[Any]:
+    yield next(watch(*tables, **how))
+    raise KeyboardInterrupt
 
 
 def opened() -> tuple[int, set[str]]:

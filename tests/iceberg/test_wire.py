@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from proxy import CuttingProxy
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType, StringType
 from servers import S3Server
-from wire import TIMEOUT_SECONDS, turns
+from wire import TIMEOUT_SECONDS, set_fault, timeout_seconds, turns
 
 import tblctl
 from tblctl.errors import TblctlError
@@ -47,6 +48,7 @@ OPERATIONS: dict[str, Callable[[tblctl.IcebergTable], object]] = {
     "gc": lambda table: table.gc(),
     "expiry": lambda table: table.gc(keep=1, expire_older_than=0),
 }
+CHANGES = frozenset({"recluster", "gc", "expiry"})
 PROPERTIES = {"cluster_by", "location", "options", "schema", "snapshot"}
 """Read the newest metadata alone, as `info` does first."""
 
@@ -84,7 +86,7 @@ class Lake:
     def _database(self) -> Path:
         return self._folder / "catalog.db"
 
-    def options(self, *, through: bool = False) -> dict[str, str]:
+    def options(self, *, through: bool = False, seconds: float = TIMEOUT_SECONDS) -> dict[str, str]:
         return {
             "type": "sql",
             "uri": f"sqlite:///{self._database}",
@@ -93,18 +95,23 @@ class Lake:
             "s3.access-key-id": self._minio.key,
             "s3.secret-access-key": self._minio.secret,
             "s3.region": "us-east-1",
-            "s3.request-timeout": str(TIMEOUT_SECONDS),
+            "s3.request-timeout": str(seconds),
             "s3.retry-strategy-impl": "wire.FewTries",
         }
 
     def storage(self) -> Storage:
         return Storage(self._warehouse, self._minio.storage_options)
 
-    def open(self, *, through: bool = False, **environment: Any) -> tblctl.IcebergTable:
+    def open(self, **environment: Any) -> tblctl.IcebergTable:
+        return self._opened(self.options(), Environment(**environment))
+
+    def open_through(self, seconds: float = TIMEOUT_SECONDS) -> tblctl.IcebergTable:
+        """Return the table as it is through the proxy, for a client that waits so long for a reply."""
+        return self._opened(self.options(through=True, seconds=seconds), Environment())
+
+    def _opened(self, options: dict[str, str], env: Environment) -> tblctl.IcebergTable:
         place = parse_location(f"iceberg://lake/{TABLE}")
-        return tblctl.IcebergTable(
-            IcebergPort.of_catalog(place, self.options(through=through), Environment(**environment))
-        )
+        return tblctl.IcebergTable(IcebergPort.of_catalog(place, options, env))
 
     def ids(self) -> list[int]:
         table = load_catalog("lake", **self.options()).load_table(TABLE)
@@ -142,28 +149,31 @@ def wired(tmp_path: Path, minio: S3Server, proxy: CuttingProxy) -> Lake:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_request_of_an_operation_fails_in_turn(name: str, wired: Lake, proxy: CuttingProxy) -> None:
-    act, ids, judged = OPERATIONS[name], wired.ids(), 0
+    act, ids, judged = OPERATIONS[name], wired.ids(), Counter[bool]()
     proxy.clear()
-    act(wired.open(through=True))
-    requests = len(proxy.exchanges)
+    act(wired.open_through())
+    requests = sum(".tmp-probe-" not in exchange.path for exchange in proxy.exchanges)
     assert requests
     wired.set_back()
     before = wired.snapshot()
     for number, fault in turns(requests, seed=len(name), every=8):
         where = f"{name}: {fault} at request {number} of {requests}"
-        proxy.clear()
-        proxy.on(nth=number, **fault)
+        set_fault(proxy, number, fault)
         failed: TblctlError | None = None
         try:
-            act(wired.open(through=True))
+            act(wired.open_through(timeout_seconds(fault)))
         except TblctlError as error:
             failed = error
+        assert any(exchange.action != "forward" for exchange in proxy.exchanges), where
         proxy.clear()
         # PyIceberg writes the metadata of an expiry, and gives up on some faults that pass; a recluster asks it again.
-        assert failed is None or "times" in fault or name == "expiry", f"{where}: {failed}"
+        # Arrow ends an upload twice if the first reply was cut, and then misses it.
+        gave_up = name == "expiry" or "NO_SUCH_UPLOAD" in str(failed)
+        assert failed is None or "times" in fault or gave_up, f"{where}: {failed}"
         assert wired.ids() == ids, where
-        if failed and (THOROUGH or judged < 1):
-            judged += 1
+        if name not in CHANGES and wired.snapshot() == before:
+            continue
+        judged[bool(failed)] += 1
+        if THOROUGH or judged[bool(failed)] <= 1:
             wired.assert_usable(where)
-        if judged or wired.snapshot() != before or name in {"gc", "expiry", "recluster"}:
-            wired.set_back()
+        wired.set_back()
