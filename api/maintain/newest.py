@@ -23,7 +23,7 @@ def on_newest(port: TablePort[VersionT], read: Callable[[VersionT], ResultT]) ->
         ConflictError: version after version expired.
         CorruptTableError, ObjectNotFoundError: the newest version lacks an object, or one of its objects is damaged.
     """
-    version = port.newest()
+    version, problem = port.newest(), None
     for _ in range(_TRIES):
         try:
             return read(version)
