@@ -81,11 +81,12 @@ class IcebergTable(ClusteredTable):
         """
         from tblctl.maintain.request import Request, make_plan
 
-        version: IcebergVersion = self._readable()  # type: ignore[assignment]
-        if cluster_by is not None:
-            version = version.clustered_by(cluster_by)
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return make_plan(version, request)
+
+        def read(version: IcebergVersion) -> Plan:
+            return make_plan(version if cluster_by is None else version.clustered_by(cluster_by), request)
+
+        return self._read(read)  # type: ignore[arg-type]
 
     def recluster(
         self,

@@ -47,6 +47,7 @@ class Done:
     policy: str = "levels"
     engine: str | None = "local"
     note: str = ""
+    entries_copied: int = 0
     groups: tuple[tblctl.GroupOutcome, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def _read(files: MetadataFiles, path: str, *, expired: Expired) -> bytes:
     return expired.read(files, path)
 
 
-@pytest.mark.parametrize("name", ["info", "suggest", "recluster"])
+@pytest.mark.parametrize("name", ["info", "suggest", "plan", "recluster"])
 def test_a_version_that_expires_while_it_is_looked_at_is_no_error(name: str, lake: Lake) -> None:
     """Nor are conflicts of its groups: a recluster plans again, or leaves them out."""
     reads, nth = 1, 0
