@@ -100,7 +100,7 @@ NAMES = {
     """,
     "Outcome": """
         advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
-        depth_after depth_before engine failed_groups groups note overlaps_after overlaps_before policy rejected
+        depth_after depth_before engine entries_copied failed_groups groups note overlaps_after overlaps_before policy rejected
         rounds rows seconds snapshot
     """,
     "GroupOutcome": """
