@@ -125,6 +125,7 @@ class ClusteredTable:
 
         Raises:
             InvalidKeyError: no `columns` and no cluster key; or a term is not valid.
+            ConflictError: gc removed version after version while they were read.
         """
         from tblctl.maintain.measure import table_info
 
@@ -165,6 +166,7 @@ class ClusteredTable:
 
         Raises:
             InvalidPredicateError: names line and column in the text.
+            ConflictError: as for `info`.
         """
         from tblctl.advise.suggest import read_predicates, suggest
 

@@ -30,7 +30,7 @@ def run_renewed(
     title: str,
     advance: Advance | None = None,
 ) -> None:
-    """As `Engine.run`, but tasks that were denied run again, where credentials can be renewed; thrice at most."""
+    """As `Engine.run`, but tasks that were denied run again, where credentials can be renewed; twice at most."""
     for tries_left in reversed(range(_TRIES)):
         watched = _Watched(io, done, may_repeat=tries_left > 0)
         engine.run(io, watched.given(tasks), watched.report, title=title, advance=advance)
@@ -49,7 +49,7 @@ class _Watched:
         self._io = io
         self._done = done
         self._may_repeat = may_repeat
-        self._renewed: bool | None = None
+        self._renewed = False
         self._running: dict[tuple[int, int], MergeTask] = {}
 
     def given(self, tasks: Iterable[MergeTask]) -> Iterator[MergeTask]:
@@ -60,9 +60,10 @@ class _Watched:
 
     def report(self, outcome: TaskResult | TaskFailure) -> None:
         """Report an outcome, or keep its task back."""
-        task = self._running.pop((outcome.group, outcome.number))
+        task = self._running.pop((outcome.group, outcome.number), None)  # None: it was reported before
         if (
-            self._may_repeat
+            task is not None
+            and self._may_repeat
             and isinstance(outcome, TaskFailure)
             and isinstance(outcome.error, AccessDeniedError)
             and self._renews()
@@ -73,8 +74,7 @@ class _Watched:
 
     def _renews(self) -> bool:
         """Renew credentials at the first denial: the tasks of a job are denied together."""
-        if self._renewed is None:
-            self._renewed = _renewed(self._io)
+        self._renewed = self._renewed or _renewed(self._io)
         return self._renewed
 
 

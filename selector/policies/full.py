@@ -115,7 +115,7 @@ def _no_gain(view: TableView, blocks: Integers) -> str:
     if not others:
         return "merging would only write the same again: these blocks are in order already"
     return (
-        "merging would make no key lie in fewer blocks: these do not overlap, and are too large to join; in "
+        "merging would make no key lie in fewer blocks: none of these overlaps or can be joined with another; in "
         f"{others:,} of them rows may be in another order than the key's"
     )
 

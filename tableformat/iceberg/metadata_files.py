@@ -95,6 +95,7 @@ class MetadataFiles:
         self._location = location
         self._renew = renew if SESSION in file_io.properties else None
         self._io = file_io
+        self._renewing = Lock()
         self._kept = kept
         self._cache = cache
 
@@ -175,26 +176,23 @@ class MetadataFiles:
         return found
 
     def _fetched(self, path: str) -> bytes:
+        used = self._io
         try:
-            return self._read(path)
-        except OSError as error:
-            if self._renew is None or not is_denied(error):
-                raise self._problem(path, error) from error
-        except (ValueError, ImportError) as error:
-            raise self._problem(path, error) from error
-        self._io = self._renew()
-        try:
-            return self._read(path)
+            return _read(used, path)
         except (OSError, ValueError, ImportError) as error:
-            raise self._problem(path, error) from error
+            if self._renew is None or not is_denied(error):
+                raise self._problem(path, error, used) from error
+        with self._renewing:  # many are denied together, and one of them asks
+            self._io = self._renew() if self._io is used else self._io
+            used = self._io
+        try:
+            return _read(used, path)
+        except (OSError, ValueError, ImportError) as error:
+            raise self._problem(path, error, used) from error
 
-    def _read(self, path: str) -> bytes:
-        with self._io.new_input(path).open(seekable=False) as stream:
-            return bytes(stream.read())
-
-    def _problem(self, path: str, error: Exception) -> Exception:
+    def _problem(self, path: str, error: Exception, used: FileIO) -> Exception:
         what = f"{self._location}: {path}"
-        text = scrub(str(error), secrets_in(self._io.properties))
+        text = scrub(str(error), secrets_in(used.properties))
         if isinstance(error, FileNotFoundError):
             return ObjectNotFoundError(
                 f"{what} is missing: the table's metadata names it, but it is not there. If another engine has expired "
@@ -205,6 +203,11 @@ class MetadataFiles:
                 f"{what}: access is denied: {text}; check the credentials of the storage"
             )
         return StorageError(f"{what} cannot be read: {text}")
+
+
+def _read(file_io: FileIO, path: str) -> bytes:
+    with file_io.new_input(path).open(seekable=False) as stream:
+        return bytes(stream.read())
 
 
 def is_denied(error: BaseException) -> bool:

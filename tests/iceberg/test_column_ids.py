@@ -414,6 +414,18 @@ def test_a_partition_column_that_files_have_is_read_from_them(lake: Lake) -> Non
     assert set(pq.read_table(path.removeprefix("file://"))["part"].to_pylist()) == {5}
 
 
+def test_a_partition_column_without_id_is_not_read_from_files(lake: Lake) -> None:
+    """Readers take it from the partition, whatever the file calls so."""
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    table = create(lake, fields(id=LongType(), part=LongType()), partition_spec=spec)
+    for first in range(2):
+        rows = numbered(pa.table({"id": [first, first + 2]}), (1,)).append_column("part", pa.array([7, 7]))
+        commit(table, [data_file(table, rows, like=_like(table, 5))])
+    recluster(table)
+    (path,) = paths_of(table)
+    assert set(pq.read_table(path.removeprefix("file://"))["part"].to_pylist()) == {5}
+
+
 def test_a_uuid_partition_column_that_files_lack(lake: Lake) -> None:
     value = uuid.UUID(int=2**100 + 5)
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 from unittest import mock
 
@@ -142,6 +143,7 @@ class Expired:
     def __init__(self, lake: Lake, nth: int) -> None:
         self.reads = 0
         self._lake, self._nth, self._is_busy = lake, nth, False
+        self._lock = Lock()
         self._real = MetadataFiles._fetched
         self._patch = mock.patch.object(MetadataFiles, "_fetched", partialmethod(_read, expired=self))
 
@@ -153,14 +155,15 @@ class Expired:
         self._patch.stop()
 
     def read(self, files: MetadataFiles, path: str) -> bytes:
-        if not self._is_busy:
-            self.reads += 1
-            if self.reads == self._nth:
-                self._is_busy = True
-                table = self._lake.load("t")
-                table.overwrite(table.scan().to_arrow())
-                self._lake.open("t").gc(keep=1, expire_older_than=0)
-                self._is_busy = False
+        with self._lock:  # files are read by many threads
+            self.reads += not self._is_busy
+            is_nth = not self._is_busy and self.reads == self._nth
+            self._is_busy = self._is_busy or is_nth
+        if is_nth:
+            table = self._lake.load("t")
+            table.overwrite(table.scan().to_arrow())
+            self._lake.open("t").gc(keep=1, expire_older_than=0)
+            self._is_busy = False
         return self._real(files, path)
 
 

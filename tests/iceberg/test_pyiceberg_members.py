@@ -92,8 +92,10 @@ def test_private_members_that_are_used_are_listed() -> None:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 own.add(node.name)
             elif isinstance(node, (ast.AnnAssign, ast.Assign)):
-                own |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
-                own |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+                targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                parts = [part for target in targets for part in ast.walk(target)]
+                own |= {part.attr for part in parts if isinstance(part, ast.Attribute)}
+                own |= {part.id for part in parts if isinstance(part, ast.Name)}
             if "iceberg" in path.parts and isinstance(node, ast.Attribute) and is_private(node.attr):
                 found.setdefault(node.attr, set()).add(path.name)
     listed = {name for names in PRIVATE.values() for name in names}

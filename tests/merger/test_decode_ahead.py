@@ -149,6 +149,8 @@ def test_stopping_waits_for_a_thread_that_decodes_and_hides_its_failure():
         coming = DecodeAhead(100, pool.submit).begin(slow, 50)
         assert started.wait(60)
         stopping = pool.submit(coming.stop)
+        with pytest.raises(TimeoutError):
+            stopping.result(0.05)
         may_end.set()
         stopping.result(60)
         assert ended == [True]

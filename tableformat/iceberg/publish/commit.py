@@ -139,13 +139,9 @@ def _attempt(
     branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate: _Fate
 ) -> IcebergVersion | TblctlError | None:
     """Try once. Return the version; None if others were faster; else why the catalog did not do it, for now."""
-    try:
-        table = branch.load()
-    except ObjectNotFoundError:
-        raise
-    except StorageError as error:  # busy, or out of reach: a merge of hours is not given up for that
-        LOG.warning("%s; it is asked again", error)
-        return error
+    table = _loaded(branch)
+    if isinstance(table, StorageError):
+        return table
     head = _head_of(branch, drafts, table)
     try:
         done = _settled(head, drafts, fate)
@@ -153,11 +149,25 @@ def _attempt(
             return done
         snapshot = drafts.draft(table, head)
     except ObjectNotFoundError:
-        if branch.version(branch.load()).id == head.id:
+        newest = _loaded(branch)
+        if isinstance(newest, StorageError):
+            return newest
+        if branch.version(newest).id == head.id:
             raise
         return None  # others committed, and what they replaced expired while it was read
     drafts.require_fresh()
     return _ask(branch, table, head, _Proposal(snapshot=snapshot, properties=properties), fate)
+
+
+def _loaded(branch: Branch) -> Table | StorageError:
+    """Return the table; or why the catalog, busy or out of reach, did not give it: a merge of hours waits for that."""
+    try:
+        return branch.load()
+    except ObjectNotFoundError:
+        raise
+    except StorageError as error:
+        LOG.warning("%s; it is asked again", error)
+        return error
 
 
 def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:

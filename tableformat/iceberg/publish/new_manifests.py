@@ -115,7 +115,7 @@ class NewManifests:
         return self._copies[key]
 
     def _copied(self, table: Table, parts: Sequence[_Part], data: Sequence[bytes]) -> ManifestFile:
-        self.copied_entries += sum(len(part.rows) for part in parts)
+        self.copied_entries += sum(int(np.count_nonzero(part.heads.status == EXISTING)) for part in parts)
         excerpts = [
             Excerpt(source=read_container(found), rows=part.rows, heads=part.heads)
             for part, found in zip(parts, data, strict=True)

@@ -136,6 +136,8 @@ def _require_absent(missing: _Missing, block: DataFile, given: GivenIds) -> None
             "id: it would be read as null; nothing was changed. Were its columns written with other ids?"
         )
         raise CorruptTableError(msg, name=block.path)
+    if wanted in dict(block.constants):  # it is taken from the partition, whatever the file calls so
+        return
     names = {column.name, _as_written(column.name)}
     for other in missing.others:
         if other.name not in names:
@@ -143,9 +145,9 @@ def _require_absent(missing: _Missing, block: DataFile, given: GivenIds) -> None
         own = field_id(other)
         if own is None:
             msg = (
-                f"{block.path}: its column {name!r} has no id, and the table's property {NAME_MAPPING} does not name "
-                f"it: it would be read as null; nothing was changed. Add the name to the mapping (id {wanted}), or "
-                "rewrite the file with an engine"
+                f"{block.path}: its column {name!r} has no id, and is not found by the table's property "
+                f"{NAME_MAPPING}: it would be read as null; nothing was changed. If none of its columns has an id, add "
+                f"the name to the mapping (id {wanted}); or rewrite the file with an engine"
             )
             raise InvalidDataError(msg)
         objection = given.objection(column.name, own)

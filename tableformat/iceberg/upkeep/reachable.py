@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
+from tblctl.tableformat.concurrency import IO_THREADS, ahead
 from tblctl.tableformat.iceberg.data_storage import split_uri
 from tblctl.tableformat.iceberg.entries import DELETED
 from tblctl.tableformat.iceberg.own_keys import side_files_named
@@ -22,7 +23,6 @@ Place = tuple[str, str]
 """The root of an object's storage, and its name there: one object may be named by several URIs (s3, s3a)."""
 
 _MANIFESTS_AT_ONCE = 100
-_LISTS_AT_ONCE = 256
 
 
 class Reachable:
@@ -47,10 +47,7 @@ class Reachable:
         for snapshot in snapshots:
             self._name([snapshot.manifest_list, *side_files_named(snapshot)])
         by_list = {snapshot.manifest_list: snapshot for snapshot in snapshots}
-        distinct = list(by_list.values())
-        fresh: list[ManifestFile] = []
-        for start in range(0, len(distinct), _LISTS_AT_ONCE):
-            fresh += self._fresh(distinct[start : start + _LISTS_AT_ONCE])
+        fresh = self._fresh(list(by_list.values()))
         ids = {snapshot.snapshot_id for snapshot in snapshots}
         metadata = self._version.metadata
         for found in (*metadata.statistics, *metadata.partition_statistics):
@@ -63,11 +60,15 @@ class Reachable:
     def _fresh(self, snapshots: Sequence[Snapshot]) -> list[ManifestFile]:
         """Return the manifests of snapshots that no earlier one has."""
         found: dict[str, ManifestFile] = {}
-        for listed in in_parallel(self._listed, snapshots, threads=IO_THREADS):
-            found |= {manifest.manifest_path: manifest for manifest in listed}
-        fresh = [manifest for path, manifest in found.items() if path not in self._manifests]
-        self._manifests |= {manifest.manifest_path: manifest for manifest in fresh}
-        return fresh
+        with closing(ahead(self._listed, snapshots, threads=IO_THREADS)) as lists:
+            for listed in lists:
+                found |= {
+                    manifest.manifest_path: manifest
+                    for manifest in listed
+                    if manifest.manifest_path not in self._manifests
+                }
+        self._manifests |= found
+        return list(found.values())
 
     def _listed(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         return self._version.at(snapshot).manifests
