@@ -144,9 +144,11 @@ def test_reserved_and_unknown_metadata_is_left_alone(at: Places) -> None:
 def test_objects_are_deleted_oldest_first(at: Places) -> None:
     table = _aged(at)
     storage = Storage(table.location)
-    storage.write(f"data/{'0' * 32}.parquet", b"the youngest, though first by name")
-    deleted = table.gc(keep=1, older_than=0).objects_deleted
-    assert deleted[-1] == f"data/{'0' * 32}.parquet"
+    storage.write(f"data/{'0' * 31}1.parquet", b"the youngest, though first by name")
+    names = list(objects_of(table.location))
+    times = dict(zip(names, storage.modified(names), strict=True))
+    deleted = [times[name] for name in table.gc(keep=1, older_than=0).objects_deleted]
+    assert deleted == sorted(deleted)
 
 
 def test_expired_snapshots_stay_in_the_history_as_no_longer_readable(at: Places) -> None:
