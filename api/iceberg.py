@@ -172,6 +172,7 @@ class IcebergTable(ClusteredTable):
         Raises:
             InvalidOptionError: nothing may be deleted here: `gc.enabled` is false, or the catalog hides history.
             ConflictError: another writer committed meanwhile; nothing was deleted.
+            CommitOutcomeUnknownError: the catalog did not say whether snapshots expired; nothing was deleted.
         """
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]

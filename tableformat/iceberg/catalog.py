@@ -24,6 +24,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.metadata_files import FULL_ADVICE, is_denied, is_full
+from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 
 if TYPE_CHECKING:
@@ -346,6 +347,34 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] in _BELOW:
             raise _unreadable(what, error, options) from _shown(error, options)
         raise
+
+
+def named(what: str, error: Exception, options: Mapping[str, str]) -> TblctlError:
+    """Return an error of a catalog as tblctl's, without secrets; see `catalog_errors`."""
+    try:
+        with catalog_errors(what, options):
+            raise error  # noqa: TRY301 (the context is what names it)
+    except TblctlError as found:
+        return found
+    except Exception as found:  # noqa: BLE001 (any other one is named by its class)
+        return StorageError(f"{what}: the catalog failed: {type(found).__name__}")
+
+
+def did_not_commit(error: Exception) -> bool:
+    """Return whether an error of a commit's request says that nothing was committed, and no later try would help.
+
+    It was refused, or there was no room for the new metadata file, which is written before the catalog is asked.
+    """
+    from pyiceberg import exceptions
+
+    refused = (
+        exceptions.UnauthorizedError,
+        exceptions.ForbiddenError,
+        exceptions.BadRequestError,
+        exceptions.NoSuchTableError,
+        exceptions.NoSuchNamespaceError,
+    )
+    return isinstance(error, refused) or (isinstance(error, OSError) and classify(error) is Failure.FULL)
 
 
 def _unreadable(what: str, error: Exception, options: Mapping[str, str]) -> StorageError:

@@ -253,6 +253,33 @@ def test_a_commit_meanwhile_ends_the_expiry(table: Table, monkeypatch: pytest.Mo
     assert before <= everything(table)
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_expiry_whose_reply_is_lost_deletes_only_if_it_took_place(
+    table: Table, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    catalog = table.catalog
+    real = type(catalog).commit_table
+
+    def commit_table(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        if arrives:
+            real(catalog, *arguments)
+        raise TimeoutError("no reply")
+
+    monkeypatch.setattr(catalog, "commit_table", commit_table)
+    before = everything(table)
+    old = {path for path in before if "tblctl-" not in path.name and path.suffix == ".parquet"}
+    if arrives:
+        done = tblctl.from_iceberg(table).gc(expire_older_than=0)
+        assert old <= {Path(name.removeprefix("file://")) for name in done.objects_deleted}
+        assert not old & everything(table)
+    else:
+        with pytest.raises(errors.CommitOutcomeUnknownError, match=r"No file was deleted. Run gc again"):
+            tblctl.from_iceberg(table).gc(expire_older_than=0)
+        assert before <= everything(table)
+    assert sorted_ids(table) == [1, 2, 3, 4]
+
+
 def test_a_tag_that_is_set_while_gc_reads_files_ends_the_expiry(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,12 +25,11 @@ from tblctl.tableformat.errors import (
     TableNotFoundError,
     TblctlError,
 )
-from tblctl.tableformat.iceberg.catalog import catalog_errors, forget_connections
+from tblctl.tableformat.iceberg.catalog import did_not_commit, forget_connections, named
 from tblctl.tableformat.iceberg.publish.attempts import Patience
 from tblctl.tableformat.iceberg.publish.draft import Drafts
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.version import IcebergVersion
-from tblctl.tableformat.storage.failures import Failure, classify
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -208,7 +207,7 @@ def _ask(
     Raises:
         TblctlError: the catalog refused for a reason that stays.
     """
-    from pyiceberg import exceptions
+    from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.update import (
         AddSnapshotUpdate,
         AssertRefSnapshotId,
@@ -232,26 +231,16 @@ def _ask(
         AssertTableUUID(uuid=table.metadata.table_uuid),
         AssertRefSnapshotId.model_validate({"ref": branch.name, "snapshot-id": parent}),
     )
-    refused = (
-        exceptions.UnauthorizedError,
-        exceptions.ForbiddenError,
-        exceptions.BadRequestError,
-        exceptions.NoSuchTableError,
-        exceptions.NoSuchNamespaceError,
-    )
     try:
         response = table.catalog.commit_table(table, requirements, tuple(updates))
-    except exceptions.CommitFailedException as error:
+    except CommitFailedException as error:
         fate.error = ConflictError(f"{branch.location}: the catalog refused the commit: {error}")
         fate.refused = parent
         return None
-    except refused:
-        with catalog_errors(branch.location, table.catalog.properties):
-            raise
     except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
-        found = _named(branch, error, table.catalog.properties)
-        if isinstance(error, OSError) and classify(error) is Failure.FULL:
-            raise found from found.__cause__  # of the new metadata file, written before the catalog is asked
+        found = named(branch.location, error, table.catalog.properties)
+        if did_not_commit(error):
+            raise found from found.__cause__
         LOG.warning("%s; it is looked up whether it committed", found)
         forget_connections(table.catalog)
         fate.error = found
@@ -267,17 +256,6 @@ def _too_slow(branch: Branch, attempts: int) -> ConflictError:
         f"{branch.location}: other writers were faster in {attempts} attempts to commit; nothing was committed. "
         "Run it again when fewer write, or set the table's property commit.retry.num-retries"
     )
-
-
-def _named(branch: Branch, error: Exception, options: Mapping[str, str]) -> TblctlError:
-    """Return a catalog's error as tblctl's, without secrets."""
-    try:
-        with catalog_errors(branch.location, options):
-            raise error  # noqa: TRY301 (the context is what names it)
-    except TblctlError as found:
-        return found
-    except Exception as found:  # noqa: BLE001 (any other one is named by its class)
-        return StorageError(f"{branch.location}: the catalog failed: {type(found).__name__}")
 
 
 def _in_doubt(branch: Branch, error: TblctlError | None) -> CommitOutcomeUnknownError:

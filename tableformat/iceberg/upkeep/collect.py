@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     AccessDeniedError,
+    CommitOutcomeUnknownError,
     ConflictError,
     InvalidOptionError,
     ObjectNotFoundError,
     TblctlError,
 )
-from tblctl.tableformat.iceberg.catalog import catalog_errors, load_table
+from tblctl.tableformat.iceberg.catalog import (
+    catalog_errors,
+    did_not_commit,
+    forget_connections,
+    load_table,
+    named,
+)
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
 from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots
@@ -88,6 +95,7 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
         InvalidOptionError: nothing may be deleted in this table.
         AccessDeniedError: the credentials may not delete; nothing was changed.
         ConflictError: another writer moved a branch or a tag, or expired snapshots, meanwhile; nothing was deleted.
+        CommitOutcomeUnknownError: it is unknown whether snapshots expired; nothing was deleted.
         TblctlError: metadata cannot be read; nothing was deleted.
     """
     require_collectable(version, request.grace_seconds)
@@ -171,7 +179,11 @@ def _require_delete(version: IcebergVersion, storages: DataStorage) -> None:
 
 
 def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
-    """Remove snapshots from the metadata, if all branches and tags are where they were."""
+    """Remove snapshots from the metadata, if all branches and tags are where they were.
+
+    An error that leaves open whether they were removed is followed by one look. The request may arrive after it, so
+    files that are named by them alone stay then.
+    """
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
 
@@ -188,6 +200,24 @@ def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
         # Others committed, and deleted old metadata.
         except (CommitFailedException, FileNotFoundError) as error:
             raise _conflict(version) from error
+        except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
+            found = named(version.location, error, table.catalog.properties)
+            if did_not_commit(error):
+                raise found from found.__cause__
+            if not _is_expired(version, table, expired):
+                raise _in_doubt(version, found) from found.__cause__
+
+
+def _is_expired(version: IcebergVersion, table: Table, expired: Iterable[int]) -> bool:
+    """Return whether snapshots are gone, and all branches and tags where they were; false if nobody can be asked."""
+    forget_connections(table.catalog)
+    try:
+        with catalog_errors(version.location, table.catalog.properties):
+            now = load_table(table.catalog, table.name()).metadata
+    except TblctlError:
+        return False
+    left = {snapshot.snapshot_id for snapshot in now.snapshots}
+    return left.isdisjoint(expired) and now.refs == version.metadata.refs
 
 
 def _require_same_refs(version: IcebergVersion, table: Table) -> None:
@@ -214,6 +244,13 @@ def _require_same_snapshots(version: IcebergVersion, table: Table) -> None:
 def _conflict(version: IcebergVersion) -> ConflictError:
     return ConflictError(
         f"{version.location}: another writer committed meanwhile; no snapshot expired and nothing was deleted"
+    )
+
+
+def _in_doubt(version: IcebergVersion, error: TblctlError) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"{version.location}: it is unknown whether snapshots expired ({error}). No file was deleted. Run gc again: if "
+        "they are gone already, files that they alone named are left, and remove_orphan_files of Iceberg finds them"
     )
 
 

@@ -82,6 +82,11 @@ REASONS = (
         holds=lambda run: _has_equality(run.world),
     ),
     Reason(error=CommitOutcomeUnknownError, why="a request failed", holds=_failed),
+    Reason(
+        error=CommitOutcomeUnknownError,
+        why="it was recreated, and no longer says what it was",
+        holds=lambda run: run.name != "gc" and _others_did(run, "recreate"),
+    ),
     Reason(error=TableNotFoundError, why="it was recreated", holds=lambda run: _others_did(run, "recreate")),
     Reason(error=StorageError, why="a request failed", holds=_failed),
     Reason(error=ConflictError, why="the merge took long", holds=_took_long),
