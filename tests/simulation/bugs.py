@@ -365,7 +365,8 @@ BUGS: dict[str, Bug] = {
         patches=_footer_believed,
         roles=("reader", "updater", "reclusterer"),
         faults=("flipped bit",),
-        first=29,
+        gap=2,
+        first=22,
         may_crash=True,
     ),
     "planned once": Bug(
