@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from faults import Faults, inject
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
@@ -253,9 +254,17 @@ def test_a_commit_meanwhile_ends_the_expiry(table: Table, monkeypatch: pytest.Mo
     assert before <= everything(table)
 
 
-@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize(
+    ("arrives", "answer"),
+    [
+        (True, TimeoutError("no reply")),
+        (True, CommitFailedException("a proxy sent it twice")),
+        (True, BadRequestError("there are no such snapshots")),
+        (False, TimeoutError("no reply")),
+    ],
+)
 def test_an_expiry_whose_reply_is_lost_deletes_only_if_it_took_place(
-    table: Table, monkeypatch: pytest.MonkeyPatch, arrives: bool
+    table: Table, monkeypatch: pytest.MonkeyPatch, arrives: bool, answer: Exception
 ) -> None:
     catalog = table.catalog
     real = type(catalog).commit_table
@@ -264,7 +273,7 @@ def test_an_expiry_whose_reply_is_lost_deletes_only_if_it_took_place(
         monkeypatch.undo()
         if arrives:
             real(catalog, *arguments)
-        raise TimeoutError("no reply")
+        raise answer
 
     monkeypatch.setattr(catalog, "commit_table", commit_table)
     before = everything(table)
