@@ -135,9 +135,13 @@ def judged(
     total = {
         name: sum(did.get(name, 0) for _, did in done) for name in ("commits", "committed", "conflicted")
     }
-    print(f"{dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}")
+    uploads = sum("upload_failed" in did for _, did in done)
     rows = table.refresh().scan().to_arrow()
     left = sorted(expected(done))
+    print(
+        f"{dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}, "
+        f"failed uploads of PyIceberg {uploads}, snapshots {len(table.snapshots())}, rows left {len(left)}"
+    )
     assert sorted(rows["id"].to_pylist()) == left
     assert all(row["text"] == racers.text_of(row["id"]) for row in rows.to_pylist())
     assert not [name for _, did in done for name in did.get("removed", ())]
