@@ -55,7 +55,7 @@ class NullCheck:
         return {leaf.name: _nulls(rows, leaf) for leaf in self._leaves if leaf.path[0] in names}
 
     def compare_rows(self, rows: pa.Table, groups: Sequence[int], projection: Projection) -> None:
-        """Compare the nulls in all rows of some row groups; each for itself, where the footer counts those of some alone.
+        """Compare the nulls in all rows of some row groups; one by one if the footer counts those of some alone.
 
         Raises:
             CorruptTableError: they differ.
