@@ -6,6 +6,7 @@ merge-on-read. In a longer one Spark itself appends and deletes.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from jvm import quick_java
 from profiles import THOROUGH
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -166,6 +168,27 @@ def test_no_row_is_lost_doubled_or_back_when_all_commit_at_once(
     table = create(options)
     errors = judged(table, options, race(options, tmp_path, ROLES), locked=False)
     assert all("database is locked" in error for error in errors), errors  # on a busy machine
+
+
+@pytest.mark.parametrize("call", ["PutObject", "UploadPart", "CompleteMultipartUpload"])
+def test_an_upload_that_the_server_refused_is_a_failed_append(call: str) -> None:
+    log = io.StringIO()
+    racer = racers.Racer({}, 0, 0, log)
+    racer.raise_unless_upload_failed(
+        OSError(f"AWS Error UNKNOWN (HTTP status 400) during {call} operation: IncompleteBody")
+    )
+    racer.raise_unless_upload_failed(CommitFailedException("others committed"))
+    (line,) = log.getvalue().splitlines()
+    assert "IncompleteBody" in json.loads(line)["upload_failed"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError("Path does not exist"), OSError("AWS Error NO_SUCH_KEY during GetObject operation")],
+)
+def test_a_file_that_is_gone_ends_the_race(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        racers.Racer({}, 0, 0, io.StringIO()).raise_unless_upload_failed(error)
 
 
 @pytest.mark.skipif(not THOROUGH, reason="part of make test-thorough")
