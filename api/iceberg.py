@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     Where = str | BooleanExpression | None
 
+LOG = logging.getLogger("tblctl")
+
 
 class NotOnIcebergError(InvalidOptionError, AttributeError):
     """An operation that only tables of tblctl's own format have."""
@@ -70,6 +73,8 @@ class IcebergTable(ClusteredTable):
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
+        The log warns if a recluster would be refused.
+
         Args:
             policy: as for `ClusteredTable.plan`.
             where: as for `ClusteredTable.plan`.
@@ -80,10 +85,14 @@ class IcebergTable(ClusteredTable):
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
         from tblctl.maintain.request import Request, make_plan
+        from tblctl.tableformat.iceberg.rewritable import refusal
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
 
         def read(version: IcebergVersion) -> Plan:
+            why = refusal(version)
+            if why is not None:
+                LOG.warning("a recluster of %s would be refused: %s", version.location, why)
             return make_plan(version if cluster_by is None else version.clustered_by(cluster_by), request)
 
         return self._read(read)  # type: ignore[arg-type]

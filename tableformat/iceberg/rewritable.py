@@ -24,13 +24,14 @@ def require_rewritable(version: IcebergVersion) -> None:
     Raises:
         InvalidOptionError: says why, and what to do.
     """
-    why = _reason(version)
+    why = refusal(version)
     if why is not None:
         msg = f"{version.location} cannot be reclustered: {why}. `info` and `recluster --dry-run` work all the same"
         raise InvalidOptionError(msg)
 
 
-def _reason(version: IcebergVersion) -> str | None:
+def refusal(version: IcebergVersion) -> str | None:
+    """Return why tblctl does not rewrite a table, and what to do; None if it does. Reads manifests alone."""
     if version.metadata.format_version > _NEWEST_FORMAT:
         return (
             f"it has format version {version.metadata.format_version}, whose row lineage and deletion vectors a "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 import sys
 import time
@@ -40,6 +41,7 @@ SPARK_PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.iceberg:iceberg-aws-bundle:1.12.0,"
     "org.xerial:sqlite-jdbc:3.50.3.0"
 )
+_UPLOAD = re.compile(r"during (PutObject|\w*MultipartUpload|UploadPart) operation")
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("text", pa.string())])
 
 
@@ -84,6 +86,17 @@ class Racer:
             again = step()
             time.sleep(pause * self.random.random())
 
+    def raise_unless_upload_failed(self, error: Exception) -> None:
+        """Raise an error of the storage again, but log one of PyIceberg's uploads: the server may refuse some.
+
+        A busy MinIO answers HTTP 400 IncompleteBody. The catalog is called after the uploads, so nothing was committed.
+        Whatever cannot be read is a fault of somebody who deleted it.
+        """
+        if isinstance(error, OSError):
+            if not _UPLOAD.search(str(error)):
+                raise error
+            self.did(upload_failed=str(error)[-200:])
+
     def table(self) -> Table:
         return patiently(lambda: load_catalog(NAME, **self.options).load_table(TABLE))
 
@@ -99,7 +112,8 @@ class Racer:
             while True:
                 try:
                     table.refresh().append(rows_from(first), snapshot_properties={"race.first": str(first)})
-                except (CommitFailedException, OperationalError):
+                except (CommitFailedException, OperationalError, OSError) as error:
+                    self.raise_unless_upload_failed(error)
                     table.catalog.engine.dispose()  # type: ignore[attr-defined]  # else it may see what was not stored
                     known = patiently(table.refresh).snapshots()
                     if str(first) not in {snapshot.summary["race.first"] for snapshot in known}:
@@ -125,7 +139,8 @@ class Racer:
                 rows = [(file.file_path, place) for place in places]
                 written = delete_file(table, rows, like=file, bounds=self.random.random() < 0.5)
                 commit(table, [written], content=ManifestContent.DELETES, needed={file.file_path})
-            except (CommitFailedException, OperationalError):
+            except (CommitFailedException, OperationalError, OSError) as error:
+                self.raise_unless_upload_failed(error)
                 table.catalog.engine.dispose()  # type: ignore[attr-defined]
                 return
             self.did(deleted=[ids[place] for place in places])

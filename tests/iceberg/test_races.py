@@ -6,6 +6,7 @@ merge-on-read. In a longer one Spark itself appends and deletes.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from jvm import quick_java
 from profiles import THOROUGH
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -113,9 +115,9 @@ def expected(done: list[tuple[str, dict[str, Any]]]) -> set[int]:
     return appended - {id_ for _, did in done for id_ in did.get("deleted", ())}
 
 
-def assert_reclusters_kept_rows(table: Table) -> int:
-    """Compare every REPLACE snapshot with the one before it; return how many there are."""
-    count = 0
+def assert_reclusters_kept_rows(table: Table) -> tuple[int, int]:
+    """Compare every REPLACE snapshot with the one before it; return how many there are, and how many rows they have."""
+    count = rows = 0
     for snapshot in table.snapshots():
         if snapshot.summary.operation.value == "replace":
             before, after = (
@@ -123,8 +125,13 @@ def assert_reclusters_kept_rows(table: Table) -> int:
                 for id_ in (snapshot.parent_snapshot_id, snapshot.snapshot_id)
             )
             assert after == before, f"snapshot {snapshot.snapshot_id}"
-            count += 1
-    return count
+            count, rows = count + 1, rows + len(after)
+    return count, rows
+
+
+def steps(done: list[tuple[str, dict[str, Any]]]) -> dict[str, int]:
+    """Return how often each role did what."""
+    return dict(Counter(f"{role}: {next(iter(did))}" for role, did in done))
 
 
 def judged(
@@ -135,14 +142,17 @@ def judged(
     total = {
         name: sum(did.get(name, 0) for _, did in done) for name in ("commits", "committed", "conflicted")
     }
-    print(f"{dict(Counter(role for role, _ in done))}, {total}, errors {dict(Counter(errors))}")
     rows = table.refresh().scan().to_arrow()
     left = sorted(expected(done))
+    print(f"{steps(done)}, {total}, errors {dict(Counter(errors))}")
     assert sorted(rows["id"].to_pylist()) == left
     assert all(row["text"] == racers.text_of(row["id"]) for row in rows.to_pylist())
     assert not [name for _, did in done for name in did.get("removed", ())]
     assert locked or not [text for _, did in done for text in did.get("failed", ())]
-    commits = assert_reclusters_kept_rows(table)
+    commits, compared = assert_reclusters_kept_rows(table)
+    print(
+        f"snapshots {len(table.snapshots())}, rows left {len(left)}, rows compared after reclusters {compared}"
+    )
     assert commits > 0
     assert commits == total["commits"] or locked
     opened = tblctl.open(f"iceberg://{racers.NAME}/{racers.TABLE}", catalog_options=options)
@@ -158,6 +168,27 @@ def test_no_row_is_lost_doubled_or_back_when_all_commit_at_once(
     table = create(options)
     errors = judged(table, options, race(options, tmp_path, ROLES), locked=False)
     assert all("database is locked" in error for error in errors), errors  # on a busy machine
+
+
+@pytest.mark.parametrize("call", ["PutObject", "UploadPart", "CompleteMultipartUpload"])
+def test_an_upload_that_the_server_refused_is_a_failed_append(call: str) -> None:
+    log = io.StringIO()
+    racer = racers.Racer({}, 0, 0, log)
+    racer.raise_unless_upload_failed(
+        OSError(f"AWS Error UNKNOWN (HTTP status 400) during {call} operation: IncompleteBody")
+    )
+    racer.raise_unless_upload_failed(CommitFailedException("others committed"))
+    (line,) = log.getvalue().splitlines()
+    assert "IncompleteBody" in json.loads(line)["upload_failed"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError("Path does not exist"), OSError("AWS Error NO_SUCH_KEY during GetObject operation")],
+)
+def test_a_file_that_is_gone_ends_the_race(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        racers.Racer({}, 0, 0, io.StringIO()).raise_unless_upload_failed(error)
 
 
 @pytest.mark.skipif(not THOROUGH, reason="part of make test-thorough")

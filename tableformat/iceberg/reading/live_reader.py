@@ -141,7 +141,7 @@ class LiveReader(ParquetBlockReader):
         self._nulls.compare(nulls, [stored], self._every)
 
     def _live(self, rows: pa.Table, stored: Sequence[int], projection: Projection) -> pa.Table:
-        self._nulls.compare(self._nulls.of(rows), stored, projection)
+        self._nulls.compare_rows(rows, stored, projection)
         rows = self._with_constants(rows)
         if not any(len(self._deleted[group]) for group in stored):
             return rows

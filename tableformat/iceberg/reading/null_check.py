@@ -54,6 +54,31 @@ class NullCheck:
         names = set(rows.column_names)
         return {leaf.name: _nulls(rows, leaf) for leaf in self._leaves if leaf.path[0] in names}
 
+    def compare_rows(self, rows: pa.Table, groups: Sequence[int], projection: Projection) -> None:
+        """Compare the nulls in all rows of some row groups; one by one if the footer counts those of some alone.
+
+        Raises:
+            CorruptTableError: they differ.
+        """
+        if not self._is_counted_in_part:
+            self.compare(self.of(rows), groups, projection)
+            return
+        start = 0
+        for group in groups:
+            stop = start + self._file.metadata.row_group(group).num_rows
+            self.compare(self.of(rows.slice(start, stop - start)), [group], projection)
+            start = stop
+
+    @once
+    def _is_counted_in_part(self) -> bool:
+        """Whether the footer counts the nulls of a column in some row groups, and not in all."""
+        groups = range(self._file.metadata.num_row_groups)
+        return any(
+            self._file.stored_nulls(groups, leaf) is None
+            and any(self._file.stored_nulls([group], leaf) is not None for group in groups)
+            for leaf in self._leaves
+        )
+
     def compare(self, found: Counts, groups: Sequence[int], projection: Projection) -> None:
         """Compare the nulls of whole row groups with those that the footer counts.
 

@@ -8,11 +8,13 @@ bounds would be lost to readers that skip files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import POSITION
@@ -28,6 +30,7 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_any_string
 from tblctl.tableformat.model.values import python_value
+from tblctl.tableformat.parquet.columns import FileColumns
 from tblctl.tableformat.parquet.opened import open_block, opening
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.statistics import Measured, joined, measure
@@ -201,16 +204,33 @@ def _read(file: BlockFile, schema: Schema, keys: _Keys | None) -> tuple[dict[int
     projection = file.projection(schema)
     found: dict[int, Measured] = {}
     rows = 0
-    for group in range(file.metadata.num_row_groups):
-        footer = file.metadata.row_group(group)
-        most = _PIECE_BYTES * footer.num_rows // max(footer.total_byte_size, 1)
-        for piece in file.batches(group, projection, max(1, min(_PIECE_ROWS, most))):
-            if piece.num_rows:
-                found = joined(found, measure(piece, schema.leaves))
-                rows += piece.num_rows
-                if keys is not None:
-                    keys.add(piece)
+    for part in _parts(file.metadata):
+        file.will_need(part, projection)
+        for group in part:
+            footer = file.metadata.row_group(group)
+            most = _PIECE_BYTES * footer.num_rows // max(footer.total_byte_size, 1)
+            for piece in file.batches(group, projection, max(1, min(_PIECE_ROWS, most))):
+                if piece.num_rows:
+                    found = joined(found, measure(piece, schema.leaves))
+                    rows += piece.num_rows
+                    if keys is not None:
+                        keys.add(piece)
     return found, rows
+
+
+def _parts(metadata: pq.FileMetaData) -> Iterator[list[int]]:
+    """Yield row groups that are fetched at once: about a piece of bytes, so that small ones are no request each."""
+    part: list[int] = []
+    size_bytes = 0
+    for group in range(metadata.num_row_groups):
+        more = int(metadata.row_group(group).total_byte_size)
+        if part and size_bytes + more > _PIECE_BYTES:
+            yield part
+            part, size_bytes = [], 0
+        part.append(group)
+        size_bytes += more
+    if part:
+        yield part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +258,12 @@ class DeleteCheck:
         address = address_of(self.path, name, size_bytes=self.size_bytes, rows=self.rows)
         opened = open_block(storage, address)
         with opening(storage, address), opened.source:
-            for _ in opened.file.iter_batches(_PIECE_ROWS):
-                pass
+            columns = FileColumns(opened.file.metadata, opened.schema)
+            for part in _parts(opened.file.metadata):
+                ranges = columns.ranges(part, opened.schema.names)
+                with opened.ranges.begin(ranges) if opened.ranges else nullcontext():
+                    for _ in opened.file.iter_batches(_PIECE_ROWS, part):
+                        pass
         if self.content == POSITION:
             PositionDeletes(storages).paths(self.path)
 

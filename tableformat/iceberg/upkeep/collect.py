@@ -47,6 +47,8 @@ LEAST_GRACE_SECONDS = 86_400.0
 
 _ENABLED = "gc.enabled"
 _BATCH = 1000
+_NEWEST_WRITTEN = 2
+"""The newest format version whose metadata PyIceberg 0.12 writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,8 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     }
     paths = sorted(item.path for item in chosen.values())
     if not request.dry_run:
+        if expired:
+            _require_writable_metadata(version, table)
         if expired or paths:
             _require_delete(version, storages)
         if expired:
@@ -220,6 +224,19 @@ def _is_expired(version: IcebergVersion, table: Table, expired: Iterable[int]) -
         return False
     left = {snapshot.snapshot_id for snapshot in now.snapshots}
     return left.isdisjoint(expired) and now.refs == version.metadata.refs
+
+
+def _require_writable_metadata(version: IcebergVersion, table: Table) -> None:
+    """Refuse to expire where PyIceberg writes the metadata, but not of this format version: it leaves an empty file."""
+    from pyiceberg.catalog import MetastoreCatalog
+
+    if version.metadata.format_version > _NEWEST_WRITTEN and isinstance(table.catalog, MetastoreCatalog):
+        msg = (
+            f"{version.location}: snapshots of format version {version.metadata.format_version} cannot be expired in "
+            "this catalog, since PyIceberg does not write such metadata yet; have an engine do it (in Spark: CALL "
+            "system.expire_snapshots). No snapshot expired and nothing was deleted"
+        )
+        raise InvalidOptionError(msg)
 
 
 def _require_same_refs(version: IcebergVersion, table: Table) -> None:
