@@ -70,12 +70,17 @@ class Sts:
             "s3.session-token": str(found.session_token),
         }
 
-    def revoke(self) -> None:
-        """Remove the user, and with it what was granted to it: the next who asks gets credentials of another."""
+    def revoke(self) -> bool:
+        """Remove the user, and with it what was granted to it: the next who asks gets credentials of another.
+
+        Return false if nobody has asked since the last time.
+        """
         with self._lock:
-            if self._granted is not None:
-                self._granted = None
-                self._admin.user_remove(self.users.pop())
+            if self._granted is None:
+                return False
+            self._granted = None
+            self._admin.user_remove(self.users.pop())
+            return True
 
     def end(self) -> None:
         self.revoke()
@@ -87,19 +92,21 @@ class Revoking(CuttingProxy):
     Args:
         server: that requests go to.
         sts: whose credentials.
-        uploads: the numbers of these uploads, from 1.
+        uploads: the numbers of these uploads, from 1; or of the next ones after credentials were asked for.
     """
 
     def __init__(self, server: S3Server, sts: Sts, uploads: set[int]) -> None:
         super().__init__(server.host, server.port)
-        self._sts, self._uploads = sts, uploads
+        self._sts, self._uploads = sts, sorted(uploads)
+        self._one_by_one = threading.Lock()
         self.seen = 0
 
     def _due(self, method: str, path: str) -> Rule | None:
         if method == "PUT" and "/data/" in path and "-probe" not in path:
-            self.seen += 1
-            if self.seen in self._uploads:
-                self._sts.revoke()
+            with self._one_by_one:
+                self.seen += 1
+                if self._uploads and self.seen >= self._uploads[0] and self._sts.revoke():
+                    self._uploads.pop(0)
         return super()._due(method, path)
 
 

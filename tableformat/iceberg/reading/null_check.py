@@ -60,7 +60,7 @@ class NullCheck:
         Raises:
             CorruptTableError: they differ.
         """
-        if not self._is_counted_in_part:
+        if not self._is_counted_in_part(groups, projection):
             self.compare(self.of(rows), groups, projection)
             return
         start = 0
@@ -69,14 +69,14 @@ class NullCheck:
             self.compare(self.of(rows.slice(start, stop - start)), [group], projection)
             start = stop
 
-    @once
-    def _is_counted_in_part(self) -> bool:
-        """Whether the footer counts the nulls of a column in some row groups, and not in all."""
-        groups = range(self._file.metadata.num_row_groups)
-        return any(
+    def _is_counted_in_part(self, groups: Sequence[int], projection: Projection) -> bool:
+        """Return whether the footer counts the nulls of a column in some of the row groups, and not in all."""
+        names = set(projection.schema.names)
+        return len(groups) > 1 and any(
             self._file.stored_nulls(groups, leaf) is None
             and any(self._file.stored_nulls([group], leaf) is not None for group in groups)
             for leaf in self._leaves
+            if leaf.path[0] in names
         )
 
     def compare(self, found: Counts, groups: Sequence[int], projection: Projection) -> None:

@@ -107,6 +107,8 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     snapshots, expired = version.metadata.snapshots, list[int]()
     if request.retention is not None:
         expired = expired_snapshots(version.metadata, request.retention, int(now * 1000))
+    if expired:
+        _require_writable_metadata(version, table)
     named, unneeded, going = Reachable(version), Reachable(version), frozenset(expired)
     try:
         named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in going])
@@ -126,8 +128,6 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     }
     paths = sorted(item.path for item in chosen.values())
     if not request.dry_run:
-        if expired:
-            _require_writable_metadata(version, table)
         if expired or paths:
             _require_delete(version, storages)
         if expired:
