@@ -14,6 +14,7 @@ SUBJECTS = (
     "metrics",
     "index",
     "planning",
+    "partitions",
     "merge",
     "e2e",
     "memory",

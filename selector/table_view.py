@@ -169,6 +169,14 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return found
 
 
+def others(chosen: Integers, taken: Integers) -> Integers:
+    """Return the blocks of `chosen` that are not in `taken`, which are all among them."""
+    if taken.size == chosen.size:
+        return chosen[:0]  # so for most of many partitions, and `setdiff1d` takes 70 us
+    found: Integers = np.setdiff1d(chosen, taken, assume_unique=True)
+    return found
+
+
 def joined(parts: Iterable[Integers]) -> Integers:
     """Return arrays of block numbers one after the other; empty for none."""
     arrays = list(parts)
