@@ -31,6 +31,7 @@ SUBJECTS = (
     "commits",
     "load",
     "snapshots",
+    "iceberg_snapshots",
     "iceberg",
     "small",
     "overlap",
