@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.common import Report, in_turn, main, scratch
 from benchmarks.snapshots import RUNS, SNAPSHOTS, Case, one
 
-MOST_SECONDS = 10.0
+EXPIRE = ("--keep", "10", "--expire-older-than", "1h")
 HOUR_MS = 3_600_000
 
 
@@ -37,20 +37,17 @@ def measure(report: Report, tiny: bool) -> None:
             {f"PYICEBERG_CATALOG__LAKE__{name.upper()}": value for name, value in options.items()}
         )
         runs = 1 if tiny else RUNS
-        for words in (
-            ("info", table),
-            ("recluster", table, "--policy", "full", "--dry-run"),
-            ("history", table, "--limit", "20"),
-            ("history", table, "--limit", str(snapshots)),
-            ("gc", table, "--dry-run"),
-            ("gc", table, "--keep", "10", "--expire-older-than", "1h", "--dry-run"),
+        for case in (
+            Case(words=("info", table), most_seconds=10, runs=runs),
+            Case(words=("recluster", table, "--policy", "full", "--dry-run"), most_seconds=10, runs=runs),
+            Case(words=("history", table, "--limit", "20"), most_seconds=10, runs=runs),
+            Case(words=("history", table, "--limit", str(snapshots)), most_seconds=10, runs=runs),
+            Case(words=("gc", table, "--dry-run"), most_seconds=30, runs=runs),
+            Case(words=("gc", table, *EXPIRE, "--dry-run"), most_seconds=30, runs=runs),
+            Case(words=("recluster", table, "--policy", "full"), most_seconds=30, runs=1),
+            Case(words=("gc", table, *EXPIRE), most_seconds=120, runs=1),
         ):
-            one(report, Case(words=words, most_seconds=MOST_SECONDS, runs=runs), folder / "tables")
-        for words in (
-            ("recluster", table, "--policy", "full"),
-            ("gc", table, "--keep", "10", "--expire-older-than", "1h"),
-        ):
-            one(report, Case(words=words, most_seconds=MOST_SECONDS, runs=1), folder / "tables")
+            one(report, case, folder / "tables")
 
 
 def load(options: dict[str, str]) -> float:
