@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tblctl.metrics.partitions import TABLE
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.model.values import value_for_people
@@ -60,9 +61,10 @@ class Outcome:
         conflicted_groups: groups that were dropped because a block had left the table, or the key was altered.
         failed_groups: groups that could not be merged; `groups` says why.
         blocks_in, blocks_out, rows, bytes_read, bytes_written: totals of the committed groups.
-        depth_before, overlaps_before: the table's averages at the start, as in `ClusteringInfo`; None if no block was
+        depth_before, overlaps_before: the averages at the start, as in `ClusteringInfo`; None if no block was
             in the order of the key.
         depth_after, overlaps_after: the averages at the end, without what others changed during the last round.
+        figures_of: what these averages are of: the `table`; or, with `where`, the `partitions that may match`.
         seconds: time of the whole call.
         snapshot: the last sequence that was committed; None if none was.
         policy: the policy that chose the groups.
@@ -98,6 +100,7 @@ class Outcome:
     rejected: tuple[Rejection, ...] = ()
     advice: tuple[Advice, ...] = ()
     entries_copied: int = 0
+    figures_of: str = TABLE
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

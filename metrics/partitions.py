@@ -11,6 +11,9 @@ import numpy as np
 
 from tblctl.metrics.intervals import Integers
 
+TABLE, MATCHING = "table", "partitions that may match"
+"""What figures are of: all blocks; or, given a condition, those of partitions that may hold matching rows."""
+
 
 def ranks_by_partition(low: Integers, high: Integers, partition: Integers) -> tuple[Integers, Integers]:
     """Return ranks that order the ends of blocks by partition first, then as `low` and `high` do.

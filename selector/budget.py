@@ -106,6 +106,8 @@ class Room:
 
         The rule is "" if all of them fit. O(n).
         """
+        if min(self.group_bytes, self.size_bytes, self.blocks) == math.inf:
+            return order.size, ""
         sums = (
             ("max_group_bytes", np.cumsum(view.decoded_bytes[order]), self.group_bytes),
             ("max_bytes", np.cumsum(view.size_bytes[order]), self.size_bytes),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from tblctl.metrics.partitions import TABLE
 from tblctl.selector.budget import Budget
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort
@@ -25,7 +26,8 @@ class Prediction:
     Averages are None where there are blocks, but none in the order of the key; those after only without groups that get
     into that order. What gets another sort counts as `info` counts it: as a block that is not in the order of the key.
     The numbers of blocks count all, measured or not. Of these now, bounds of some are unknown, or inexact: wider than
-    their keys, perhaps.
+    their keys, perhaps. `figures_of` says of which blocks all this is: of the `table`, or, with a condition, of the
+    `partitions that may match`.
 
     Raises:
         ValueError: at construction: a predicted figure is below 0.
@@ -39,10 +41,11 @@ class Prediction:
     block_count_after: int
     unknown_block_count: int = 0
     inexact_block_count: int = 0
+    figures_of: str = TABLE
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and value < 0:
+            if isinstance(value, int | float) and value < 0:
                 raise ValueError(f"{name} is {value}, expected at least 0")
 
 

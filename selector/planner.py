@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from tblctl.metrics.intervals import Integers
+from tblctl.metrics.partitions import TABLE
 from tblctl.selector.advice import advice_of, advised, needs_advice
 from tblctl.selector.budget import TYPICAL, Budget, affordable
 from tblctl.selector.checks import checked
@@ -187,7 +188,10 @@ def _note(
         groups = f"{len(drafts)} group" + ("s" if len(drafts) > 1 else "")
         return f"{groups} of {chosen.size} blocks, {int(view.size_bytes[chosen].sum())} bytes"
     if not len(view):
-        return "nothing to do: the table has no blocks"
+        has = (
+            "the table has no blocks" if view.figures_of == TABLE else "the condition excludes all partitions"
+        )
+        return f"nothing to do: {has}"
     reasons = "; ".join(
         item.why if item.level is not None else f"{item.blocks} blocks: {item.why}" for item in rejected
     )

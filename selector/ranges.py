@@ -26,6 +26,9 @@ class HotRanges:
 
     def by_depth(self) -> Iterator[tuple[int, HotRanges]]:
         """Yield the ranges of each depth, the deepest ones first."""
+        if self.depth.size == 1:  # as in most of many partitions
+            yield int(self.depth[0]), self
+            return
         for depth in np.unique(self.depth)[::-1].tolist():
             same = self.depth == depth
             yield depth, HotRanges(first=self.first[same], last=self.last[same], depth=self.depth[same])

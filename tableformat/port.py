@@ -149,13 +149,18 @@ class Version(Protocol):
     def options(self) -> TableOptions:
         """How blocks are written."""
 
-    def listing(
-        self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True, whole: bool = True
-    ) -> Listing:
-        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`.
+    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
 
-        If not `whole`, blocks that do not match the condition may be missing, so that less is read.
+    def pruned(self, condition: BooleanExpression | None) -> Self:
+        """Return the version without partitions in which no row can satisfy the condition, so that less is read.
+
+        All blocks of the others are there. Without such partitions, the version is whole.
         """
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether partitions were left out."""
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block, in the order of `listing`."""

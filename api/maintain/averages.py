@@ -136,7 +136,7 @@ class NumberedBlocks:
     """
 
     def __init__(self, view: View, indexing: Indexing) -> None:
-        self._sort, self._like = view.sort, view.listing
+        self._sort, self._like, self._figures_of = view.sort, view.listing, view.figures_of
         self._count = len(view.listing.level)  # with those that are not measured
         self._section = indexing.last_number // len(view.listing.partitions)
         measured = np.flatnonzero(view.is_measured)
@@ -158,6 +158,7 @@ class NumberedBlocks:
         return Averages(
             depth=known_mean(index.depth_sum, len(index), self._count),
             overlaps=known_mean(index.overlap_sum, len(index), self._count),
+            figures_of=self._figures_of,
         )
 
     def replace(self, removed: frozenset[str], added: Sequence[BlockRecord]) -> bool:

@@ -59,7 +59,7 @@ def table_info(
         msg = f"worst is {worst}, expected at least 0"
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
-    return View.of(version, sort, condition, clustered=columns is None, whole=False).info(worst)
+    return View.of(version.pruned(condition), sort, condition, clustered=columns is None).info(worst)
 
 
 def measure_versions(
@@ -71,15 +71,13 @@ def measure_versions(
         InvalidKeyError: as `shared_sort`.
     """
     sort = shared_sort(versions, columns)
-    return tuple(
-        MeasuredVersion(
-            snapshot=version.public_id,
-            info=View.of(
-                version, sort, condition(version.schema), clustered=columns is None, whole=False
-            ).info(),
-        )
-        for version in versions
-    )
+
+    def measured(version: Version) -> MeasuredVersion:
+        asked = condition(version.schema)
+        view = View.of(version.pruned(asked), sort, asked, clustered=columns is None)
+        return MeasuredVersion(snapshot=version.public_id, info=view.info())
+
+    return tuple(map(measured, versions))
 
 
 def shared_sort(versions: Sequence[Version], columns: str | Sequence[str] | None) -> Sort:

@@ -23,12 +23,13 @@ from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.newest import GONE
-from tblctl.maintain.request import Request, planned, view_of
+from tblctl.maintain.request import Request, planned, selectable
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, GroupOutcome
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
+from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import Rates, State, Workload
@@ -163,7 +164,7 @@ class LoopState:
         most_groups: of the next round, since groups of the last ones conflicted; None for no limit.
         idle: steps that found nothing to do since something was committed.
         version: the id of the version that the last step looked at; None before the first.
-        before, after: the table's figures before the first round and after the last; None before the first step.
+        before, after: the figures before the first round and after the last; None before the first step.
         snapshot: the public id of what was committed last; None as long as nothing was.
         engine: the name of the one that carried out the last plan; None without one.
         policy: what the policy remembers from one plan to the next.
@@ -279,7 +280,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
     try:
-        view = view_of(version, job.request.condition)
+        version, view = selectable(version, job.request.condition)
     except GONE:  # maybe gc removed the version while it was read
         if job.port.newest().id == version.id:
             raise
@@ -526,10 +527,11 @@ def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome
     return None
 
 
-def _depths(before: Averages, after: Averages) -> dict[str, float | None]:
+def _depths(before: Averages, after: Averages) -> dict[str, float | str | None]:
     return {
         "depth_before": before.depth,
         "depth_after": after.depth,
         "overlaps_before": before.overlaps,
         "overlaps_after": after.overlaps,
+        "figures_of": after.figures_of if before.figures_of == TABLE else before.figures_of,
     }

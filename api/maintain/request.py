@@ -23,7 +23,7 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
 )
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.port import Version
+from tblctl.tableformat.port import Version, VersionT
 from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
@@ -103,12 +103,14 @@ def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) 
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
-    view = view_of(version, request.condition)
+    version, view = selectable(version, request.condition)
     return planned(version, view, request, env=env).plan
 
 
-def view_of(version: Version, condition: ConditionOf) -> View:
-    """Return the version's blocks by its cluster key, those that `condition` leaves marked.
+def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, View]:
+    """Return the version without partitions that `condition` excludes, and its blocks by its cluster key.
+
+    Blocks that may match are marked.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
@@ -117,7 +119,9 @@ def view_of(version: Version, condition: ConditionOf) -> View:
     if version.sort is None:
         msg = f"{version.location} has no cluster key to recluster by; {version.cluster_hint}"
         raise InvalidKeyError(msg)
-    return View.of(version, version.sort, condition(version.schema))
+    asked = condition(version.schema)
+    pruned = version.pruned(asked)
+    return pruned, View.of(pruned, version.sort, asked)
 
 
 def planned(
@@ -181,4 +185,5 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         partition_values=listing.partitions if any(listing.partitions) else None,
         listed_twice=listing.listed_twice,
         inexact=view.is_inexact,
+        figures_of=view.figures_of,
     )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tblctl.metrics.information import ClusteringInfo, RankedBlocks, clustering_info
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
-from tblctl.metrics.partitions import ranks_by_partition
+from tblctl.metrics.partitions import MATCHING, TABLE, ranks_by_partition
 from tblctl.metrics.worst import DeepRange, deepest_hills
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averages:
-    """Average depth and overlaps of all blocks of a table, as in `ClusteringInfo`; None if unknown."""
+    """Average depth and overlaps of all blocks, as in `ClusteringInfo`; None if unknown.
+
+    `figures_of` says which blocks these are: `TABLE` or `MATCHING`.
+    """
 
     depth: float | None
     overlaps: float | None
+    figures_of: str = TABLE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,12 +49,14 @@ class View:
         sort: one of the table's, or one defined for measuring only.
         listing: the blocks.
         clustered: whether blocks that are not in the order of `sort` count as unclustered; if false, none does.
+        figures_of: which blocks these are: `TABLE` or `MATCHING`.
     """
 
     schema: Schema
     sort: Sort
     listing: Listing
     clustered: bool = True
+    figures_of: str = TABLE
 
     @classmethod
     def of(
@@ -60,14 +66,15 @@ class View:
         condition: BooleanExpression | None = None,
         *,
         clustered: bool = True,
-        whole: bool = True,
     ) -> View:
-        """Return all blocks of a version. Those that may satisfy `condition` are `listing.matched`.
-
-        If not `whole`, others may be missing: enough for `info`, and less to read.
-        """
-        listing = version.listing(sort, condition, clustered=clustered, whole=whole)
-        return cls(schema=version.schema, sort=sort, listing=listing, clustered=clustered)
+        """Return all blocks of a version, pruned or not. Those that may satisfy `condition` are `listing.matched`."""
+        return cls(
+            schema=version.schema,
+            sort=sort,
+            listing=version.listing(sort, condition, clustered=clustered),
+            clustered=clustered,
+            figures_of=MATCHING if version.is_pruned else TABLE,
+        )
 
     @cached_property
     def key_ranks(self) -> tuple[Integers, Integers]:
@@ -154,6 +161,7 @@ class View:
         return Averages(
             depth=known_mean(int(depth.sum()), depth.size, self.is_measured.size),
             overlaps=known_mean(int(overlap.sum()), overlap.size, self.is_measured.size),
+            figures_of=self.figures_of,
         )
 
     def named(self, paths: Collection[str]) -> Mask:

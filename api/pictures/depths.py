@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tblctl.maintain.view import Averages, View
+from tblctl.metrics.partitions import TABLE
 from tblctl.tableformat.errors import InvalidKeyError, ObjectNotFoundError
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.port import Version, VersionEntry
@@ -98,12 +99,15 @@ def depth_history(
 
 
 def _recorded(entries: Sequence[VersionEntry]) -> dict[int | str, Averages]:
-    """Return what the summaries of reclusters say: of their own versions, and of those that they were planned on."""
+    """Return what the summaries of reclusters say: of their own versions, and of those that they were planned on.
+
+    Those of a recluster with a condition may be of some partitions only.
+    """
     after: dict[int | str, Averages] = {}
     before: dict[int | str, Averages] = {}
     for item in entries:
         run = item.summary.detail.get("recluster", {})
-        if "depth_after" in run:
+        if "depth_after" in run and run.get("figures_of", TABLE) == TABLE:
             after[item.public_id] = _stated(run, "after")
             before[run["planned_on"]] = _stated(run, "before")
     return after | before  # `before` is exact. Of several commits of a round the first counts

@@ -21,8 +21,8 @@ blocks_removed, bytes_added, seconds, attempts, note, recluster (that of `tblctl
 RECLUSTER_JSON = """
 object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
-        nothing was committed), policy, engine, note, entries_copied, groups [{round, number, why, status, error,
-        blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
+        nothing was committed), policy, engine, note, entries_copied, figures_of, groups [{round, number, why, status,
+        error, blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
         rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
         advice [{policy, threshold, average_depth_after}] if there was nothing (more) to do
 """
@@ -81,7 +81,8 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
         click.echo()
-        render.print_table(("", "before", "after"), figures, right=(1, 2))
+        of = "" if outcome.figures_of == "table" else outcome.figures_of
+        render.print_table((of, "before", "after"), figures, right=(1, 2))
         if outcome.entries_copied >= _MANY_ENTRIES:
             click.echo(
                 f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
@@ -147,9 +148,11 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
         for name, word in (("conflicted_groups", "conflicted"), ("failed_groups", "failed"))
         if run[name]
     )
+    some = run.get("figures_of", "table")
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
         f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
+        + ("" if some == "table" else f" of {some}")
     )
 
 

@@ -13,7 +13,7 @@ an object: version, table_id, snapshot, policy, groups [{number, blocks [path], 
             output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}],
             rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}],
             predicted {average_depth_before, average_depth_after, average_overlaps_before, average_overlaps_after,
-            block_count_before, block_count_after, unknown_block_count, inexact_block_count}, note,
+            block_count_before, block_count_after, unknown_block_count, inexact_block_count, figures_of}, note,
             options {policy, budget, memory_bytes}, advice [{policy, threshold, average_depth_after}],
             sorts [{id, kind, terms [{column_id, transform, descending, nulls_first}], parameters}]
 """
@@ -91,7 +91,7 @@ def print_doubts(plan: tblctl.Plan, advice: str) -> None:
 
 
 def print_prediction(plan: tblctl.Plan) -> None:
-    """Print the figures of the table now, and as predicted after the round."""
+    """Print the figures now, and as predicted after the round."""
     found = plan.predicted
     rows = [
         (name, render.average(before), render.average(after))
@@ -102,4 +102,4 @@ def print_prediction(plan: tblctl.Plan) -> None:
     ]
     rows.append(("blocks", f"{found.block_count_before:,}", f"{found.block_count_after:,}"))
     click.echo()
-    render.print_table(("table", "now", "expected"), rows, right=(1, 2))
+    render.print_table((found.figures_of, "now", "expected"), rows, right=(1, 2))

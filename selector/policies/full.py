@@ -8,12 +8,12 @@ import numpy as np
 
 from tblctl.metrics.intervals import Integers
 from tblctl.selector.budget import Budget, Room, split_in_key_order
-from tblctl.selector.draft import MOST_GROUPS, Draft, next_level
+from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.passing import worth_sorting
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import TableView, joined
+from tblctl.selector.table_view import TableView, joined, others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,13 @@ class Full:
         del workload, rates, now, rng
         include = options.include_unclustered
         chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
+        chosen = chosen[key_order(view, chosen, view.partition[chosen])]
         room = Room.of(budget, group_bytes=options.max_group_bytes)
         drafts: list[Draft] = []
         left: dict[str, list[Integers]] = {"no_gain": []}
-        for some in view.by_partition(chosen):
-            in_order = joined(split_in_key_order(view, some, Room())[0])
+        for in_order in view.by_partition(chosen):
             parts = worth_sorting(view, in_order, most=MOST_GROUPS + 1)
-            left["no_gain"].append(np.setdiff1d(in_order, joined(parts), assume_unique=True))
+            left["no_gain"].append(others(in_order, joined(parts)))
             for part in parts:
                 groups, rules = _within(view, part, room)
                 drafts += [_draft(view, group, in_order) for group in groups]
@@ -105,18 +105,18 @@ def _within(view: TableView, part: Integers, room: Room) -> tuple[list[Integers]
         if len(worth) > room.groups:
             rule, worth = rule or "max_groups", worth[: room.groups]
             break
-    idle = np.setdiff1d(joined(groups), joined(worth), assume_unique=True)
+    idle = others(joined(groups), joined(worth))
     return worth, {rule or "max_group_bytes": joined((idle, rest))}
 
 
 def _no_gain(view: TableView, blocks: Integers) -> str:
     """Return why blocks that are one run stay. Rows inside those of other writers may be in any order (Iceberg)."""
-    others = int(np.count_nonzero(view.sort_ids[blocks] != view.sort_id))
-    if not others:
+    foreign = int(np.count_nonzero(view.sort_ids[blocks] != view.sort_id))
+    if not foreign:
         return "merging would only write the same again: these blocks are in order already"
     return (
         "merging would make no key lie in fewer blocks: none of these overlaps or can be joined with another; in "
-        f"{others:,} of them rows may be in another order than the key's"
+        f"{foreign:,} of them rows may be in another order than the key's"
     )
 
 

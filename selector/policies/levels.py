@@ -22,8 +22,7 @@ from tblctl.metrics.intervals import (
     DepthCurve,
     Integers,
     rounded_mean,
-    selection_depth_curve,
-    selection_depths,
+    selection_depths_and_curve,
 )
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth_merging
@@ -33,7 +32,7 @@ from tblctl.selector.policies.full import Full, FullOptions
 from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
 from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members
 from tblctl.selector.rejections import left_out, rejection, summed_up
-from tblctl.selector.table_view import TableView, joined
+from tblctl.selector.table_view import TableView, joined, others
 from tblctl.tableformat.model.block import FULL_SHARE
 
 DEFAULT_GROUP_BYTES = 8 * 2**30
@@ -185,7 +184,10 @@ class _Partition:
 
     def by_level(self) -> list[tuple[int, Integers]]:
         """Return the blocks of each level, the lowest level first."""
-        order = self.blocks[np.argsort(self.view.level[self.blocks], kind="stable")]
+        own = self.view.level[self.blocks]
+        if own.size and (own == own[0]).all():  # as in most of many partitions
+            return [(int(own[0]), self.blocks)]
+        order = self.blocks[np.argsort(own, kind="stable")]
         levels, begins = np.unique(self.view.level[order], return_index=True)
         return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
 
@@ -241,16 +243,13 @@ def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Fou
         _take_small(view, level, chosen, found)
         return
     low, high = view.low[chosen], view.high[chosen]
-    average, threshold = (
-        rounded_mean(int(selection_depths(low, high).sum()), chosen.size),
-        partition.threshold,
-    )
+    depths, curve = selection_depths_and_curve(low, high)
+    average, threshold = rounded_mean(int(depths.sum()), chosen.size), partition.threshold
     if average <= threshold:
         why = f"level {level} is well clustered: average selection depth {average:g}, threshold {threshold:g}"
         figures = {"average_selection_depth": average, "threshold": threshold}
         found.rejected.append(rejection(view, "well_clustered", chosen, why, level=level, **figures))
         return
-    curve = selection_depth_curve(low, high)
     text = f"level {level}: average selection depth {average:g} is above the threshold {threshold:g}"
     _take_ranges(view, _Level(number=level, blocks=chosen, curve=curve, text=text), threshold, found)
 
@@ -264,7 +263,7 @@ def _take_small(view: TableView, level: int, chosen: Integers, found: _Found) ->
         why = f"level {level} is small: {rows} rows in {chosen.size} blocks make one block"
         found.drafts.append(Draft(blocks=picked, output_level=level + 1, why=why))
         found.room = found.room.after(view, [picked])
-    rest = np.setdiff1d(chosen, picked, assume_unique=True)
+    rest = others(chosen, picked)
     if rest.size:
         ended = "max_group_bytes" if len(groups) > 1 else rule
         found.rejected.append(_over_limit(view, ended, level, rest))
@@ -294,8 +293,8 @@ def _take_ranges(view: TableView, level: _Level, threshold: float, found: _Found
         inside, number = inside[~futile], number[~futile]
         if inside.size and _take_groups(view, level, (depth, ranges), (inside, number), found):
             break
-    futile_blocks = np.unique(joined(unchanged))
-    if futile_blocks.size:
+    if any(some.size for some in unchanged):
+        futile_blocks = np.unique(joined(unchanged))
         why = (
             f"level {level.number}: merging would only write the same again: blocks share at most one key with each "
             "other, or no other block of the level is left to merge with"

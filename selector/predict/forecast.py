@@ -156,6 +156,7 @@ def _prediction(view: TableView, before: _Sums, after: _Sums, blocks_after: int)
         block_count_after=blocks_after,
         unknown_block_count=int(np.count_nonzero(view.unknown & ~view.unclustered)),
         inexact_block_count=0 if view.inexact is None else int(np.count_nonzero(view.inexact)),
+        figures_of=view.figures_of,
     )
 
 

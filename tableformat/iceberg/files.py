@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 ReadAll = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the contents of files, in order."""
 
+Kept = Callable[[FileEntries, Sequence[Any]], np.ndarray]
+"""Returns which of some files are looked at, given also the Avro schemas of their entries."""
+
 ReadFooters = Callable[[Sequence[ParquetFile], Sequence[Leaf]], list[dict[int, FooterBounds]]]
 """Returns for each file the bounds of columns by id, as far as its footer has them."""
 
@@ -46,6 +49,7 @@ class DataFiles:
         read: reads files.
         text_length: text and binary of fewer characters or bytes than this were not truncated.
         footers: reads bounds from files' footers, for those whose manifest has none, or inexact ones; None reads none.
+        kept: leaves out other files; None for none.
     """
 
     def __init__(
@@ -56,8 +60,11 @@ class DataFiles:
         *,
         text_length: int = TRUNCATION,
         footers: ReadFooters | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self._footers = footers
+        self._kept = kept
+        self._left_out = 0
         self._location = location
         self._text_length = text_length
         self._manifests = tuple(manifests)
@@ -74,8 +81,7 @@ class DataFiles:
         decoded = decode_manifests(self._location, self._manifests, self._read, [leaf.id for leaf in wanted])
         entries = decoded.entries
         if self._core is None:
-            live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
-            chosen = np.flatnonzero(live)
+            chosen = self._chosen(entries, decoded.layouts)
             self._core = entries if len(chosen) == len(entries) else entries.take(chosen), chosen
             self._layouts = decoded.layouts
         files, chosen = self._core
@@ -85,6 +91,23 @@ class DataFiles:
             self._columns[leaf.id] = file_column(leaf, bounds, files.rows, self._text_length)
         if self._footers is not None:
             self._refine(wanted, self._footers)
+
+    def _chosen(self, entries: FileEntries, layouts: Sequence[Any]) -> np.ndarray:
+        """Return the places of the files."""
+        live = (entries.status != DELETED) & (entries.content == 0) & (entries.rows > 0)
+        chosen = np.flatnonzero(live)
+        if self._kept is None:
+            return chosen
+        kept = self._kept(entries.take(chosen), layouts)
+        self._left_out = int(np.count_nonzero(~kept))
+        found: np.ndarray = chosen[kept]
+        return found
+
+    @property
+    def left_out(self) -> int:
+        """How many files of the manifests are left out."""
+        self.fetch(())
+        return self._left_out
 
     @property
     def row_bytes(self) -> float:

@@ -74,7 +74,7 @@ def matching_partitions(
 
 def matching_manifests(
     node: Node, manifests: Sequence[ManifestFile], specs: Mapping[int, PartitionSpec], schema: IcebergSchema
-) -> list[ManifestFile]:
+) -> tuple[ManifestFile, ...]:
     """Return the manifests with files that may hold rows for which a condition is true, by their partition summaries.
 
     All of a spec stay where that cannot be known: a column was dropped, a transform is unknown. So do manifests whose
@@ -87,14 +87,14 @@ def matching_manifests(
         schema: the table's columns.
     """
     if not _names_fit(node, schema):
-        return list(manifests)
+        return tuple(manifests)
     expression = implied(node, want=True)
     tests = {spec_id: _manifest_test(expression, spec, schema) for spec_id, spec in specs.items()}
-    return [
+    return tuple(
         manifest
         for manifest in manifests
         if (test := tests.get(manifest.partition_spec_id)) is None or _may_match(manifest, test)
-    ]
+    )
 
 
 def _manifest_test(

@@ -77,6 +77,7 @@ class IcebergVersion:
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
         refine: bool = False,
+        within: Node | None = None,
     ) -> None:
         self._location = location
         self._refine = refine
@@ -84,6 +85,7 @@ class IcebergVersion:
         self._cluster_by = cluster_by
         self._schemas = {} if schemas is None else schemas
         self._filled: set[int] = set()
+        self._within = within
         self.metadata = metadata
         self.snapshot = snapshot
 
@@ -95,7 +97,28 @@ class IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
         return self._like(snapshot, self._cluster_by)
 
-    def _like(self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None) -> IcebergVersion:
+    def pruned(self, condition: BooleanExpression | None) -> IcebergVersion:
+        """Return the version without partitions in which no row can satisfy the condition.
+
+        Manifests of data files that can have no other are not read. Those of delete files are, once they are asked for.
+        """
+        from tblctl.tableformat.predicate.nodes import node_of
+
+        if condition is None or all(spec.is_unpartitioned() for spec in self.metadata.specs().values()):
+            return self
+        found = self._like(self.snapshot, self._cluster_by, within=node_of(condition, self.schema))
+        found.manifests = self.manifests
+        return found
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether partitions were left out."""
+        every = sum(manifest.content == 0 for manifest in self.manifests)
+        return self._within is not None and (len(self.data_manifests) < every or self.files.left_out > 0)
+
+    def _like(
+        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, within: Node | None = None
+    ) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
@@ -104,6 +127,7 @@ class IcebergVersion:
             cluster_by=cluster_by,
             schemas=self._schemas,
             refine=self._refine,
+            within=within,
         )
 
     @property
@@ -285,16 +309,26 @@ class IcebergVersion:
         return () if self.snapshot is None else self._metadata_files.manifests(self.snapshot.manifest_list)
 
     @once
+    def data_manifests(self) -> tuple[ManifestFile, ...]:
+        """Those of data files, as far as this version has these. `FileEntries.manifest` are places in it."""
+        from tblctl.tableformat.iceberg.pruning import matching_manifests
+
+        data = tuple(manifest for manifest in self.manifests if manifest.content == 0)
+        if self._within is None:
+            return data
+        return matching_manifests(self._within, data, self.metadata.specs(), self._iceberg_schema)
+
+    @once
     def files(self) -> DataFiles:
         """The snapshot's live data files."""
-        data = [manifest for manifest in self.manifests if manifest.content == 0]
         length = least_text_length(self.metadata.properties)
         read = self._metadata_files.contents
         return DataFiles(
             self._location,
-            data,
+            self.data_manifests,
             read,
             text_length=length,
+            kept=None if self._within is None else partial(self._are_within, self._within),
             footers=(
                 partial(self._metadata_files.footers, null_if_absent=self._null_if_absent)
                 if self._refine
@@ -358,6 +392,11 @@ class IcebergVersion:
                 if found is not None:
                     self.files.fill(leaf, *found)
 
+    def _are_within(self, node: Node, entries: FileEntries, layouts: Sequence[Any]) -> np.ndarray:
+        partitions = self._partitions(entries, layouts)
+        kept: np.ndarray = self._matching_partitions(node, partitions)[partitions.code]
+        return kept
+
     @once
     def partitions(self) -> Partitions:
         """The partition of each file."""
@@ -376,15 +415,11 @@ class IcebergVersion:
             msg = f"{self._location}: partitions of its manifests cannot be read: {error.args[0]}"
             raise CorruptTableError(msg, name=self._location) from error
 
-    def listing(
-        self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True, whole: bool = True
-    ) -> Listing:
+    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
         node = None if condition is None else node_of(condition, self.schema)
-        if node is not None and not whole and (part := self._matching_part(node)) is not None:
-            return part.listing(sort, condition, clustered=clustered)
         files, schema = self.files, self.schema
         tested = [] if node is None else [test.leaf for test in tests_of(node)]
         self._fetch([*key_leaves(sort, schema), *tested])
@@ -393,7 +428,7 @@ class IcebergVersion:
             from tblctl.tableformat.predicate.match import match
 
             matched = np.asarray(match(node, files, schema).outcome != NONE)
-            matched &= self._matching_partitions(node)[self.partitions.code]
+            matched &= self._matching_partitions(node, self.partitions)[self.partitions.code]
         bounds = key_bounds(sort, files, schema, self.partitions, self.metadata.specs())
         names = [str(place) for place in range(len(bounds.low))]
         low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
@@ -453,22 +488,10 @@ class IcebergVersion:
         """Return the rows of files of keys, as far as these are there."""
         return self._metadata_files.side_files(paths)
 
-    def _matching_partitions(self, node: Node) -> np.ndarray:
+    def _matching_partitions(self, node: Node, partitions: Partitions) -> np.ndarray:
         from tblctl.tableformat.iceberg.pruning import matching_partitions
 
-        return matching_partitions(node, self.partitions, self.metadata.specs(), self._iceberg_schema)
-
-    def _matching_part(self, node: Node) -> IcebergVersion | None:
-        """Return the version without manifests that no matching file is in; None if there is no such manifest."""
-        from tblctl.tableformat.iceberg.pruning import matching_manifests
-
-        data = [manifest for manifest in self.manifests if manifest.content == 0]
-        kept = matching_manifests(node, data, self.metadata.specs(), self._iceberg_schema)
-        if len(kept) == len(data):
-            return None
-        found = self.at(self.snapshot)
-        found.manifests = tuple(kept)
-        return found
+        return matching_partitions(node, partitions, self.metadata.specs(), self._iceberg_schema)
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
         """Return statistics of columns in each block."""
@@ -505,8 +528,7 @@ class IcebergVersion:
         if not isinstance(block, DataFile):
             raise InternalError(f"{block.path} is no data file of {self._location}")
         row = self._row_of(block.path)
-        data = [manifest for manifest in self.manifests if manifest.content == 0]
-        manifest = data[int(self.files.entries.manifest[row])]
+        manifest = self.data_manifests[int(self.files.entries.manifest[row])]
         counts = self._null_counts
         return replace(
             block,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +108,12 @@ class NativeVersion:
         """How blocks are written."""
         return self.snapshot.options
 
+    is_pruned = False
+
+    def pruned(self, condition: BooleanExpression | None) -> Self:  # noqa: ARG002 (its tables have no partitions)
+        """Return the version as it is."""
+        return self
+
     @once
     def _metadata(self) -> BlockMetadata:
         from tblctl.tableformat.native.read.metadata import block_metadata
@@ -120,7 +126,6 @@ class NativeVersion:
         condition: BooleanExpression | None,
         *,
         clustered: bool = True,
-        whole: bool = True,  # noqa: ARG002 (segments have blocks of any key)
     ) -> Listing:
         """Return the blocks with their bounds by `sort`. Reads each segment once."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns

@@ -100,8 +100,8 @@ NAMES = {
     """,
     "Outcome": """
         advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
-        depth_after depth_before engine entries_copied failed_groups groups note overlaps_after overlaps_before policy
-        rejected rounds rows seconds snapshot
+        depth_after depth_before engine entries_copied failed_groups figures_of groups note overlaps_after
+        overlaps_before policy rejected rounds rows seconds snapshot
     """,
     "GroupOutcome": """
         blocks_in blocks_out bytes_read bytes_written cpu_seconds error number round rows rows_copied status

@@ -48,6 +48,7 @@ class Done:
     engine: str | None = "local"
     note: str = ""
     entries_copied: int = 0
+    figures_of: str = "table"
     groups: tuple[tblctl.GroupOutcome, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

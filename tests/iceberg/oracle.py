@@ -256,7 +256,7 @@ def assert_matched(version: Any, sort: Sort, files: Sequence[TrueFile]) -> None:
             matched = version.listing(sort, condition).matched
             kept = {path for path, found in zip(order, matched.tolist(), strict=True) if found}
             assert not needed - kept, (condition, needed - kept)
-            part = version.listing(sort, condition, whole=False)
+            part = version.pruned(condition).listing(sort, condition)
             assert set(part.paths.filter(pa.array(part.matched)).to_pylist()) == kept, condition
 
 

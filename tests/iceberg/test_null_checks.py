@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tblctl.tableformat.errors import CorruptTableError
+from tblctl.tableformat.iceberg.reading.null_check import NullCheck
 from tblctl.tableformat.parquet.reader import BlockFile
 
 from .lake import Lake, fields
@@ -189,6 +191,36 @@ def test_a_manifest_that_counts_other_nulls_than_are_read_contradicts_a_file_wit
     path = add(table, numbered(TEXTS, (1, 2)), **counted(TEXTS.slice(0, 2)), **BARE)
     delete_rows(table, {path: [2]})
     assert_refused(table, path, "1 nulls were read of column 'text'", "manifest counts 0")
+
+
+def test_rows_are_read_once_more_in_a_process_not_by_each_task(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(lake, fields(id=LongType(), text=StringType()))
+    paths = [add(table, numbered(TEXTS, (1, 2)), **counted(TEXTS), **BARE) for _ in range(2)]
+    checked: list[str] = []
+    real = NullCheck._require_stated
+
+    def require_stated(self: NullCheck, leaves: Any) -> None:
+        checked.append(self._file.address.name)
+        real(self, leaves)
+
+    monkeypatch.setattr(NullCheck, "_require_stated", require_stated)
+    for _ in range(3):  # each time as another task does, from a pickle
+        io, blocks = opened(table, paths)
+        for block in blocks:
+            with pickle.loads(pickle.dumps(io)).open(block) as file:
+                assert file.rows([0]).num_rows == 3
+    assert len(checked) == len(set(checked)) == 2
+
+
+def test_a_file_that_differs_from_its_manifest_is_refused_each_time(lake: Lake) -> None:
+    table = create(lake, fields(id=LongType(), text=StringType()))
+    paths = [add(table, numbered(TEXTS, (1, 2)), **counted(TEXTS.slice(0, 2)), **BARE)]
+    io, (block,) = opened(table, paths)
+    for _ in range(3):
+        with io.open(block) as file, pytest.raises(CorruptTableError, match="manifest counts 0"):
+            file.rows([0])
 
 
 def test_a_file_of_which_nobody_counts_nulls_is_read_by_its_ids(lake: Lake) -> None:

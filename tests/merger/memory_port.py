@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from unpartitioned import Unpartitioned
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError
@@ -48,7 +49,7 @@ IMPATIENT = Environment(sleep=lambda _seconds: None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryVersion:
+class MemoryVersion(Unpartitioned):
     """A version: the `records` of its blocks by path, and which rows of blocks are `deleted`, by their numbers.
 
     `known_sorts` are all that the table ever had, by id; those of `beside` are live beside the current one.
@@ -87,7 +88,7 @@ class MemoryVersion:
     def next_sort_id(self) -> int:
         return max(self.known_sorts) + 1
 
-    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True, whole: bool = True) -> Listing:
+    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
         kinds = key_table(self.schema.written.empty_table(), sort, self.schema).schema
 

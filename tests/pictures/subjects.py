@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from unpartitioned import Unpartitioned
 
 import tblctl
 from tblctl.pictures.depths import depth_history
@@ -29,7 +30,7 @@ def table_of(location: str, *blocks: tuple[int | None, int | None]) -> tblctl.Ta
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListedVersion:
+class ListedVersion(Unpartitioned):
     """The part of `tblctl.tableformat.port.Version` that a picture needs."""
 
     low: np.ndarray
@@ -41,7 +42,7 @@ class ListedVersion:
     schema: Schema = SCHEMA
     sort: Sort = SORT
 
-    def listing(self, sort, condition, *, clustered=True, whole=True) -> Listing:
+    def listing(self, sort, condition, *, clustered=True) -> Listing:
         every = np.ones(self.low.size, dtype=bool)
         rows = np.full(self.low.size, 1_000_000)
         names = tuple(dict.fromkeys(self.partition)) or ("",)

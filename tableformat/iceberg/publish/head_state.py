@@ -47,7 +47,7 @@ class PlannedInputs:
     @once
     def manifests(self) -> frozenset[str]:
         """The paths of the data manifests that have one."""
-        data = [manifest for manifest in self.version.manifests if manifest.content == 0]
+        data = self.version.data_manifests
         return frozenset(data[place].manifest_path for place in np.unique(self.entries.manifest).tolist())
 
     @once
@@ -88,12 +88,14 @@ class HeadState:
         decoded: each of them, with its entries.
         others: the manifests that have none. They were there when the inputs were planned.
         planned: the planned version.
+        decode: returns the entries of manifests.
     """
 
     entries: FileEntries
     decoded: tuple[ManifestEntries, ...]
     others: tuple[ManifestFile, ...]
     planned: IcebergVersion
+    decode: Callable[[Sequence[ManifestFile]], FileEntries]
 
     @classmethod
     def of(
@@ -120,23 +122,40 @@ class HeadState:
             decoded=decoded,
             others=tuple(manifest for manifest in data if manifest.manifest_path in known),
             planned=inputs.version,
+            decode=decode,
         )
 
     def count(self, paths: Sequence[str]) -> Mapping[str, int]:
         """Return how many live entries of decoded manifests name each of some files."""
-        rows = _rows_of(self.entries, paths)
-        live = rows[self.entries.status[rows] != DELETED]
-        return Counter(self.entries.path.take(pa.array(live)).to_pylist())
+        return _count(self.entries, paths)
 
     def live(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return which of some data files are live. What manifests list that did not change was read by the plan."""
+        """Return which of some data files are live. What manifests list that did not change was read by the plan.
+
+        If the plan left out partitions, their files are looked for only if some were not found elsewhere.
+        """
         kept = {manifest.manifest_path for manifest in self.others}
-        data = [manifest for manifest in self.planned.manifests if manifest.content == 0]
-        entries = self.planned.files.entries
+        data, entries = self.planned.data_manifests, self.planned.files.entries
         rows = _rows_of(entries, paths)
         is_kept = [data[place].manifest_path in kept for place in entries.manifest[rows].tolist()]
         found = entries.path.take(pa.array(rows[np.array(is_kept, bool)]))
-        return frozenset(found.to_pylist()) | self.count(paths).keys()
+        live = frozenset(found.to_pylist()) | self.count(paths).keys()
+        missing = sorted(frozenset(paths) - live)
+        if not missing or not self.planned.is_pruned:
+            return live
+        return live | _count(self._unchanged, missing).keys()
+
+    @once
+    def _unchanged(self) -> FileEntries:
+        """The entries of `others`."""
+        return self.decode(self.others)
+
+
+def _count(entries: FileEntries, paths: Sequence[str]) -> Mapping[str, int]:
+    """Return how many live entries name each of some files."""
+    rows = _rows_of(entries, paths)
+    live = rows[entries.status[rows] != DELETED]
+    return Counter(entries.path.take(pa.array(live)).to_pylist())
 
 
 def has_live(manifest: ManifestFile) -> bool:

@@ -1,7 +1,8 @@
 """Compare the nulls that are read of a file, deleted rows among them, with those that its footer or manifest counts.
 
 A footer counts the nulls of each row group, so each read is compared with it. Where a footer counts none of a column,
-the manifest's count, which is of the whole file, is compared with all rows of that column: they are read once more.
+the manifest's count, which is of the whole file, is compared with all rows of that column: they are read once more,
+by each process once, since many tasks may read a file, and files never change.
 Where neither counts, nothing is known, and the column is what was found by its id.
 """
 
@@ -19,6 +20,10 @@ from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
 
 _BATCH_ROWS = 65_536
+
+_MOST_AGREED = 100_000
+_AGREED: set[tuple[str, int, tuple[tuple[int, int], ...]]] = set()
+"""The files of which this process read that their nulls are as stated: path, size, and each column's id and nulls."""
 
 Counts = Mapping[str, tuple[int, int]]
 """Nulls of columns by name: those of the column itself, and with those of the structs around it."""
@@ -97,14 +102,24 @@ class NullCheck:
                 raise self._differs(leaf, most, f"footer counts {expected}")
 
     def require_stated(self) -> None:
-        """Read the columns whose nulls only the manifest counts, once, and compare them with it.
+        """Read the columns whose nulls only the manifest counts, and compare them with it; in a process once.
 
         Raises:
             CorruptTableError: they differ.
         """
         leaves = () if self._is_stated else self._uncounted
-        if not leaves:
+        self._is_stated = True
+        stated = tuple((leaf.id, self._stated[leaf.id]) for leaf in leaves)
+        address = self._file.address
+        file = (address.uri or address.name, address.size_bytes, stated)
+        if not leaves or file in _AGREED:
             return
+        self._require_stated(leaves)
+        if len(_AGREED) >= _MOST_AGREED:
+            _AGREED.clear()
+        _AGREED.add(file)
+
+    def _require_stated(self, leaves: Sequence[Leaf]) -> None:
         projection = self._file.projection(self._schema, [leaf.name for leaf in leaves])
         found = dict.fromkeys((leaf.name for leaf in leaves), 0)
         for group in range(self._file.metadata.num_row_groups):
@@ -114,7 +129,6 @@ class NullCheck:
         for leaf in leaves:
             if found[leaf.name] != self._stated[leaf.id]:
                 raise self._differs(leaf, found[leaf.name], f"manifest counts {self._stated[leaf.id]}")
-        self._is_stated = True
 
     @once
     def _uncounted(self) -> tuple[Leaf, ...]:
