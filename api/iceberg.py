@@ -15,7 +15,7 @@ from tblctl.clustered import ClusteredTable
 from tblctl.conditions import resolved
 from tblctl.results import GcOutcome
 from tblctl.tableformat.environment import SYSTEM
-from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.errors import InvalidOptionError, TblctlError
 from tblctl.tableformat.iceberg.location import is_iceberg, parse_catalog, parse_location
 from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.storage.location import shown_url
@@ -84,16 +84,16 @@ class IcebergTable(ClusteredTable):
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
-        from tblctl.maintain.request import Request, make_plan
-        from tblctl.tableformat.iceberg.rewritable import refusal
+        from tblctl.maintain.request import Request, planned, selectable
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
 
         def read(version: IcebergVersion) -> Plan:
-            why = refusal(version)
-            if why is not None:
-                LOG.warning("a recluster of %s would be refused: %s", version.location, why)
-            return make_plan(version if cluster_by is None else version.clustered_by(cluster_by), request)
+            keyed = version if cluster_by is None else version.clustered_by(cluster_by)
+            chosen, view = selectable(keyed, request.condition)
+            found = planned(chosen, view, request).plan
+            _warn_if_refused(chosen)
+            return found
 
         return self._read(read)  # type: ignore[arg-type]
 
@@ -206,6 +206,18 @@ class IcebergTable(ClusteredTable):
         version: IcebergVersion = self._readable()  # type: ignore[assignment]
         content = version.deletes.entries.content
         return {"position": int((content == POSITION).sum()), "equality": int((content == EQUALITY).sum())}
+
+
+def _warn_if_refused(version: IcebergVersion) -> None:
+    """Log why a recluster of what was planned would be refused."""
+    from tblctl.tableformat.iceberg.rewritable import refusal
+
+    try:
+        why = refusal(version)
+    except TblctlError as error:  # delete files are not read for a plan
+        why = str(error)
+    if why is not None:
+        LOG.warning("a recluster of %s would be refused: %s", version.location, why)
 
 
 def _key_note(

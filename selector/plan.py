@@ -13,7 +13,7 @@ from tblctl.selector.budget import Budget
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 """Version of the JSON form; a plan of another version is refused."""
 
 _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold

@@ -65,6 +65,7 @@ class DataFiles:
         self._footers = footers
         self._kept = kept
         self._left_out = 0
+        self._is_repeated: np.ndarray | None = None
         self._location = location
         self._text_length = text_length
         self._manifests = tuple(manifests)
@@ -98,8 +99,10 @@ class DataFiles:
         chosen = np.flatnonzero(live)
         if self._kept is None:
             return chosen
-        kept = self._kept(entries.take(chosen), layouts)
+        files = entries.take(chosen)
+        kept = self._kept(files, layouts)
         self._left_out = int(np.count_nonzero(~kept))
+        self._is_repeated = _is_repeated(files.path)[kept]  # perhaps by an entry that is left out
         found: np.ndarray = chosen[kept]
         return found
 
@@ -168,7 +171,8 @@ class DataFiles:
 
         Both entries have one name, so neither can be replaced alone.
         """
-        found = _is_repeated(self.entries.path)
+        paths = self.entries.path
+        found = _is_repeated(paths) if self._is_repeated is None else self._is_repeated
         return found if found.any() else None
 
     @property

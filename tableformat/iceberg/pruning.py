@@ -72,6 +72,11 @@ def matching_partitions(
     return kept
 
 
+def has_live(manifest: ManifestFile) -> bool:
+    """Return whether a manifest has live entries, as far as the manifest list says."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())
+
+
 def matching_manifests(
     node: Node, manifests: Sequence[ManifestFile], specs: Mapping[int, PartitionSpec], schema: IcebergSchema
 ) -> tuple[ManifestFile, ...]:

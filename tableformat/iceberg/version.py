@@ -107,14 +107,19 @@ class IcebergVersion:
         if condition is None or all(spec.is_unpartitioned() for spec in self.metadata.specs().values()):
             return self
         found = self._like(self.snapshot, self._cluster_by, within=node_of(condition, self.schema))
-        found.manifests = self.manifests
+        found.manifests, found.unpruned = self.manifests, self.unpruned
         return found
+
+    @once
+    def unpruned(self) -> IcebergVersion:
+        """The version with all partitions."""
+        return self
 
     @property
     def is_pruned(self) -> bool:
         """Whether partitions were left out."""
-        every = sum(manifest.content == 0 for manifest in self.manifests)
-        return self._within is not None and (len(self.data_manifests) < every or self.files.left_out > 0)
+        every = self.unpruned.data_manifests
+        return self._within is not None and (len(self.data_manifests) < len(every) or self.files.left_out > 0)
 
     def _like(
         self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, within: Node | None = None
@@ -311,9 +316,9 @@ class IcebergVersion:
     @once
     def data_manifests(self) -> tuple[ManifestFile, ...]:
         """Those of data files, as far as this version has these. `FileEntries.manifest` are places in it."""
-        from tblctl.tableformat.iceberg.pruning import matching_manifests
+        from tblctl.tableformat.iceberg.pruning import has_live, matching_manifests
 
-        data = tuple(manifest for manifest in self.manifests if manifest.content == 0)
+        data = tuple(manifest for manifest in self.manifests if manifest.content == 0 and has_live(manifest))
         if self._within is None:
             return data
         return matching_manifests(self._within, data, self.metadata.specs(), self._iceberg_schema)

@@ -115,6 +115,10 @@ class BlockFile:
         """The ids of the file's leaf columns."""
         return self._columns.leaves.keys()
 
+    def place(self, leaf: Leaf) -> int:
+        """Return the place of a leaf column that is in the file, among all that it has."""
+        return self._columns.leaves[leaf.id][0]
+
     def stored_nulls(self, groups: Sequence[int], leaf: Leaf) -> int | None:
         """Return how many nulls a column that is not nested has in some row groups; None if the footer does not say."""
         if leaf.id not in self._columns.leaves:

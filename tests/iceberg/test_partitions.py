@@ -9,7 +9,7 @@ from decimal import Decimal
 from urllib.parse import unquote_plus
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -124,6 +124,7 @@ def by_pyiceberg(value, schema, spec):
 def test_partitions_of_every_transform_are_named_as_pyiceberg_names_them(transform, kind, values, data):
     schema, spec = schema_of(kind), spec_of(transform)
     held = data.draw(st.lists(st.tuples(st.none() | values), min_size=1, max_size=9))
+    assume(("null",) not in held)  # PyIceberg names it as the partition of nulls; tblctl tells them apart
     for version in (1, 2):
         assert named([source(held, schema, spec, version)], schema, spec) == [
             by_pyiceberg(value, schema, spec) for value in held

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,9 +17,11 @@ from tblctl.tableformat.errors import ConflictError, TblctlError
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import DeleteFiles
+from tblctl.tableformat.iceberg.entries import DELETED
 from tblctl.tableformat.iceberg.options import number
 from tblctl.tableformat.iceberg.own_files import key_rows
 from tblctl.tableformat.iceberg.own_keys import MOST_SIDE_FILES, SIDE_FILES, SORT, side_files_named
+from tblctl.tableformat.iceberg.pruning import has_live
 from tblctl.tableformat.iceberg.publish.conflicts import (
     AppliedDeletes,
     conflicting_inputs,
@@ -27,7 +30,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import (
 )
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
 from tblctl.tableformat.iceberg.publish.freshness import require_fresh
-from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs, has_live
+from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
 from tblctl.tableformat.iceberg.publish.summary import COPIED, Removed, summary_of
@@ -220,6 +223,9 @@ class Drafts:
         for places in self._to_merge(table, head, everything):
             taken.update(places)
             sources = [self._decoded(head, everything[place], decoded) for place in places]
+            self._require_once(
+                [item for item in sources if item.manifest.manifest_path not in decoded], removed
+            )
             found.append(self._copied(table, head, sources, removed))
         for place, manifest in enumerate(everything):
             if place in taken:
@@ -235,9 +241,11 @@ class Drafts:
         properties = table.metadata.properties
         target = number(properties, _MERGE_BYTES) or _DEFAULT_MERGE_BYTES
         least = number(properties, _MERGE_COUNT) or _DEFAULT_MERGE_COUNT
-        small = [manifest for manifest in manifests if manifest.manifest_length < target]
-        if properties.get(_MERGE, "true").lower() == "false" or len(small) < least:
+        if properties.get(_MERGE, "true").lower() == "false":
             return []
+        small = [manifest for manifest in manifests if manifest.manifest_length < target]
+        counts = Counter(manifest.partition_spec_id for manifest in small)
+        small = [manifest for manifest in small if counts[manifest.partition_spec_id] >= least]
         texts = {
             manifest.manifest_path: read_container(data).schema_text
             for manifest, data in zip(small, head.contents_of(small), strict=True)
@@ -248,6 +256,13 @@ class Drafts:
             target_bytes=target,
             least_count=least,
         )
+
+    def _require_once(self, sources: Iterable[ManifestEntries], removed: Collection[str]) -> None:
+        """Refuse files that leave if manifests that the plan did not read list them, too, in other partitions."""
+        twice = [path for item in sources for path in _live_of(item, removed)]
+        if twice:
+            msg = f"{self.base.location}: {twice[0]} is listed several times: it cannot be replaced"
+            raise BlocksReplacedError(msg, paths=tuple(twice))
 
     def _decoded(
         self, head: IcebergVersion, manifest: ManifestFile, decoded: Mapping[str, ManifestEntries]
@@ -333,6 +348,13 @@ class Drafts:
                 "schema-id": metadata.current_schema_id,
             }
         )
+
+
+def _live_of(item: ManifestEntries, paths: Collection[str]) -> list[str]:
+    """Return the live entries of a manifest that name one of some files."""
+    entries = item.entries
+    chosen = is_among(entries.path, paths) & (entries.status != DELETED)
+    return [str(path) for path in entries.path.filter(pa.array(chosen)).to_pylist()]
 
 
 def _has_live(item: ManifestEntries, paths: Collection[str]) -> bool:

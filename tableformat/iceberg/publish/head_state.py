@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tblctl.tableformat.iceberg.deletes import EQUALITY, deletes_of, partition_keys
 from tblctl.tableformat.iceberg.entries import DELETED, FileEntries
+from tblctl.tableformat.iceberg.pruning import has_live
 from tblctl.tableformat.iceberg.publish.conflicts import AppliedDeletes
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, is_among
 from tblctl.tableformat.once import once
@@ -88,14 +89,12 @@ class HeadState:
         decoded: each of them, with its entries.
         others: the manifests that have none. They were there when the inputs were planned.
         planned: the planned version.
-        decode: returns the entries of manifests.
     """
 
     entries: FileEntries
     decoded: tuple[ManifestEntries, ...]
     others: tuple[ManifestFile, ...]
     planned: IcebergVersion
-    decode: Callable[[Sequence[ManifestFile]], FileEntries]
 
     @classmethod
     def of(
@@ -122,45 +121,34 @@ class HeadState:
             decoded=decoded,
             others=tuple(manifest for manifest in data if manifest.manifest_path in known),
             planned=inputs.version,
-            decode=decode,
         )
 
     def count(self, paths: Sequence[str]) -> Mapping[str, int]:
         """Return how many live entries of decoded manifests name each of some files."""
-        return _count(self.entries, paths)
+        rows = _rows_of(self.entries, paths)
+        live = rows[self.entries.status[rows] != DELETED]
+        return Counter(self.entries.path.take(pa.array(live)).to_pylist())
 
     def live(self, paths: Sequence[str]) -> frozenset[str]:
         """Return which of some data files are live. What manifests list that did not change was read by the plan.
 
         If the plan left out partitions, their files are looked for only if some were not found elsewhere.
         """
+        live = self._unchanged(self.planned, paths) | self.count(paths).keys()
+        missing = sorted(frozenset(paths) - live)
+        return (
+            live | self._unchanged(self.planned.unpruned, missing)
+            if missing and self.planned.is_pruned
+            else live
+        )
+
+    def _unchanged(self, version: IcebergVersion, paths: Sequence[str]) -> frozenset[str]:
+        """Return which of some files a planned version has in manifests that the head has as well."""
         kept = {manifest.manifest_path for manifest in self.others}
-        data, entries = self.planned.data_manifests, self.planned.files.entries
+        data, entries = version.data_manifests, version.files.entries
         rows = _rows_of(entries, paths)
         is_kept = [data[place].manifest_path in kept for place in entries.manifest[rows].tolist()]
-        found = entries.path.take(pa.array(rows[np.array(is_kept, bool)]))
-        live = frozenset(found.to_pylist()) | self.count(paths).keys()
-        missing = sorted(frozenset(paths) - live)
-        if not missing or not self.planned.is_pruned:
-            return live
-        return live | _count(self._unchanged, missing).keys()
-
-    @once
-    def _unchanged(self) -> FileEntries:
-        """The entries of `others`."""
-        return self.decode(self.others)
-
-
-def _count(entries: FileEntries, paths: Sequence[str]) -> Mapping[str, int]:
-    """Return how many live entries name each of some files."""
-    rows = _rows_of(entries, paths)
-    live = rows[entries.status[rows] != DELETED]
-    return Counter(entries.path.take(pa.array(live)).to_pylist())
-
-
-def has_live(manifest: ManifestFile) -> bool:
-    """Return whether a manifest has live entries, as far as the manifest list says."""
-    return bool(manifest.has_added_files() or manifest.has_existing_files())
+        return frozenset(entries.path.take(pa.array(rows[np.array(is_kept, bool)])).to_pylist())
 
 
 def _rows_of(entries: FileEntries, paths: Sequence[str]) -> np.ndarray:

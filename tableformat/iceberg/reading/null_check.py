@@ -22,8 +22,8 @@ from tblctl.tableformat.projection import Projection
 _BATCH_ROWS = 65_536
 
 _MOST_AGREED = 100_000
-_AGREED: set[tuple[str, int, tuple[tuple[int, int], ...]]] = set()
-"""The files of which this process read that their nulls are as stated: path, size, and each column's id and nulls."""
+_AGREED: set[tuple[str | None, int, tuple[tuple[int, int], ...]]] = set()
+"""Files whose nulls this process found to be as stated: path, size, and the place and nulls of each column."""
 
 Counts = Mapping[str, tuple[int, int]]
 """Nulls of columns by name: those of the column itself, and with those of the structs around it."""
@@ -45,7 +45,6 @@ class NullCheck:
         self._file = file
         self._schema = schema
         self._stated = stated
-        self._is_stated = False
         self._leaves = tuple(
             leaf
             for leaf in schema.leaves
@@ -107,11 +106,10 @@ class NullCheck:
         Raises:
             CorruptTableError: they differ.
         """
-        leaves = () if self._is_stated else self._uncounted
-        self._is_stated = True
-        stated = tuple((leaf.id, self._stated[leaf.id]) for leaf in leaves)
+        leaves = self._uncounted
+        stated = tuple((self._file.place(leaf), self._stated[leaf.id]) for leaf in leaves)
         address = self._file.address
-        file = (address.uri or address.name, address.size_bytes, stated)
+        file = (address.uri, address.size_bytes, stated)
         if not leaves or file in _AGREED:
             return
         self._require_stated(leaves)
