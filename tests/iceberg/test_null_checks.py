@@ -218,9 +218,11 @@ def test_a_file_that_differs_from_its_manifest_is_refused_each_time(lake: Lake) 
     table = create(lake, fields(id=LongType(), text=StringType()))
     paths = [add(table, numbered(TEXTS, (1, 2)), **counted(TEXTS.slice(0, 2)), **BARE)]
     io, (block,) = opened(table, paths)
-    for _ in range(3):
-        with io.open(block) as file, pytest.raises(CorruptTableError, match="manifest counts 0"):
-            file.rows([0])
+    for _ in range(2):
+        with io.open(block) as file:
+            for _ in range(2):
+                with pytest.raises(CorruptTableError, match="manifest counts 0"):
+                    file.rows([0])
 
 
 def test_a_file_of_which_nobody_counts_nulls_is_read_by_its_ids(lake: Lake) -> None:

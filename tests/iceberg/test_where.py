@@ -321,3 +321,26 @@ def test_keys_of_files_in_unread_manifests_stay_when_files_of_keys_are_joined(
     held = read_side_file(port_of(table).newest().content_of(path))
     assert isinstance(held, pa.Table)
     assert set(held["path"].to_pylist()) == paths_of(table, "eu") | paths_of(table, "us")
+
+
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_manifests_that_the_plan_did_not_read_are_merged_whole(
+    lake: Lake, table: Table, is_twice: bool
+) -> None:
+    """Also if one lists an input once more, in another partition: then the input stays."""
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    if is_twice:
+        file = files_of(table, "eu")[0]
+        double = entry_of(
+            file.file_path,
+            rows=file.record_count,
+            size_bytes=file.file_size_in_bytes,
+            like=files_of(table, "za")[0],
+        )
+        commit(table, [double])
+    before, every = rows_seen(table), manifests_of(table, "eu", "us", "za")
+    outcome = lake.open("t").recluster(where=EU, **EVERYTHING)
+    assert outcome.committed_groups == (0 if is_twice else 1)
+    assert rows_seen(table) == before
+    assert len(manifests_of(table, "eu", "us", "za")) == (len(every) if is_twice else 2)
