@@ -328,10 +328,11 @@ def test_info_reads_only_manifests_whose_partitions_may_match(
     expected = lake.open("t").info("id", where=where)
     assert expected.total_block_count == 1
     plan = lake.open("t").plan("full", where=where, cluster_by="id")
-    assert plan.predicted.block_count_before == 4, "a plan's figures are of the whole table"
+    assert plan.predicted.block_count_before == 1, "a plan's figures are of the partitions that may match"
     version = version_of(table)
-    node = node_of(parse_where(where, version.schema), version.schema)
-    needed = {file.manifest_path for file in version._matching_part(node).manifests}
+    needed = {
+        file.manifest_path for file in version.pruned(parse_where(where, version.schema)).data_manifests
+    }
     assert len(needed) == 1
     for manifest in version.manifests:
         if manifest.manifest_path not in needed:
@@ -347,7 +348,7 @@ def test_manifests_of_floats_and_without_summaries_are_read(lake: Lake) -> None:
         table.append(pa.table([pa.array([value]), pa.array([1])], schema=table.schema().as_arrow()))
     assert_true(table, "id")
     version = version_of(table)
-    assert version._matching_part(node_of(parse_where("c > 5", version.schema), version.schema)) is None
+    assert version.pruned(parse_where("c > 5", version.schema)).data_manifests == version.data_manifests
 
 
 @pytest.mark.parametrize(
