@@ -65,6 +65,16 @@ class S3Server:
             "client_kwargs": {"region_name": "us-east-1"},
         }
 
+    @property
+    def catalog_options(self) -> dict[str, str]:
+        """What PyIceberg's catalogs ask for."""
+        return {
+            "s3.endpoint": self.endpoint_url,
+            "s3.access-key-id": self.key,
+            "s3.secret-access-key": self.secret,
+            "s3.region": "us-east-1",
+        }
+
     def location(self) -> Location:
         """Return a fresh, empty location in the bucket."""
         url = f"s3://{self.bucket}/{uuid.uuid4().hex}/table"

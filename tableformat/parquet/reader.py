@@ -287,3 +287,18 @@ class BlockFile:
         """Return the compressed bytes of each leaf that the file has in some row groups, by name."""
         sizes = ((leaf.name, self._columns.stored_bytes(groups, leaf)) for leaf in leaves)
         return {name: size for name, size in sizes if size is not None}
+
+
+def row_group_windows(file: pq.FileMetaData, groups: Sequence[int], most_bytes: int) -> Iterator[list[int]]:
+    """Yield row groups to read at once: neighbours of `most_bytes` together, decoded, or one that has more."""
+    window: list[int] = []
+    used = 0
+    for group in groups:
+        size = int(file.row_group(group).total_byte_size)
+        if window and used + size > most_bytes:
+            yield window
+            window, used = [], 0
+        window.append(group)
+        used += size
+    if window:
+        yield window

@@ -36,10 +36,7 @@ def options(minio: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield {
             "type": "rest",
             "uri": uri,
-            "s3.endpoint": minio.endpoint_url,
-            "s3.access-key-id": minio.key,
-            "s3.secret-access-key": minio.secret,
-            "s3.region": "us-east-1",
+            **minio.catalog_options,
         }
 
 

@@ -68,10 +68,7 @@ def lake(minio: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         tmp_path_factory.mktemp("trino-lake"),
         **{
             "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
-            "s3.endpoint": minio.endpoint_url,
-            "s3.access-key-id": minio.key,
-            "s3.secret-access-key": minio.secret,
-            "s3.region": "us-east-1",
+            **minio.catalog_options,
         },
     )
 

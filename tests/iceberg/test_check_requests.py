@@ -40,10 +40,8 @@ def options(minio: S3Server, proxy: CuttingProxy, tmp_path: Path) -> dict[str, s
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
+        **minio.catalog_options,
         "s3.endpoint": proxy.endpoint_url,
-        "s3.access-key-id": minio.key,
-        "s3.secret-access-key": minio.secret,
-        "s3.region": "us-east-1",
     }
 
 

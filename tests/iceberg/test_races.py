@@ -58,10 +58,7 @@ def database(folder: Path) -> dict[str, str]:
 def on_minio(minio: Any, folder: Path) -> dict[str, str]:
     return database(folder) | {
         "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
-        "s3.endpoint": minio.endpoint_url,
-        "s3.access-key-id": minio.key,
-        "s3.secret-access-key": minio.secret,
-        "s3.region": "us-east-1",
+        **minio.catalog_options,
     }
 
 

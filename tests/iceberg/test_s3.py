@@ -24,10 +24,7 @@ def options(minio: S3Server, tmp_path: Path) -> dict[str, str]:
     """A catalog with the table `a.t` of two files on MinIO."""
     found = {
         "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "s3.endpoint": minio.endpoint_url,
-        "s3.access-key-id": minio.key,
-        "s3.secret-access-key": minio.secret,
-        "s3.region": "us-east-1",
+        **minio.catalog_options,
     }
     warehouse = f"s3://{minio.bucket}/{uuid.uuid4().hex}"
     catalog = load_catalog("lake", type="sql", warehouse=warehouse, **found)

@@ -126,10 +126,7 @@ def catalog(minio: S3Server, tmp_path: Path) -> Catalog:
             "type": "sql",
             "uri": f"sqlite:///{tmp_path}/catalog.db",
             "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
-            "s3.endpoint": minio.endpoint_url,
-            "s3.access-key-id": minio.key,
-            "s3.secret-access-key": minio.secret,
-            "s3.region": "us-east-1",
+            **minio.catalog_options,
         },
     )
     made.create_namespace("db")

@@ -264,10 +264,7 @@ def made(kind: str, folder: Path, server: Callable[[str], Any]) -> NativeRaced |
             options |= {
                 "uri": postgres.uri(postgres.create_database()),
                 "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
-                "s3.endpoint": minio.endpoint_url,
-                "s3.access-key-id": minio.key,
-                "s3.secret-access-key": minio.secret,
-                "s3.region": "us-east-1",
+                **minio.catalog_options,
             }
         table = IcebergRaced(options=options)
     table.create()

@@ -85,10 +85,7 @@ def test_secrets_are_in_no_plan_event_or_message(spark: Any, minio: S3Server, tm
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"s3://{minio.bucket}/{uuid.uuid4().hex}",
-        "s3.endpoint": minio.endpoint_url,
-        "s3.access-key-id": minio.key,
-        "s3.secret-access-key": minio.secret,
-        "s3.region": "us-east-1",
+        **minio.catalog_options,
     }
     catalog = load_catalog("lake", **options)
     catalog.create_namespace("db")

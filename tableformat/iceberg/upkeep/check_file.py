@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import POSITION
@@ -32,7 +31,7 @@ from tblctl.tableformat.model.schema.types import is_any_string
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.parquet.columns import FileColumns
 from tblctl.tableformat.parquet.opened import open_block, opening
-from tblctl.tableformat.parquet.reader import BlockFile
+from tblctl.tableformat.parquet.reader import BlockFile, row_group_windows
 from tblctl.tableformat.parquet.statistics import Measured, joined, measure
 from tblctl.tableformat.port import Listing
 
@@ -204,7 +203,7 @@ def _read(file: BlockFile, schema: Schema, keys: _Keys | None) -> tuple[dict[int
     projection = file.projection(schema)
     found: dict[int, Measured] = {}
     rows = 0
-    for part in _parts(file.metadata):
+    for part in row_group_windows(file.metadata, range(file.metadata.num_row_groups), _PIECE_BYTES):
         file.will_need(part, projection)
         for group in part:
             footer = file.metadata.row_group(group)
@@ -216,21 +215,6 @@ def _read(file: BlockFile, schema: Schema, keys: _Keys | None) -> tuple[dict[int
                     if keys is not None:
                         keys.add(piece)
     return found, rows
-
-
-def _parts(metadata: pq.FileMetaData) -> Iterator[list[int]]:
-    """Yield row groups that are fetched at once: about a piece of bytes, so that small ones are no request each."""
-    part: list[int] = []
-    size_bytes = 0
-    for group in range(metadata.num_row_groups):
-        more = int(metadata.row_group(group).total_byte_size)
-        if part and size_bytes + more > _PIECE_BYTES:
-            yield part
-            part, size_bytes = [], 0
-        part.append(group)
-        size_bytes += more
-    if part:
-        yield part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +243,9 @@ class DeleteCheck:
         opened = open_block(storage, address)
         with opening(storage, address), opened.source:
             columns = FileColumns(opened.file.metadata, opened.schema)
-            for part in _parts(opened.file.metadata):
+            for part in row_group_windows(
+                opened.file.metadata, range(opened.file.metadata.num_row_groups), _PIECE_BYTES
+            ):
                 ranges = columns.ranges(part, opened.schema.names)
                 with opened.ranges.begin(ranges) if opened.ranges else nullcontext():
                     for _ in opened.file.iter_batches(_PIECE_ROWS, part):

@@ -202,12 +202,12 @@ def _expire(version: IcebergVersion, table: Table, expired: list[int]) -> None:
         try:
             table.catalog.commit_table(table, tuple(requirements), (update,))
         except Exception as error:
-            if _is_expired(
-                version, table, expired
-            ):  # a proxy may send a request twice: the second one is refused
+            # A proxy may send a request twice: the second one is refused.
+            if _is_expired(version, table, expired):
                 return
+            # Others committed, and perhaps deleted old metadata.
             if isinstance(error, CommitFailedException | FileNotFoundError):
-                raise _conflict(version) from error  # others committed, and perhaps deleted old metadata
+                raise _conflict(version) from error
             found = named(version.location, error, table.catalog.properties)
             raise (found if did_not_commit(error) else _in_doubt(version, found)) from found.__cause__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.statistics import SOME
 from tblctl.tableformat.native.read.scan import Selection, blame_expiry, condition_columns, rows_satisfying
 from tblctl.tableformat.parquet.opened import BlockAddress
-from tblctl.tableformat.parquet.reader import BlockFile
+from tblctl.tableformat.parquet.reader import BlockFile, row_group_windows
 from tblctl.tableformat.predicate.nodes import Node
 from tblctl.tableformat.storage import Storage
 
@@ -77,7 +77,9 @@ class SplitReader:
         names += [name for name in condition_columns(condition, self.schema) if name not in names]
         with BlockFile(self.storage, address) as file:
             projection = file.projection(self.schema, names)
-            windows = list(_windows(file, file.row_groups(condition, self.schema)))
+            windows = list(
+                row_group_windows(file.metadata, file.row_groups(condition, self.schema), _WINDOW_BYTES)
+            )
             for groups, following in zip(windows, [*windows[1:], []], strict=False):  # there may be none
                 for needed in (groups, following):
                     if needed:
@@ -86,18 +88,3 @@ class SplitReader:
                 if condition is not None:
                     rows = rows.filter(rows_satisfying(rows, condition, self.schema))
                 yield rows.select(list(self.columns))
-
-
-def _windows(file: BlockFile, groups: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the row groups to read at once."""
-    window: list[int] = []
-    used = 0
-    for group in groups:
-        size = file.metadata.row_group(group).total_byte_size
-        if window and used + size > _WINDOW_BYTES:
-            yield window
-            window, used = [], 0
-        window.append(group)
-        used += size
-    if window:
-        yield window
