@@ -68,6 +68,19 @@ class DepthCurve:
         return numbers[ranks - least]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupedCurves:
+    """Depth curves of several groups of blocks, one after the other; that of group i begins at `begins[i]`."""
+
+    points: Integers
+    depths: Integers
+    begins: Integers
+
+    def of(self, group: int) -> DepthCurve:
+        part = slice(int(self.begins[group]), int(self.begins[group + 1]))
+        return DepthCurve(points=self.points[part], depths=self.depths[part])
+
+
 def check_ranges(low: Integers, high: Integers) -> None:
     """Do nothing if the arrays are the ends of blocks.
 
@@ -143,11 +156,31 @@ def selection_depth_curve(low: Integers, high: Integers) -> DepthCurve:
     return _curve(ends, _selection_point_depths(ends))
 
 
-def selection_depths_and_curve(low: Integers, high: Integers) -> tuple[Integers, DepthCurve]:
-    """Return what `selection_depths` and `selection_depth_curve` do, at about the cost of one."""
-    ends = _place(low, high)
+def grouped_selection_depths(
+    low: Integers, high: Integers, group: Integers
+) -> tuple[Integers, GroupedCurves]:
+    """Return what `selection_depths` and `selection_depth_curve` return of each group of blocks by itself.
+
+    For all groups at once: there may be tens of thousands, of few blocks each. The span of all ranks, times the number
+    of groups, is below 2^63.
+
+    Args:
+        low: the first rank of each block.
+        high: its last rank.
+        group: its group: 0, 1, ..
+
+    Raises:
+        ValueError: as `overlaps`.
+    """
+    least = int(low.min(initial=0))
+    span = int(high.max(initial=0)) - least + 1
+    ends = _place(low + group * span, high + group * span)
     points = _selection_point_depths(ends)
-    return _block_depths(ends, points), _curve(ends, points)
+    curve = _curve(ends, points)
+    owner = (curve.points - least) // span
+    begins = np.searchsorted(owner, np.arange(int(group.max(initial=-1)) + 2))
+    curves = GroupedCurves(points=curve.points - owner * span, depths=curve.depths, begins=begins)
+    return _block_depths(ends, points), curves
 
 
 def rounded_mean(total: int, count: int) -> float:

@@ -106,7 +106,7 @@ class Room:
 
         The rule is "" if all of them fit. O(n).
         """
-        if min(self.group_bytes, self.size_bytes, self.blocks) == math.inf:
+        if self._holds_all(view, order):
             return order.size, ""
         sums = (
             ("max_group_bytes", np.cumsum(view.decoded_bytes[order]), self.group_bytes),
@@ -116,6 +116,13 @@ class Room:
         counts = [(int(np.searchsorted(total, most, side="right")), rule) for rule, total, most in sums]
         count, rule = min(counts, key=lambda found: found[0])
         return (count, rule) if count < order.size else (count, "")
+
+    def _holds_all(self, view: TableView, order: Integers) -> bool:
+        return (
+            order.size <= self.blocks
+            and (self.size_bytes == math.inf or int(view.size_bytes[order].sum()) <= self.size_bytes)
+            and (self.group_bytes == math.inf or int(view.decoded_bytes[order].sum()) <= self.group_bytes)
+        )
 
     def holds(self, view: TableView, groups: Sequence[Integers]) -> bool:
         """Return whether some groups fit together; the limit of each group's size is not checked."""

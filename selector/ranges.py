@@ -36,12 +36,15 @@ class HotRanges:
 
 def hot_ranges(curve: DepthCurve, threshold: float) -> HotRanges:
     """Return every range that is deeper than the threshold, with its largest depth."""
-    hot = np.concatenate(([False], curve.depths > threshold, [False]))
+    hot = np.zeros(curve.depths.size + 2, np.bool_)
+    hot[1:-1] = curve.depths > threshold
     edges = np.flatnonzero(hot[1:] != hot[:-1])
     first, last = edges[::2], edges[1::2] - 1
     if not first.size:
         return HotRanges(first=first, last=last, depth=first)
-    depth = np.maximum.reduceat(curve.depths, np.stack((first, last + 1), axis=1).ravel()[:-1])[::2]
+    ends = np.empty(edges.size, np.int64)
+    ends[::2], ends[1::2] = first, last + 1
+    depth = np.maximum.reduceat(curve.depths, ends[:-1])[::2]
     return HotRanges(first=first, last=last, depth=depth)
 
 

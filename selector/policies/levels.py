@@ -21,8 +21,8 @@ import numpy as np
 from tblctl.metrics.intervals import (
     DepthCurve,
     Integers,
+    grouped_selection_depths,
     rounded_mean,
-    selection_depths_and_curve,
 )
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth_merging
@@ -128,6 +128,7 @@ class Levels:
         known = _with_known_ranges(view)
         counts = np.bincount(view.partition)  # once for all partitions: there may be 40,000
         chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
+        depths = _Depths(known, chosen[~view.unclustered[chosen]] if include else chosen)
         for blocks in view.by_partition(chosen) if chosen.size else ():
             if found.drafts and found.room.spent:
                 why = f"left for later by {found.room.spent}"
@@ -137,7 +138,9 @@ class Levels:
             if not (unclustered.size and _take_unclustered(view, unclustered, found)):
                 clustered = blocks[~view.unclustered[blocks]] if include else blocks
                 threshold = options.threshold_for(int(counts[view.partition[blocks[0]]]))
-                _take_lowest_level(_Partition(view=known, blocks=clustered, threshold=threshold), found)
+                _take_lowest_level(
+                    _Partition(view=known, blocks=clustered, depths=depths, threshold=threshold), found
+                )
         rejections = found.rejected if not view.is_partitioned else summed_up(found.rejected)
         return Decision(
             drafts=tuple(found.drafts),
@@ -175,11 +178,13 @@ class _Partition:
 
     Attributes:
         view: the table; every unknown range is replaced by the partition's whole known range.
+        depths: of all levels of all partitions.
         threshold: a level up to this average depth is well clustered.
     """
 
     view: TableView
     blocks: Integers
+    depths: _Depths
     threshold: float
 
     def by_level(self) -> list[tuple[int, Integers]]:
@@ -190,6 +195,28 @@ class _Partition:
         order = self.blocks[np.argsort(own, kind="stable")]
         levels, begins = np.unique(self.view.level[order], return_index=True)
         return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
+
+
+class _Depths:
+    """The selection depths of blocks, and their curves, within each level of each partition.
+
+    Args:
+        view: the table; no range is unknown.
+        blocks: all that may be taken.
+    """
+
+    def __init__(self, view: TableView, blocks: Integers) -> None:
+        level = view.level[blocks] - view.level[blocks].min(initial=0)
+        group = np.unique(view.partition[blocks] * (level.max(initial=0) + 1) + level, return_inverse=True)[1]
+        depths, self._curves = grouped_selection_depths(view.low[blocks], view.high[blocks], group)
+        self._totals = np.bincount(group, depths)
+        self._group = np.full(len(view), -1)
+        self._group[blocks] = group
+
+    def of(self, chosen: Integers) -> tuple[float, DepthCurve]:
+        """Return the average of all blocks of a level of a partition, and their curve."""
+        group = self._group[chosen[0]]
+        return rounded_mean(int(self._totals[group]), chosen.size), self._curves.of(group)
 
 
 def _with_known_ranges(view: TableView) -> TableView:
@@ -242,9 +269,7 @@ def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Fou
     if rows <= math.floor(FULL_SHARE * options.block_rows) and decoded < FULL_SHARE * options.block_bytes:
         _take_small(view, level, chosen, found)
         return
-    low, high = view.low[chosen], view.high[chosen]
-    depths, curve = selection_depths_and_curve(low, high)
-    average, threshold = rounded_mean(int(depths.sum()), chosen.size), partition.threshold
+    (average, curve), threshold = partition.depths.of(chosen), partition.threshold
     if average <= threshold:
         why = f"level {level} is well clustered: average selection depth {average:g}, threshold {threshold:g}"
         figures = {"average_selection_depth": average, "threshold": threshold}
@@ -311,7 +336,7 @@ def _take_groups(
 ) -> bool:
     """Add every range as a group while there is room. Return whether any was added."""
     depth, ranges = deepest
-    begins = np.flatnonzero(np.diff(inside[1], prepend=-1))
+    begins = np.flatnonzero(np.append(True, inside[1][1:] != inside[1][:-1]))
     numbers = inside[1][begins]
     left: dict[str, list[Integers]] = {}
     before = len(found.drafts)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tblctl.metrics.intervals import (
     depth_curve,
     depths,
+    grouped_selection_depths,
     overlaps,
     overlaps_and_depths,
     rounded_mean,
@@ -98,6 +99,23 @@ def test_selection_depths_are_those_of_the_plain_model(blocks):
     low, high = arrays(blocks)
     assert selection_depths(low, high).tolist() == plain_block_depths(plain_selection_depth, blocks)
     assert pairs_of(selection_depth_curve(low, high)) == plain_curve(plain_selection_depth, blocks)
+
+
+@given(
+    st.lists(blocks_of(st.integers(-9, 9)).filter(len), max_size=5),
+    st.sampled_from([1, 1000]),
+    st.randoms(),
+)
+def test_selection_depths_of_groups_are_those_of_each_by_itself(groups, step, random):
+    blocks = [(number, low * step, high * step) for number, some in enumerate(groups) for low, high in some]
+    random.shuffle(blocks)
+    group = np.array([number for number, *_ in blocks], np.int64)
+    low, high = arrays([ends for _, *ends in blocks])
+    found, curves = grouped_selection_depths(low, high, group)
+    for number in range(len(groups)):
+        of_group = low[group == number], high[group == number]
+        assert found[group == number].tolist() == selection_depths(*of_group).tolist()
+        assert pairs_of(curves.of(number)) == pairs_of(selection_depth_curve(*of_group))
 
 
 @given(some_blocks)
