@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import py_compile
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_module_of_the_packages_is_in_the_zip_and_no_other(temporary: Path) -> None:
-    found = set(zipfile.ZipFile(BytesIO(shipping.zip_content(CODE))).namelist())
+    names = zipfile.ZipFile(BytesIO(shipping.zip_content(CODE))).namelist()
+    found = {name for name in names if not name.endswith(".pyc")}
     folders = {"merger": "merger", "selector": "selector", "tableformat": "tableformat", "spark": "api/spark"}
     assert found == {f"tblctl/{name}" for name in CODE.modules} | {
         f"tblctl/{package}/{path.relative_to(ROOT / folder).as_posix()}"
@@ -62,6 +65,35 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
         [sys.executable, "-c", program, path], capture_output=True, text=True, cwd=temporary
     )
     assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+def test_bytecode_of_the_same_source_is_taken_and_no_other(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers import it from the zip, although the sources there have no time."""
+    path = temporary / "tblctl_told.py"
+    path.write_text("place = __file__\n")
+    assert shipping._bytecode(path, path.read_bytes()) is None
+    py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    bytecode = shipping._bytecode(path, path.read_bytes())
+    assert bytecode is not None
+    with zipfile.ZipFile(temporary / "code.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo("tblctl_told.py", shipping._EPOCH), path.read_bytes())
+        archive.writestr("tblctl_told.pyc", bytecode)
+    monkeypatch.syspath_prepend(temporary / "code.zip")
+    monkeypatch.delitem(sys.modules, "tblctl_told", raising=False)
+    assert importlib.import_module("tblctl_told").place.endswith(".pyc")
+    path.write_text("place = 1\n")
+    assert shipping._bytecode(path, path.read_bytes()) is None
+
+
+def test_bytecode_of_another_python_is_passed_over(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(temporary / "other.zip", "w") as archive:
+        archive.writestr("tblctl_other.py", "place = __file__\n")
+        archive.writestr("tblctl_other.pyc", b"\x00\x00\r\n" + bytes(12) + b"no code")
+    monkeypatch.syspath_prepend(temporary / "other.zip")
+    monkeypatch.delitem(sys.modules, "tblctl_other", raising=False)
+    assert importlib.import_module("tblctl_other").place.endswith(".py")
 
 
 def test_the_same_sources_make_the_same_zip_in_the_same_place(temporary: Path) -> None:

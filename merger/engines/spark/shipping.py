@@ -1,5 +1,8 @@
 """The package as one zip for Spark's workers, so that they need no installation of tblctl.
 
+It holds the bytecode, too, that this Python keeps of its modules: to compile them takes a worker a quarter of a second.
+Workers of another version of Python pass it over, and compile.
+
 The zip is named by its content's hash, since Spark refuses other content under a known name. Its path is the same for
 every session of a user, since a cluster refuses a known name from another path. It is not deleted: executors that start
 late in a session fetch it from the driver.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.resources
+import importlib.util
 import io
 import os
 import stat
@@ -37,6 +41,9 @@ class Code:
     modules: tuple[str, ...]
 
 
+_FAST = 1
+"""The level of compression: the zip is read from the driver's disk, or sent once to each executor."""
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: equal sources give equal bytes
 
 
@@ -62,22 +69,22 @@ def stored_zip(code: Code) -> Path:
 
 @functools.cache
 def zip_content(code: Code) -> bytes:
-    """Return the zip: the same bytes for the same sources. Sources are read at the first call."""
+    """Return the zip: the same bytes for the same sources and bytecode. They are read at the first call."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(_sources(code).items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED, _FAST)
     return buffer.getvalue()
 
 
 def _sources(code: Code) -> dict[str, bytes]:
-    """Return the source files by their path in the zip.
+    """Return the source files, and their bytecode, by their path in the zip.
 
     An editable installation maps `tblctl` to one folder and each layer to another, so each package is asked for by its
     own name. Below a layer's root, folders lie as packages do.
     """
     top = importlib.resources.files("tblctl")
-    sources = {f"tblctl/{name}": top.joinpath(name).read_bytes() for name in code.modules}
+    sources = dict(found for name in code.modules for found in _module(top.joinpath(name), f"tblctl/{name}"))
     for name in code.packages:
         sources |= _files_below(importlib.resources.files(name), name.replace(".", "/"))
     return sources
@@ -88,7 +95,33 @@ def _files_below(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
         if item.is_dir():
             yield from _files_below(item, f"{path}/{item.name}")
         elif item.name.endswith(".py"):
-            yield f"{path}/{item.name}", item.read_bytes()
+            yield from _module(item, f"{path}/{item.name}")
+
+
+def _module(item: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    source = item.read_bytes()
+    yield path, source
+    bytecode = _bytecode(Path(str(item)), source)
+    if bytecode is not None:
+        yield f"{path}c", bytecode
+
+
+def _bytecode(path: Path, source: bytes) -> bytes | None:
+    """Return the bytecode that Python keeps of a source file, marked as up to date whatever the time of the source.
+
+    None if there is none, or of another source. The layout of its first 16 bytes is that of PEP 552.
+    """
+    try:
+        kept = Path(importlib.util.cache_from_source(path)).read_bytes()
+        made = int(path.stat().st_mtime)
+    except (OSError, NotImplementedError):
+        return None
+    word = 0xFFFF_FFFF
+    stamp = (made & word).to_bytes(4, "little") + (len(source) & word).to_bytes(4, "little")
+    if kept[:16] != importlib.util.MAGIC_NUMBER + bytes(4) + stamp:
+        return None
+    unchecked = (1).to_bytes(4, "little") + importlib.util.source_hash(source)
+    return importlib.util.MAGIC_NUMBER + unchecked + kept[16:]
 
 
 def _own_folder() -> Path:
