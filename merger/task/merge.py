@@ -299,12 +299,12 @@ class _Merge:
         self._spans_begun += 1
         before = weights.before(place)
         group_rows = self._io.options.row_group_rows
-        span = sizes.next(weights.before(place + group_rows) - before)
+        span = sizes.next()
         stop = max(place + 1, weights.place(before + span.weight))
         if span.ends_file:
             stop = ends.nearest(stop, file_rows=stop - start, after=place)
         else:
-            whole = (stop - place + group_rows // 8) // group_rows * group_rows
+            whole = (stop - place + group_rows // 4) // group_rows * group_rows
             stop = ends.outside_copies(place + whole if whole else stop, place)
         ends_file = span.ends_file or stop == self._task.rows
         sizes.took(Span(weights.before(stop) - before, ends_file))

@@ -26,14 +26,14 @@ from .blocks import lake
 # -- where files end, by what is known --------------------------------------------------------------------------------
 
 
-def files_of(*, rows, target, guess, bytes_of, group_rows=1):
+def files_of(*, rows, target, guess, bytes_of):
     """Return the weights of each file's spans, if weight `a` to `b` takes `bytes_of(a, b)`, known two spans later."""
     sizes = FileSizes(weight=rows, target_bytes=target, guess=guess)
     files, place, waiting, ends = [[]], 0.0, [], False
     while not (ends and place >= rows - 1e-6):
         while len(waiting) > 1 or (waiting and sizes.must_know):
             sizes.wrote(bytes_of(*waiting.pop(0)))
-        weight, ends = sizes.next(group_rows)
+        weight, ends = sizes.next()
         assert 0 <= weight <= rows - place + 1e-6
         sizes.took(Span(weight, ends))
         waiting.append((place, place + weight))
@@ -46,18 +46,16 @@ def files_of(*, rows, target, guess, bytes_of, group_rows=1):
 
 @given(
     files=st.floats(0.01, 30),
-    groups_a_file=st.floats(0.05, 200),
     wrong=st.floats(0.1, 4),
 )
 @settings(max_examples=cases(100), deadline=None)
-def test_all_files_are_near_the_target(files, groups_a_file, wrong):
+def test_all_files_are_near_the_target(files, wrong):
     target = 1_000_000
     weight = files * target / 7
     found = files_of(
         rows=weight,
         target=target,
         guess=7 * wrong,
-        group_rows=target / 7 / groups_a_file,
         bytes_of=lambda start, stop: round((stop - start) * 7),
     )
     sizes = [sum(spans) * 7 / target for spans in found]
@@ -72,20 +70,23 @@ def test_the_guess_follows_what_compresses_worse():
         half = 500_000
         return round(10 * (min(stop, half) - min(start, half)) + 30 * (max(stop, half) - max(start, half)))
 
-    found = files_of(rows=1_000_000, target=1_000_000, guess=50, group_rows=2_000, bytes_of=bytes_of)
+    found = files_of(rows=1_000_000, target=1_000_000, guess=50, bytes_of=bytes_of)
     ends = list(itertools.accumulate(sum(spans) for spans in found))
     sizes = [bytes_of(start, stop) for start, stop in itertools.pairwise([0, *ends])]
     assert min(sizes) > 750_000
     assert max(sizes) < 1_250_000
 
 
-def test_a_span_has_a_row_group_but_at_most_a_quarter_of_a_file():
-    sizes = FileSizes(weight=1_000_000, target_bytes=100_000, guess=1)
-    sizes.took(sizes.next(1))
-    sizes.wrote(12_500)
-    assert sizes.next(1).weight == 12_500
-    assert sizes.next(20_000).weight == 20_000
-    assert sizes.next(80_000).weight == 25_000
+@pytest.mark.parametrize("guess", [0.5, 1, 4])
+def test_a_span_is_a_quarter_of_a_file_by_the_worse_of_guess_and_finding(guess):
+    sizes = FileSizes(weight=1_000_000, target_bytes=100_000, guess=guess)
+    first = sizes.next()
+    assert first == Span(100_000 / guess / 8, ends_file=False)
+    sizes.took(first)
+    assert sizes.must_know
+    sizes.wrote(round(first.weight))  # a unit of weight takes one byte
+    assert not sizes.must_know
+    assert sizes.next() == Span(100_000 / max(guess, 1) / 4, ends_file=False)
 
 
 def test_weights_are_those_of_rows_in_their_order():
