@@ -8,12 +8,13 @@ requests are read from the committed results of `merge` and `requests`. docs/sca
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import multiprocessing
 import pickle
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -54,6 +55,15 @@ DAILY_SHARE = 0.01
 
 GROUPS = {"max_group_bytes": DEFAULT_GROUP_BYTES}
 """Group size of the plans: the default of `levels`. `full` needs a limit to have several groups."""
+
+PLANS = {  # title: policy and options
+    "levels": ("levels", GROUPS),
+    "levels, every range": ("levels", {**GROUPS, "every_range": True}),
+    "full": ("full", GROUPS),
+}
+COMMITTED = "full"
+LEAST_BUSY = 0.9
+"""Share of the executors' processors that a first round keeps busy, where it has every range of a large table."""
 
 MANY_GROUPS = 100
 """Groups of the larger commit: `--commit-every 100`."""
@@ -106,10 +116,10 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """Costs and results of opening the table and planning."""
+    """Costs and results of opening the table and planning: the decoded bytes of each group, and the bytes of files."""
 
     seconds: float
-    groups: int
+    group_bytes: tuple[int, ...]
     stored_bytes: int
 
 
@@ -145,7 +155,7 @@ def measure(report: Report, tiny: bool) -> None:
             report.begin(f"{title}: metadata and driver, measured")
             write_driven(report, driven)
             report.begin(f"{title}: executors and requests, from the rates")
-            write_model(report, int(size * share), rates)
+            write_model(report, int(size * share), rates, driven.plans)
             write_commits(report, int(size * share), driven)
 
 
@@ -253,13 +263,19 @@ def _drive(end: Connection, place: str) -> None:
     storage = Storage(place)
     port = NativePort(NativeTable(storage, SYSTEM))
     plans: dict[str, Planned] = {}
-    for policy in ("levels", "full"):
+    made = {}
+    for title, (policy, options) in PLANS.items():
         started = time.perf_counter()
         version = port.newest()
-        plan = make_plan(version, Request.of(policy=policy, condition=lambda _: None, options=GROUPS))
+        plan = make_plan(version, Request.of(policy=policy, condition=lambda _: None, options=options))
         seconds = time.perf_counter() - started
-        stored_bytes = sum(group.size_bytes for group in plan.groups)
-        plans[policy] = Planned(seconds=seconds, groups=len(plan.groups), stored_bytes=stored_bytes)
+        plans[title] = Planned(
+            seconds=seconds,
+            group_bytes=tuple(group.decoded_bytes for group in plan.groups),
+            stored_bytes=sum(group.size_bytes for group in plan.groups),
+        )
+        made[title] = plan
+    plan = made[COMMITTED]
     plan_mib = resident_mib("VmHWM") - resting
     sizes = {item.name: item.size_bytes for item in storage.list("metadata/")}
     one = commit(port, version, plan.groups[:1])
@@ -329,9 +345,9 @@ def write_driven(report: Report, found: Driven) -> None:
     report.figure("blocks", found.blocks, f"in {found.segments:,} segments")
     report.figure("metadata", found.metadata_bytes / 2**20, "MiB")
     report.figure("snapshot", found.snapshot_bytes / 2**10, "KiB")
-    for policy, plan in found.plans.items():
-        what = f"s: {plan.groups:,} groups, {plan.stored_bytes / TB:.2f} TB of files"
-        report.figure(f"open and plan, {policy}", plan.seconds, what)
+    for title, plan in found.plans.items():
+        what = f"s: {len(plan.group_bytes):,} groups, {plan.stored_bytes / TB:.2f} TB of files"
+        report.figure(f"open and plan, {title}", plan.seconds, what)
     report.figure("memory of opening and planning", found.plan_mib, "MiB")
     for made in (found.one, found.many):
         report.line(f"  a commit of {made.groups} groups, {made.blocks:,} blocks")
@@ -345,8 +361,25 @@ def write_driven(report: Report, found: Driven) -> None:
     report.figure("peak memory of all this", found.peak_mib, "MiB")
 
 
-def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
-    """Write the costs of one pass over the whole table and over a day's ingest."""
+def busy_share(group_bytes: Sequence[int], task_bytes: float, slots: int) -> float:
+    """Return the share of the slots' time in which they have a task, until the last one of a round ends.
+
+    Tasks of a group are of one size. The longest begin first, each in the slot that is free first.
+    """
+    tasks = [
+        size / count
+        for size in group_bytes
+        for count in [max(1, math.ceil(size / task_bytes))]
+        for _ in range(count)
+    ]
+    free = [0.0] * slots
+    for task in sorted(tasks, reverse=True):
+        heapq.heapreplace(free, free[0] + task)
+    return sum(tasks) / (slots * max(free)) if tasks else 0.0
+
+
+def write_model(report: Report, size_bytes: int, rates: Rates, plans: Mapping[str, Planned]) -> None:
+    """Write how busy executors are, and the costs of one pass over the whole table and over a day's ingest."""
     slots = EXECUTORS * CORES
     groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
     key_bytes = 12  # a date and an integer
@@ -356,6 +389,12 @@ def write_model(report: Report, size_bytes: int, rates: Rates) -> None:
     report.figure(
         "tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each"
     )
+    for title, plan in plans.items():
+        busy = busy_share(plan.group_bytes, size_bytes / tasks, slots)
+        is_large = size_bytes / DEFAULT_GROUP_BYTES > MOST_GROUPS and title != "levels"
+        report.figure(
+            f"first round, {title}: busy", busy, "of the processors", least=LEAST_BUSY if is_large else None
+        )
     for title, share in (("everything once", 1.0), ("a day's ingest, 1 % of it, once", DAILY_SHARE)):
         stored = size_bytes * share * rates.stored_share
         seconds = rates.core_seconds(size_bytes * share) / slots

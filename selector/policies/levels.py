@@ -6,6 +6,10 @@ and large runs are not rewritten for every few new blocks (the LSM idea): a row 
 The rule is Databend 1.2.453's (seen by running it, and in its source), with two additions: all disjoint ranges of the
 highest depth become groups, and a range is skipped if its merge would change nothing (draft.py).
 
+With `every_range` a round takes all ranges above the threshold, the deepest first. What exceeds a group's limit is cut
+into neighbours by key. This trades work for time: a range cut by key stays deeper than one around its deepest point,
+but a cluster has tasks for all its processors. It ends as the rule itself does: every group lifts its rows.
+
 Each partition is treated as a table of its own. All partitions share one budget.
 """
 
@@ -50,6 +54,7 @@ class LevelsOptions:
             as 1.
         max_group_bytes: most decoded bytes that are merged together.
         include_unclustered: also select blocks that are not sorted by the current key.
+        every_range: one round takes every range above the threshold, not only the deepest ones.
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
@@ -77,6 +82,11 @@ class LevelsOptions:
         default=False,
         unit="flag",
         help="Also blocks that are not sorted by the current cluster key (default: with --final).",
+    )
+    every_range: bool = option(
+        default=False,
+        unit="flag",
+        help="Every range above the threshold in one round, not only the deepest ones: keeps a cluster busy.",
     )
 
     def __post_init__(self) -> None:
@@ -138,9 +148,14 @@ class Levels:
             if not (unclustered.size and _take_unclustered(view, unclustered, found)):
                 clustered = blocks[~view.unclustered[blocks]] if include else blocks
                 threshold = options.threshold_for(int(counts[view.partition[blocks[0]]]))
-                _take_lowest_level(
-                    _Partition(view=known, blocks=clustered, depths=depths, threshold=threshold), found
+                partition = _Partition(
+                    view=known,
+                    blocks=clustered,
+                    depths=depths,
+                    threshold=threshold,
+                    every_range=options.every_range,
                 )
+                _take_lowest_level(partition, found)
         rejections = found.rejected if not view.is_partitioned else summed_up(found.rejected)
         return Decision(
             drafts=tuple(found.drafts),
@@ -180,12 +195,14 @@ class _Partition:
         view: the table; every unknown range is replaced by the partition's whole known range.
         depths: of all levels of all partitions.
         threshold: a level up to this average depth is well clustered.
+        every_range: whether all ranges above the threshold are taken.
     """
 
     view: TableView
     blocks: Integers
     depths: _Depths
     threshold: float
+    every_range: bool
 
     def by_level(self) -> list[tuple[int, Integers]]:
         """Return the blocks of each level, the lowest level first."""
@@ -276,7 +293,8 @@ def _take_level(partition: _Partition, level: int, chosen: Integers, found: _Fou
         found.rejected.append(rejection(view, "well_clustered", chosen, why, level=level, **figures))
         return
     text = f"level {level}: average selection depth {average:g} is above the threshold {threshold:g}"
-    _take_ranges(view, _Level(number=level, blocks=chosen, curve=curve, text=text), threshold, found)
+    here = _Level(number=level, blocks=chosen, curve=curve, text=text, every_range=partition.every_range)
+    _take_ranges(view, here, threshold, found)
 
 
 def _take_small(view: TableView, level: int, chosen: Integers, found: _Found) -> None:
@@ -296,27 +314,32 @@ def _take_small(view: TableView, level: int, chosen: Integers, found: _Found) ->
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Level:
-    """The blocks of one level of a partition, their depth, and why they are merged."""
+    """The blocks of one level of a partition, their depth, why they are merged, and whether every range is taken."""
 
     number: int
     blocks: Integers
     curve: DepthCurve
     text: str
+    every_range: bool
 
 
 def _take_ranges(view: TableView, level: _Level, threshold: float, found: _Found) -> None:
     """Add the deepest hot ranges whose merge changes anything, as groups."""
     low, high = view.low[level.blocks], view.high[level.blocks]
     unchanged: list[Integers] = []
+    free = np.ones(level.blocks.size, np.bool_)  # in no group yet: a block may reach into several ranges
     for depth, ranges in hot_ranges(level.curve, threshold).by_depth():
         inside, number = members(low, high, level.curve, ranges)
-        inside = level.blocks[inside]
-        useful = changes(view, inside, number)
+        inside, number = inside[free[inside]], number[free[inside]]
+        useful = changes(view, level.blocks[inside], number)
         enough = np.bincount(number, minlength=useful.size) > 1
         futile = ~(useful & enough)[number]
-        unchanged.append(inside[futile])
+        unchanged.append(level.blocks[inside[futile]])
         inside, number = inside[~futile], number[~futile]
-        if inside.size and _take_groups(view, level, (depth, ranges), (inside, number), found):
+        free[inside] = False
+        blocks = level.blocks[inside]
+        taken = blocks.size and _take_groups(view, level, (depth, ranges), (blocks, number), found)
+        if taken and not level.every_range:
             break
     if any(some.size for some in unchanged):
         futile_blocks = np.unique(joined(unchanged))
@@ -366,11 +389,14 @@ def _fitting(
     """Return what to merge of a range (nothing if that changes nothing), what does not fit, and the rule broken."""
     fits, rule = room.fitting(view, chosen)
     if fits == chosen.size:
-        picked, others, rule = chosen, chosen[:0], ""
+        picked, rest, rule = [chosen], chosen[:0], ""
+    elif level.every_range:
+        picked, rest, rule = split_in_key_order(view, chosen, room)
     else:
-        picked, others, rule = around_deepest(view, chosen, level.curve, hot, room)
-    parts = worth_merging(view, picked)
-    return parts, others if parts else chosen, rule
+        around, rest, rule = around_deepest(view, chosen, level.curve, hot, room)
+        picked = [around]
+    parts = [part for group in picked for part in worth_merging(view, group)]
+    return parts, rest if parts else chosen, rule
 
 
 def _over_limit(view: TableView, rule: str, level: int | None, blocks: Integers) -> Rejection:

@@ -141,15 +141,16 @@ NAMES = {
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
-        --all --branch --catalog-option --cluster-by --commit-every --daily-bytes --debug --dry-run --engine --final
-        --if-exists --include-unclustered --json --master --max-blocks --max-bytes --max-group-bytes --max-groups
-        --memory --metadata-cache --namespace --refine --no-include-unclustered --on-conflict --plan --policy --ratio
-        --remote --spark-conf --storage-option --target-depth --threshold --watch --where LOC...
+        --all --branch --catalog-option --cluster-by --commit-every --daily-bytes --debug --dry-run --engine
+        --every-range --final --if-exists --include-unclustered --json --master --max-blocks --max-bytes
+        --max-group-bytes --max-groups --memory --metadata-cache --namespace --no-every-range --no-include-unclustered
+        --on-conflict --plan --policy --ratio --refine --remote --spark-conf --storage-option --target-depth
+        --threshold --watch --where LOC...
     """,
     "$ tblctl plan": """
-        --branch --catalog-option --cluster-by --debug --final --include-unclustered --json --max-blocks --max-bytes
-        --max-group-bytes --max-groups --memory --metadata-cache --no-include-unclustered --output --policy --ratio
-        --refine --storage-option --target-depth --threshold --where LOC
+        --branch --catalog-option --cluster-by --debug --every-range --final --include-unclustered --json --max-blocks
+        --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --no-every-range --no-include-unclustered
+        --output --policy --ratio --refine --storage-option --target-depth --threshold --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option

@@ -54,11 +54,13 @@ def test_adversarial_tables_are_done_in_a_few_rounds(name, policy):
     assert sorted(key for block in table.blocks for key in block.keys) == sorted(itertools.chain(*blocks))
 
 
+@pytest.mark.parametrize("every_range", [False, True])
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_adversarial_tables_are_done_within_tight_limits_of_a_group(name):
+def test_adversarial_tables_are_done_within_tight_limits_of_a_group(name, every_range):
     block_rows, blocks, _ = ADVERSARIES[name]
     table = SimTable(block_rows=block_rows).append(*blocks)
-    plans = table.final(max_group_bytes=5 * block_rows * ROW_BYTES, most_rounds=33 * len(blocks) // 2)
+    limits = {"max_group_bytes": 5 * block_rows * ROW_BYTES, "most_rounds": 33 * len(blocks) // 2}
+    plans = table.final(**limits, every_range=every_range)
     print(f"{name}: {len(plans)} rounds of at most 5 blocks a group")
 
 

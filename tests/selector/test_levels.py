@@ -122,6 +122,36 @@ def test_a_block_in_two_ranges_goes_to_the_first():
     assert ranges(table, threshold=2) == [[(0, 40), (1, 9), (2, 8), (3, 7)], [(30, 39), (31, 38), (32, 36)]]
 
 
+def test_every_range_above_the_threshold_is_taken_in_one_round_if_asked_for_the_deepest_first():
+    table = table_of((0, 9), (1, 8), (20, 29), (22, 28), (40, 49), (41, 49), (42, 49), (60, 69))
+    assert ranges(table, every_range=True) == [
+        [(40, 49), (41, 49), (42, 49)],
+        [(0, 9), (1, 8)],
+        [(20, 29), (22, 28)],
+    ]
+
+
+def test_a_block_that_reaches_into_a_deeper_range_is_not_taken_twice():
+    table = table_of((0, 40), (1, 9), (2, 8), (30, 39), (31, 38), (32, 36))
+    table.append(full(50, 60))
+    found = ranges(table, threshold=2, every_range=True)
+    assert found == [[(0, 40), (30, 39), (31, 38), (32, 36)], [(1, 9), (2, 8)]]
+
+
+def test_a_range_too_large_for_a_group_becomes_groups_of_neighbours_if_every_range_is_taken():
+    table = table_of((0, 9), (5, 15), (12, 25), (20, 30), (6, 14))
+    plan = table.plan(max_group_bytes=3 * 4 * 8, every_range=True)
+    assert table.ranges_of(plan) == [[(0, 9), (5, 15), (6, 14)], [(12, 25), (20, 30)]]
+    assert "max_group_bytes" not in rules(plan)
+
+
+def test_a_budget_leaves_the_shallower_ranges_for_later_if_every_range_is_taken():
+    table = table_of((0, 9), (1, 8), (40, 49), (41, 49), (42, 49))
+    plan = table.plan(max_groups=1, every_range=True)
+    assert table.ranges_of(plan) == [[(40, 49), (41, 49), (42, 49)]]
+    assert rules(plan)["max_groups"].blocks == 2
+
+
 def test_a_group_keeps_to_its_bytes_around_the_deepest_point():
     table = table_of((0, 9), (5, 15), (12, 25), (20, 30), (6, 14))
     plan = table.plan(max_group_bytes=3 * 4 * 8)
