@@ -225,8 +225,8 @@ class ClusteredTable:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
         Args:
-            policy: levels, full, or the name of one that a program registered or a package offers; or a policy itself
-                (`tblctl.policies`).
+            policy: levels, full, runs, or the name of one that a program registered or a package offers; or a policy
+                itself (`tblctl.policies`).
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.budget import Budget
-from tblctl.selector.draft import Draft, counted_level, next_level, sort_id_of
+from tblctl.selector.draft import Draft, counted_level, lowers_coverage, next_level, sort_id_of
 from tblctl.selector.option_fields import KINDS, RESERVED_NAMES, Option, options_of
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policy import Alternative, Decision, Policy, summary_of
@@ -230,8 +230,21 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
 def _is_selectable(view: TableView, drafts: Sequence[Draft]) -> Mask:
     """Return for every block of the drafts, in their order, whether it may be given the sort that it is to get."""
     masks = {number: view.selectable_for(number) for number in {sort_id_of(view, draft) for draft in drafts}}
-    found = [masks[sort_id_of(view, draft)][draft.blocks] for draft in drafts]
+    found = [
+        masks[sort_id_of(view, draft)][draft.blocks] | _is_parted(view, draft) & view.separable[draft.blocks]
+        for draft in drafts
+    ]
     return np.concatenate(found) if found else np.ones(0, np.bool_)
+
+
+def _is_parted(view: TableView, draft: Draft) -> bool:
+    """Return whether a draft may take blocks that were merged as often as others let them be."""
+    return (
+        draft.output_level == MOST_LEVEL
+        and sort_id_of(view, draft) == view.sort_id
+        and bool(view.separable[draft.blocks].any())
+        and lowers_coverage(view, draft.blocks)
+    )
 
 
 def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
@@ -242,6 +255,8 @@ def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
     least = np.maximum.reduceat(counted_level(view, joined(draft.blocks for draft in drafts)), starts) + 1
     given: Integers = np.array([min(max(draft.output_level, -1), MOST_LEVEL + 1) for draft in drafts])
     wrong = (given < least) | (given > MOST_LEVEL)
+    for number in np.flatnonzero(wrong & (given == MOST_LEVEL)).tolist():
+        wrong[number] = not _is_parted(view, drafts[number])
     if wrong.any():
         number = int(wrong.argmax())
         draft = drafts[number]

@@ -7,6 +7,10 @@ above that of each of its inputs, and a merge keeps the rows. So the sum over al
 0 for rows of level -1 or at least MOST_LEVEL, which nobody selects, falls with every group by at least its rows. It is
 a whole number, and cannot fall below 0. The planner refuses drafts of another level (`checks.py`).
 
+A group may take blocks that were merged MOST_LEVEL times, and stay at that level, if it lowers what its blocks cover
+together (`lowers_coverage`). The sum above stays as it is then, or falls: and of such groups there are finitely many in
+turn. So the pair of both numbers falls with every group, the sum first.
+
 A block that changes from one live sort to another keeps its level, so that two policies cannot hand it to and fro for
 ever. Only a full block of one key, which has no level, may be given another sort once more (`selectable_for`): a policy
 that does so must itself remember to stop, and never take blocks of that sort back.
@@ -30,6 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask
+from tblctl.selector.connected import components
 from tblctl.selector.table_view import NO_SORT, TableView
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
@@ -67,6 +72,21 @@ def next_level(view: TableView, chosen: Integers) -> int:
     Blocks in the order of no live sort count as 0.
     """
     return int(counted_level(view, chosen).max(initial=0)) + 1
+
+
+def lowers_coverage(view: TableView, chosen: Integers) -> bool:
+    """Return whether a merge of `chosen` by the current sort lowers how much of the keys blocks cover together.
+
+    Count for every gap between two neighbouring keys of the rows how many blocks cover it. Blocks that overlap in more
+    than a point, directly or by others between them, cover each gap between their ends, and some gaps twice. What they
+    become covers each gap once at most. So the sum of these counts falls by one at least. It is a whole number, and no
+    merge adds a key. That needs bounds that are keys, of blocks in order that have several. O(n log n).
+    """
+    fit = ~(view.unknown | view.unclustered)[chosen] & (view.low < view.high)[chosen]
+    if view.inexact is not None:
+        fit &= ~view.inexact[chosen]
+    low, high = view.low[chosen], view.high[chosen]
+    return bool(chosen.size > 1 and fit.all() and not components(low, high).any())
 
 
 def counted_level(view: TableView, chosen: Integers) -> Integers:

@@ -7,6 +7,7 @@ import difflib
 from tblctl.selector.checks import require_agreement, require_policy
 from tblctl.selector.policies.full import Full
 from tblctl.selector.policies.levels import Levels
+from tblctl.selector.policies.runs import Runs
 from tblctl.selector.policy import Policy
 from tblctl.tableformat.errors import InvalidOptionError
 
@@ -31,7 +32,7 @@ def register(policy: Policy) -> None:
 
 def unregister(name: str) -> None:
     """Remove a policy that a program added."""
-    if name in (Levels.name, Full.name):
+    if name in (Levels.name, Full.name, Runs.name):
         raise InvalidOptionError(f"{name!r} is one of tblctl's own policies, which cannot be removed")
     _POLICIES.pop(name, None)
 
@@ -62,3 +63,4 @@ def policy_named(name: str) -> Policy:
 
 register(Levels())
 register(Full())
+register(Runs())

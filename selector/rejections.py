@@ -45,12 +45,15 @@ def rejection(
     )
 
 
-def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
+def left_out(
+    view: TableView, *, include_unclustered: bool, is_separable: Mask | None = None
+) -> list[Rejection]:
     """Return the blocks that a policy does not look at, by reason; each block under its first reason.
 
     What is left is `view.selectable`, less the blocks in another live sort, and less the other unclustered ones where
-    these are not included.
+    these are not included. A policy that takes `view.separable` too hands it in.
     """
+    too_high = view.too_high if is_separable is None else view.too_high & ~is_separable
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
     failed = ~everywhere if view.failed is None else view.failed
@@ -67,7 +70,7 @@ def left_out(view: TableView, *, include_unclustered: bool) -> list[Rejection]:
             "not sorted by the current key: select them with --include-unclustered or --final",
         ),
         ("constant", view.finished, "one key only, and full: clustering again cannot help"),
-        ("max_level", view.too_high, f"already merged {MOST_LEVEL} times: left alone"),
+        ("max_level", too_high, f"already merged {MOST_LEVEL} times: left alone"),
     )
     found, rest = [], everywhere.copy()
     for rule, mask, why in reasons:

@@ -17,6 +17,7 @@ from tblctl.metrics.partitions import TABLE
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.runs import NO_RUN
 
 MOST_LEVEL = 32
 """Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
@@ -50,6 +51,8 @@ class TableView(RankedBlocks):
         failed: these failed to merge in an earlier round and may not be selected; None for none.
         listed_twice: the table names these several times, so they may not be selected; None for none.
         inexact: the bounds of these may be wider than their keys; None for none.
+        run: a number for the append or merge that wrote each block: blocks of one run, unless a delete or another
+            writer came between, do not overlap. -1 where it is not known.
         figures_of: which blocks these are: `TABLE`, or `MATCHING` where partitions are left out that `where` excludes.
 
     Raises:
@@ -74,10 +77,13 @@ class TableView(RankedBlocks):
     sorts: Mapping[int, Sort] = field(default_factory=dict)
     sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     next_sort_id: int = 0
+    run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         if not self.partition.size:
             object.__setattr__(self, "partition", np.zeros(len(self), np.int64))
+        if not self.run.size:
+            object.__setattr__(self, "run", np.full(len(self), NO_RUN))
         if not self.sort_ids.size:
             object.__setattr__(self, "sort_ids", np.where(self.unclustered, NO_SORT, self.sort_id))
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
@@ -129,6 +135,17 @@ class TableView(RankedBlocks):
         return _read_only(high)
 
     @cached_property
+    def separable(self) -> Mask:
+        """The blocks that are too high to be selected for another reason than that a merge parts them.
+
+        A draft may take them if it lowers what its blocks cover together (`draft.lowers_coverage`).
+        """
+        exact = self.too_high & ~(self.unknown | self.unclustered)
+        if self.inexact is not None:
+            exact &= ~self.inexact
+        return _read_only(exact & self._allowed(~self.finished))
+
+    @cached_property
     def selectable(self) -> Mask:
         """The blocks that a policy may select, unclustered ones among them."""
         return self.selectable_for(self.sort_id)
@@ -140,13 +157,18 @@ class TableView(RankedBlocks):
         """
         in_own = (self.sort_ids == sort_id) & (self.level == CONSTANT_LEVEL)
         chosen: Mask = ~(self.too_high | (self.finished if sort_id == self.sort_id else in_own))
+        return _read_only(self._allowed(chosen))
+
+    def _allowed(self, blocks: Mask) -> Mask:
+        """Return which of some blocks may be selected, as far as not their order and level decide."""
+        chosen = blocks.copy()
         if self.restricted is not None:
             chosen &= self.restricted
         if self.failed is not None:
             chosen &= ~self.failed
         if self.listed_twice is not None:
             chosen &= ~self.listed_twice
-        return _read_only(chosen)
+        return chosen
 
     @cached_property
     def is_partitioned(self) -> bool:

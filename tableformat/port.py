@@ -69,6 +69,7 @@ class Listing:
         partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
         listed_twice: the table names the block several times: it is measured, and cannot be replaced. None: none is.
         inexact: bounds of a column that keys are made of may be wider than its values. None: where `exact` is false.
+        run: int64: a number for the append or merge that wrote each block, -1 if unknown. None: not asked for.
     """
 
     paths: pa.Array
@@ -89,6 +90,7 @@ class Listing:
     partitions: tuple[str, ...] = ("",)
     listed_twice: np.ndarray | None = None
     inexact: np.ndarray | None = None
+    run: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.partitions) == 1 and not self.partition.size:
@@ -149,8 +151,18 @@ class Version(Protocol):
     def options(self) -> TableOptions:
         """How blocks are written."""
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
-        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`."""
+    def listing(
+        self,
+        sort: Sort,
+        condition: BooleanExpression | None,
+        *,
+        clustered: bool = True,
+        runs: bool = False,
+    ) -> Listing:
+        """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`.
+
+        With `runs`, also which run each block belongs to.
+        """
 
     def pruned(self, condition: BooleanExpression | None) -> Self:
         """Return the version without partitions in which no row can satisfy the condition, so that less is read.

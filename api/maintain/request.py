@@ -121,7 +121,7 @@ def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, Vie
         raise InvalidKeyError(msg)
     asked = condition(version.schema)
     pruned = version.pruned(asked)
-    return pruned, View.of(pruned, version.sort, asked)
+    return pruned, View.of(pruned, version.sort, asked, runs=True)
 
 
 def planned(
@@ -186,4 +186,5 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         listed_twice=listing.listed_twice,
         inexact=view.is_inexact,
         figures_of=view.figures_of,
+        **({} if listing.run is None else {"run": listing.run}),
     )

@@ -20,6 +20,7 @@ from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.runs import run_number
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Listing, Version
@@ -66,12 +67,16 @@ class View:
         condition: BooleanExpression | None = None,
         *,
         clustered: bool = True,
+        runs: bool = False,
     ) -> View:
-        """Return all blocks of a version, pruned or not. Those that may satisfy `condition` are `listing.matched`."""
+        """Return all blocks of a version, pruned or not. Those that may satisfy `condition` are `listing.matched`.
+
+        Policies need their `runs`; figures do not.
+        """
         return cls(
             schema=version.schema,
             sort=sort,
-            listing=version.listing(sort, condition, clustered=clustered),
+            listing=version.listing(sort, condition, clustered=clustered, runs=runs),
             clustered=clustered,
             figures_of=MATCHING if version.is_pruned else TABLE,
         )
@@ -192,8 +197,11 @@ class View:
         measured = None
         if listing.measured is not None and fresh.measured is not None:
             measured = np.concatenate((listing.measured[kept], fresh.measured))
+        run = None
+        if listing.run is not None and fresh.run is not None:
+            run = np.concatenate((listing.run[kept], fresh.run))
         joined = Listing(
-            paths=paths, matched=None, measured=measured, partitions=partitions, **columns, **tables
+            paths=paths, matched=None, measured=measured, partitions=partitions, run=run, **columns, **tables
         )
         return replace(self, listing=joined)
 
@@ -236,4 +244,7 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         matched=None,
         partition=np.array([codes[record.partition] for record in records], np.int64),
         partitions=like.partitions,
+        run=None
+        if like.run is None
+        else np.array([run_number(record.run_id) for record in records], np.int64),
     )

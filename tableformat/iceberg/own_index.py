@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.entries import FileEntries
 from tblctl.tableformat.iceberg.options import EXPANSION
+from tblctl.tableformat.iceberg.own_files import NAME
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.runs import NO_RUN, run_numbers
 from tblctl.tableformat.model.schema.schema import Schema
 
 
@@ -65,6 +67,13 @@ class OwnIndex:
         found = np.full(len(self._entries), -1, np.int64)
         chosen = np.isin(self._files.sort_id, list(live))
         found[self._files.rows[chosen]] = self._files.sort_id[chosen]
+        return found
+
+    def runs(self) -> np.ndarray:
+        """Return the number of the run of each file, by its name; -1 for another writer's file."""
+        found = np.full(len(self._entries), NO_RUN, np.int64)
+        names = pc.extract_regex(self._entries.path.take(pa.array(self._files.rows)), NAME)
+        found[self._files.rows] = run_numbers(pc.struct_field(names, "run"))
         return found
 
     def _of_sort(self, sort: Sort) -> tuple[OwnFiles, Keys]:

@@ -420,7 +420,14 @@ class IcebergVersion:
             msg = f"{self._location}: partitions of its manifests cannot be read: {error.args[0]}"
             raise CorruptTableError(msg, name=self._location) from error
 
-    def listing(self, sort: Sort, condition: BooleanExpression | None, *, clustered: bool = True) -> Listing:
+    def listing(
+        self,
+        sort: Sort,
+        condition: BooleanExpression | None,
+        *,
+        clustered: bool = True,
+        runs: bool = False,
+    ) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
 
@@ -467,6 +474,7 @@ class IcebergVersion:
             partition=self.partitions.code,
             partitions=self.partitions.texts,
             listed_twice=files.listed_twice,
+            run=self._own.runs() if runs else None,
             **vars(found),
         )
 

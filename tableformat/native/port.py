@@ -20,6 +20,7 @@ from tblctl.tableformat.errors import SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.runs import run_numbers
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
@@ -126,6 +127,7 @@ class NativeVersion:
         condition: BooleanExpression | None,
         *,
         clustered: bool = True,
+        runs: bool = False,
     ) -> Listing:
         """Return the blocks with their bounds by `sort`. Reads each segment once."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
@@ -134,6 +136,7 @@ class NativeVersion:
         metadata = self._metadata
         leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
         others = ["path", "same_key_rows", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
+        others += ["run_id"] if runs else []
         metadata.fetch_statistics(leaves, others)
         matched = None
         if condition is not None:
@@ -157,6 +160,7 @@ class NativeVersion:
             stored_rows=figures["row_count"],
             size_bytes=figures["size_bytes"],
             decoded_bytes=figures["decoded_bytes"],
+            run=run_numbers(metadata.values("run_id")) if runs else None,
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:

@@ -130,7 +130,7 @@ def test_a_broken_one_is_told_with_its_package_and_leaves_the_others(
     install(site, "pkg_d", "fine = pkg_d:Offered", offered("fine"))
     table = tblctl.open(location)
     with caplog.at_level(logging.WARNING, logger="tblctl"):
-        assert list(policies.summaries()) == ["levels", "full", "fine"]
+        assert list(policies.summaries()) == ["levels", "full", "runs", "fine"]
     (record,) = caplog.records
     assert record.getMessage().startswith("policy 'bad' of pkg_c 1.5 (pkg_c:")
     assert why in record.getMessage()

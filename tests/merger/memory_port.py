@@ -27,6 +27,7 @@ from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatist
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.runs import run_number
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.seal import Seal
@@ -88,7 +89,7 @@ class MemoryVersion(Unpartitioned):
     def next_sort_id(self) -> int:
         return max(self.known_sorts) + 1
 
-    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True) -> Listing:
+    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True, runs: bool = False) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
         kinds = key_table(self.schema.written.empty_table(), sort, self.schema).schema
 
@@ -124,6 +125,9 @@ class MemoryVersion(Unpartitioned):
                 [partitions.index(record.partition) for record in self.records.values()], np.int64
             ),
             partitions=tuple(partitions),
+            run=np.array([run_number(record.run_id) for record in self.records.values()], np.int64)
+            if runs
+            else None,
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> MemoryStatistics:

@@ -76,7 +76,7 @@ def some_table():
 
 def test_a_policy_is_found_by_its_name_once_it_is_registered(pairs):
     assert policy_named("pairs") is pairs
-    assert [policy.name for policy in registered()] == ["levels", "full", "pairs"]
+    assert [policy.name for policy in registered()] == ["levels", "full", "runs", "pairs"]
     plan = some_table().plan("pairs", span=3)
     assert [len(group.blocks) for group in plan.groups] == [3]
     assert (plan.policy, plan.groups[0].sort_id, plan.sorts) == ("pairs", 5, (NEW_SORT,))
@@ -87,7 +87,7 @@ def test_a_policy_is_found_by_its_name_once_it_is_registered(pairs):
 def test_an_unknown_policy_is_refused_with_the_nearest_name():
     with pytest.raises(InvalidOptionError, match="did you mean levels"):
         policy_named("level")
-    with pytest.raises(InvalidOptionError, match="policies are levels, full"):
+    with pytest.raises(InvalidOptionError, match="policies are levels, full, runs"):
         policy_named("zzz")
 
 
