@@ -9,6 +9,7 @@
 #   make fuzz      coverage-guided fuzzing of every parser, a minute each; PARSERS="where plan" for some, FUZZ_SECONDS for longer
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
+#   make bench-policies   policies on traces: rows rewritten at equal depth, and the picture
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
@@ -35,7 +36,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -93,6 +94,9 @@ bench: $(VENV)/.peers
 
 bench-a: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks append scan metadata startup
+
+bench-policies: $(VENV)/.peers
+	$(VENV)/bin/python -m benchmarks policies
 
 bench-merge: $(VENV)/.peers
 	-$(MAKE) .venv-hudi

@@ -14,6 +14,7 @@ SUBJECTS = (
     "metrics",
     "index",
     "planning",
+    "policies",
     "partitions",
     "merge",
     "e2e",

@@ -38,7 +38,9 @@ def component_at(low: Integers, high: Integers, gap: int) -> Mask:
     begun, ended = (np.cumsum(np.bincount(ends, minlength=size)) for ends in (low, high))
     if gap + 1 >= size or begun[gap] == ended[gap]:
         return np.zeros(low.size, np.bool_)
-    between = np.flatnonzero(np.concatenate(([0], begun[:-1])) == ended)  # no block goes on across these ranks
+    between = np.flatnonzero(
+        np.concatenate(([0], begun[:-1])) == ended
+    )  # no block goes on across these ranks
     begin = int(between[np.searchsorted(between, gap, side="right") - 1])
     end = int(between[np.searchsorted(between, gap + 1)])
     found: Mask = (low >= begin) & (high <= end) & (low < high)

@@ -103,7 +103,7 @@ class Runs:
         _take_deepest(found, places, target)
         return Decision(
             drafts=tuple(found.drafts),
-            rejections=(*_left_out(view, options), *found.rejected, *_fine(found, places, target)),
+            rejections=(*_left_out(found, waiting, options), *found.rejected, *_fine(found, places, target)),
             state=state,
             alternatives=() if found.drafts else (_everything(options),),
         )
@@ -185,14 +185,23 @@ def _connected(view: TableView, blocks: Integers) -> list[Integers]:
     return [part for part in parts if part.size > 1]
 
 
-def _left_out(view: TableView, options: RunsOptions) -> list[Rejection]:
+def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Rejection]:
     """Return the blocks that the rule does not look at."""
-    found = left_out(view, include_unclustered=options.include_unclustered, is_separable=view.separable)
-    unknown: Mask = view.selectable & view.unknown & ~view.unclustered
-    if unknown.any() and not options.include_unclustered:
-        why = "of unknown range: select them with --include-unclustered or --final"
-        found.append(rejection(view, "unknown", unknown, why))
-    return found
+    view, include = found.view, options.include_unclustered
+    rejections = left_out(
+        view, include_unclustered=include, is_separable=view.separable & (view.low < view.high)
+    )
+    is_unordered = np.zeros(len(view), np.bool_)
+    is_unordered[found.unordered] = True
+    could = (view.selectable | view.separable) & ~(view.unclustered | is_unordered)
+    unknown, ordered = could & view.unknown, could & ~view.unknown & waiting
+    if unknown.any():
+        more = "no other one is there to merge with" if include else "see --include-unclustered and --final"
+        rejections.append(rejection(view, "unknown", unknown, f"of unknown range: {more}"))
+    if ordered.any():
+        why = "left for later: blocks in no known order are sorted in first"
+        rejections.append(rejection(view, "unordered_first", ordered, why))
+    return rejections
 
 
 def _fine(found: _Found, places: Places, target: float) -> list[Rejection]:
@@ -212,6 +221,9 @@ def _fine(found: _Found, places: Places, target: float) -> list[Rejection]:
                 threshold=target,
             )
         )
+    if places.points.size:
+        why = "of one key each, which no merge would part from others"
+        rejections.append(rejection(found.view, "no_gain", places.points, why))
     shallow = places.shallow[~taken[places.shallow]]
     if shallow.size:
         why = f"where they lie, at most {target:g} of the blocks that may be merged overlap"

@@ -56,15 +56,17 @@ class Places:
     Attributes:
         fine: the blocks of other partitions, and their average depth, to four decimals.
         shallow: the rest of the blocks that may be merged.
+        points: blocks of one key that could be merged, but overlap none.
     """
 
-    def __init__(self, target: float, fine: Integers, stretches: _Stretches | None) -> None:
+    def __init__(self, target: float, fine: Integers, points: Integers, stretches: _Stretches | None) -> None:
         self._least = max(target, 1)
         self._stretches = stretches
         self._number = 0 if stretches is None else stretches.deepest.size
         # Each has its depth below 0, and a number: that of a stretch, if the place is None.
         self._heap: list[tuple[int, int, Place | None]] = []
         self.fine, self.fine_depth = fine, 0.0
+        self.points = points
         self.shallow = fine[:0] if stretches is None else stretches.numbers
         if stretches is not None:
             deep = np.flatnonzero(stretches.deepest > self._least)
@@ -81,9 +83,9 @@ class Places:
             target: average depth of a partition's blocks.
             waiting: blocks of partitions where there is something else to do first.
         """
-        chosen = np.flatnonzero(
-            ~(view.unclustered | view.unknown | waiting | view.finished) & (view.low < view.high)
-        )
+        known = ~(view.unclustered | view.unknown | waiting | view.finished)
+        chosen = np.flatnonzero(known & (view.low < view.high))
+        points = np.flatnonzero(known & (view.low == view.high) & view.selectable)
         free = (view.selectable | view.separable)[chosen]
         partition = np.unique(view.partition[chosen], return_inverse=True)[1]
         low, high = _dense(view.low[chosen], view.high[chosen], partition)
@@ -96,7 +98,7 @@ class Places:
         if at.size:
             run = _runs(view.run[chosen[at]], partition[at], low[at], high[at])
             stretches = _Stretches.of(low[at], high[at], view.row_count[chosen[at]], run, chosen[at])
-        places = cls(target, fine, stretches)
+        places = cls(target, fine, points, stretches)
         count = int(sizes.sum()) - int(is_deep.sum())
         places.fine_depth = rounded_mean(int(found[~is_deep].sum()), count)
         return places

@@ -11,8 +11,8 @@ At the first deepest plateau, two groups are compared:
   compaction", 2014); this one does not need them equal. The group is what overlaps of these runs around the plateau,
   directly or by others between.
 - B, local. The same cut, but blocks at the plateau stand in order of their density: rows per rank. Then blocks join
-  that lie half inside, and are hardly denser than the densest. It catches late and clustered data: a few sparse blocks over
-  dense ones are merged without these.
+  that lie half inside, and are hardly denser than the densest. It catches late and clustered data: a few sparse blocks
+  over dense ones are merged without these.
 
 The value of a group is how many more blocks of it than one are at the middle of a block, added up over all blocks, per
 row rewritten. B is taken where its value is three times that of A. The rule, and its three constants, were found in a

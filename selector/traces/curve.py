@@ -28,11 +28,13 @@ class Curve:
 
 
 def floor(appends: int, price: float) -> tuple[float, float]:
-    """Return mean depth and rows rewritten of the cheapest merges of uniform keys, known to the end.
+    """Return mean depth and rows rewritten, per append, of the cheapest merges of uniform keys, if the end is known.
 
     Each append is a run of one unit that covers all keys, and a merge takes whole runs. With a price of one run for one
     step, V(n) = min over t of V(t - 1) + t + price x (n - t + 1) + V(n - t): t is when the oldest run is last
-    rewritten, all t units of it, and it stands for the n - t + 1 steps from then on. O(n^2).
+    rewritten, all t units of it, and it stands for the n - t + 1 steps from then on. As rewriting is measured
+    (`Replayed.rewritten`), both figures are averaged over the ends n in the second half: each has cheapest merges of
+    its own, so no policy need reach the floor. O(n^2).
 
     Args:
         appends: n.
@@ -51,7 +53,8 @@ def floor(appends: int, price: float) -> tuple[float, float]:
         time = int(last[best])
         rewritten[count] = rewritten[time - 1] + units[best] + rewritten[count - time]
         run_steps[count] = run_steps[time - 1] + stands[best] + run_steps[count - time]
-    return run_steps[appends] / appends, rewritten[appends] / appends
+    ends = np.arange(max(appends // 2, 1), appends + 1)
+    return float((run_steps[ends] / ends).mean()), float((rewritten[ends] / ends).mean())
 
 
 def floor_curve(appends: int, prices: Sequence[float]) -> Curve:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tblctl.metrics.intervals import selection_depths
 from tblctl.selector.simulate import SimulatedTable
+from tblctl.selector.table_view import MOST_LEVEL
 
 
 @dataclass
@@ -17,12 +18,32 @@ class SimTable(SimulatedTable):
         """Plan and merge until there is nothing to do; return the plans. Each must lower what `draft.py` promises."""
         plans, works = [], []
         for plan in self.rounds(policy, **options):
-            plans.append(plan)
-            works.append(self.work_left)
+            plans.append(
+                (sum(group.rows for group in plan.groups if not self.parts_most_merged(group)), plan)
+            )
+            works.append((self.work_left, self.covered_gaps))
             assert most_rounds is None or len(plans) <= most_rounds
-        for plan, (before, after) in zip(plans, itertools.pairwise([*works, self.work_left]), strict=True):
-            assert after <= before - sum(group.rows for group in plan.groups)
-        return plans
+        ends = itertools.pairwise([*works, (self.work_left, self.covered_gaps)])
+        for (lifted_rows, _), (before, after) in zip(plans, ends, strict=True):
+            assert after < before
+            assert after[0] <= before[0] - lifted_rows
+        return [plan for _, plan in plans]
+
+    def parts_most_merged(self, group):
+        """Return whether a group has blocks that were merged `MOST_LEVEL` times: it only lowers what they cover."""
+        paths = set(group.blocks)
+        return any(b.path in paths and b.level >= MOST_LEVEL and not b.unclustered for b in self.blocks)
+
+    @property
+    def covered_gaps(self):
+        """The blocks that cover each gap between two neighbouring keys of a partition, added up over all gaps."""
+        ranks = {}
+        for block in self.blocks:
+            ranks.setdefault(block.partition, set()).update(block.keys)
+        places = {
+            name: {key: place for place, key in enumerate(sorted(keys))} for name, keys in ranks.items()
+        }
+        return sum(places[b.partition][b.keys[-1]] - places[b.partition][b.keys[0]] for b in self.blocks)
 
     def listed(self):
         """Return [min, max, level, rows] of every block, in order."""

@@ -45,11 +45,11 @@ ADVERSARIES = {  # name: block_rows, appended blocks, rounds that it may take
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-@pytest.mark.parametrize("policy", ["levels", "full"])
+@pytest.mark.parametrize("policy", ["levels", "full", "runs"])
 def test_adversarial_tables_are_done_in_a_few_rounds(name, policy):
     block_rows, blocks, rounds = ADVERSARIES[name]
     table = SimTable(block_rows=block_rows).append(*blocks)
-    plans = table.final(policy, most_rounds=rounds)
+    plans = table.final(policy, most_rounds=rounds, **DEEPEST.get(policy, {}))
     print(f"{policy}, {name}: {len(plans)} rounds, {len(blocks)} -> {len(table.blocks)} blocks")
     assert sorted(key for block in table.blocks for key in block.keys) == sorted(itertools.chain(*blocks))
 
@@ -63,6 +63,19 @@ def test_adversarial_tables_are_done_within_tight_limits_of_a_group(name, every_
     plans = table.final(**limits, every_range=every_range)
     print(f"{name}: {len(plans)} rounds of at most 5 blocks a group")
 
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_adversarial_tables_are_parted_by_runs_one_group_at_a_time_within_tight_limits(name):
+    block_rows, blocks, _ = ADVERSARIES[name]
+    table = SimTable(block_rows=block_rows).append(*blocks, level=MOST_LEVEL)
+    most = table.covered_gaps
+    plans = table.final("runs", target_depth=1, max_group_bytes=3 * block_rows * ROW_BYTES, max_groups=1)
+    print(f"{name}: {len(plans)} rounds of at most 3 blocks, {most} gaps")
+    assert len(plans) <= most
+
+
+DEEPEST = {"runs": {"target_depth": 1}}
+"""So that each policy has work to do until nothing overlaps."""
 
 WIDTHS = {
     "wide rows in the middle": lambda key: 300 if 400 <= key < 450 else 2,
@@ -84,14 +97,14 @@ def small_enough(table, keys):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("policy", ["levels", "full"])
+@pytest.mark.parametrize("policy", ["levels", "full", "runs"])
 def test_rows_of_uneven_width_are_done_in_a_few_rounds(width, policy):
     rng = random.Random(1)
     table = SimTable(block_rows=200, block_bytes=1000, width=WIDTHS[width])
     for _ in range(20):
         table.append(*small_enough(table, sorted(rng.randrange(1000) for _ in range(50))))
     before = len(table.blocks)
-    plans = table.final(policy, most_rounds=5)
+    plans = table.final(policy, most_rounds=5, **DEEPEST.get(policy, {}))
     print(f"{policy}, {width}: {len(plans)} rounds, {before} -> {len(table.blocks)} blocks")
     run = sorted(table.blocks, key=lambda block: block.keys)
     if policy == "full":
@@ -148,10 +161,11 @@ options = st.fixed_dictionaries(
         "max_bytes": st.integers(1, 80),
         "max_blocks": st.integers(1, 12),
         "max_groups": st.integers(1, 3),
+        "target_depth": st.sampled_from([1, 1.5, 3]),
         "include_unclustered": st.booleans(),
     },
 )
-policies = st.sampled_from(["levels", "full"])
+policies = st.sampled_from(["levels", "full", "runs"])
 
 
 def table_from(rows, blocks):
@@ -178,11 +192,12 @@ def test_every_plan_keeps_the_rules(blocks, chosen_options, policy, data):
     assert len({block.path for block, _ in taken}) == len(taken), "no block in two groups"
     assert all(fine for _, fine in taken), "only what `where` allows"
     for block, _ in taken:
-        assert block.unclustered or 0 <= block.level < MOST_LEVEL
+        assert block.unclustered or 0 <= block.level < MOST_LEVEL or policy == "runs"
         assert chosen_options.get("include_unclustered", policy == "full") or not block.unclustered
     for group in plan.groups:
         members = [by_path[path][0] for path in group.blocks]
-        assert group.output_level == max(0 if b.unclustered else b.level for b in members) + 1
+        highest = max(0 if b.unclustered else b.level for b in members)
+        assert group.output_level == highest + (highest < MOST_LEVEL)
         assert group.rows == sum(len(block.keys) for block in members)
         assert len(members) > 1 or members[0].unclustered
         assert group.decoded_bytes <= chosen_options.get("max_group_bytes", 10**9)
@@ -200,7 +215,7 @@ def test_every_plan_keeps_the_rules(blocks, chosen_options, policy, data):
 @given(block_lists, options, policies)
 def test_final_stops_within_the_bound(blocks, chosen_options, policy):
     table = table_from(*blocks)
-    bound = table.work_left // 2
+    bound = table.work_left // 2 + table.covered_gaps
     plans = table.final(policy, **chosen_options)  # asserts what decreases each round
     assert len(plans) <= bound
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,7 +39,9 @@ class Block:
 def view_of(*blocks, **more):
     table = SimulatedTable(block_rows=ROWS)
     for block in blocks:
-        table.append([block.low] * (block.rows - 1) + [block.high], level=block.level, partition=block.partition)
+        table.append(
+            [block.low] * (block.rows - 1) + [block.high], level=block.level, partition=block.partition
+        )
     return replace(table.view(), run=np.array([block.run for block in blocks], np.int64), **more)
 
 
@@ -103,7 +106,9 @@ def test_blocks_that_touch_do_not_overlap():
 
 def test_every_place_above_the_target_becomes_a_group_the_deepest_first():
     two = [*run_of(0, 0, 1000, 2), *run_of(1, 5, 1005, 2)]
-    three = [Block(block.low + 5000, block.high + 5000, block.run) for block in (*two, *run_of(2, 9, 1009, 2))]
+    three = [
+        Block(block.low + 5000, block.high + 5000, block.run) for block in (*two, *run_of(2, 9, 1009, 2))
+    ]
     assert chosen(view_of(*two, *three)) == [[4, 5, 6, 7, 8, 9], [0, 1, 2, 3]]
     assert chosen(view_of(*two, *three), max_groups=1) == [[4, 5, 6, 7, 8, 9]]
     assert rules(view_of(*two, *three), max_groups=1) == {"max_groups": 4}
@@ -159,14 +164,16 @@ def test_blocks_that_failed_or_are_excluded_are_not_taken():
 
 
 def test_blocks_in_no_order_are_sorted_in_if_asked_for():
-    table = SimulatedTable(block_rows=10).append(range(0, 10), range(5, 15), unclustered=True)
+    table = SimulatedTable(block_rows=10).append(range(10), range(5, 15), unclustered=True)
     assert not table.plan("runs", target_depth=1).groups
     found = table.plan("runs", target_depth=1, include_unclustered=True).groups
     assert [len(group.blocks) for group in found] == [2]
 
 
 def test_blocks_that_were_merged_most_often_are_parted_all_the_same():
-    blocks = [block for number in range(3) for block in run_of(number, number, 1000 + number, 2, level=MOST_LEVEL)]
+    blocks = [
+        block for number in range(3) for block in run_of(number, number, 1000 + number, 2, level=MOST_LEVEL)
+    ]
     view = view_of(*blocks)
     assert not view.selectable.any()
     assert chosen(view) == [list(range(6))]
@@ -187,7 +194,9 @@ def test_a_draft_of_such_blocks_that_parts_nothing_is_refused():
 
 
 intervals = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair))), min_size=1, max_size=30
+    st.tuples(st.integers(0, 30), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair))),
+    min_size=1,
+    max_size=30,
 )
 
 
@@ -204,7 +213,7 @@ def test_greedy_runs_are_the_fewest_and_do_not_overlap_themselves(pairs):
     assert sorted(set(run.tolist())) == list(range(deepest))
     for number in range(deepest):
         ordered = sorted(pair for pair, own in zip(pairs, run.tolist(), strict=True) if own == number)
-        assert all(before[1] <= after[0] for before, after in zip(ordered, ordered[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(ordered))
 
 
 @given(intervals, st.integers(0, 45))
