@@ -1,12 +1,12 @@
 """Policies on traces: rows rewritten per row ingested at equal depth, and what queries then read.
 
 Blocks of 256 keys stand for full ones. After every event of a trace the policy runs until it wants nothing; the code
-is that of the product (`tblctl.selector.traces`). Each policy has a knob: a threshold, a target depth, a number of runs.
+is that of the product (`tblctl.selector.traces`). Each policy has a knob: a threshold, a target depth, the most runs.
 The figures at a depth lie between two values of it, where its curve first gets there; "-" where it does not. All are
 means of seeds 0 to 2: rows rewritten over the second half of the events, the rest over the last three quarters.
 
-- *runs* takes groups of any size; *exact*: one group a plan, chosen anew after each merge; *64 blocks*: groups hold
-  8 GiB at most; *ids unknown*: runs are guessed from the blocks' bounds, as in tables of other writers.
+- *runs* takes groups of any size. Variants on two traces: *exact*, one group a plan, chosen anew after each merge;
+  *64 blocks*, groups hold 8 GiB at most; *ids unknown*, runs are guessed from bounds, as for files of other writers.
 - *levels*: groups of any size. *Dremio*: the first 64 blocks at the first deepest point until a target depth.
 - *binomial*: runs of the weights of the binomial number system. It counts appends, and looks at no depth.
 - *floor*: uniform keys only; the cheapest merges of whole runs, knowing the end.
@@ -37,9 +37,11 @@ from tblctl.selector.traces.table import ROW_BYTES
 DEPTHS = (4, 5, 6, 7)
 SEEDS = (0, 1, 2)
 TARGETS = (4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 8.5, 9, 10, 11)
+FEWER_TARGETS = (4, 5, 6, 7, 8, 9.5, 11)
 GROUP_BYTES = 64 * BLOCK_ROWS * ROW_BYTES
 ENDLESS = 2**50
 REAL = "lineitem"
+CLOSER = ("uniform", "time-correlated")
 LONG_SECONDS = 60.0
 
 
@@ -60,7 +62,7 @@ class Contender:
     choose: Callable[[float], Choose]
 
 
-CONTENDERS: Mapping[str, Contender] = {
+CONTENDERS: dict[str, Contender] = {
     "levels": Contender(
         knobs=(1, 2, 3, 4, 5, 6, 7, 8),
         choose=lambda knob: by_policy("levels", threshold=knob, max_group_bytes=ENDLESS),
@@ -68,15 +70,17 @@ CONTENDERS: Mapping[str, Contender] = {
     "Dremio": Contender(knobs=(3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8), choose=dremio),
     "binomial": Contender(knobs=(3, 4, 5, 6, 7, 8, 9, 10, 12, 14), choose=lambda knob: Binomial(int(knob))),
     "runs": Contender(knobs=TARGETS, choose=lambda knob: by_policy("runs", target_depth=knob)),
+}
+VARIANTS: dict[str, Contender] = {
     "  exact": Contender(
-        knobs=TARGETS, choose=lambda knob: by_policy("runs", target_depth=knob, max_groups=1)
+        knobs=FEWER_TARGETS, choose=lambda knob: by_policy("runs", target_depth=knob, max_groups=1)
     ),
     "  64 blocks": Contender(
-        knobs=TARGETS,
+        knobs=FEWER_TARGETS,
         choose=lambda knob: by_policy("runs", target_depth=knob, max_group_bytes=GROUP_BYTES),
     ),
     "  ids unknown": Contender(
-        knobs=TARGETS, choose=lambda knob: without_ids(by_policy("runs", target_depth=knob))
+        knobs=FEWER_TARGETS, choose=lambda knob: without_ids(by_policy("runs", target_depth=knob))
     ),
 }
 
@@ -102,7 +106,7 @@ class Case:
 
     def run(self) -> tuple[float, float, float, float, float]:
         """Return the depth, and the other figures there."""
-        found = replayed(self.events(), CONTENDERS[self.contender].choose(self.knob))
+        found = replayed(self.events(), (CONTENDERS | VARIANTS)[self.contender].choose(self.knob))
         return figures_of(found)
 
 
@@ -131,13 +135,17 @@ Curves = Mapping[str, np.ndarray]
 
 def measure(report: Report, tiny: bool) -> None:
     contenders = ("runs", "binomial") if tiny else tuple(CONTENDERS)
+    variants = tuple(VARIANTS)[:1] if tiny else tuple(VARIANTS)
     traces = ("uniform",) if tiny else (*TRACES, REAL)
     with ProcessPoolExecutor() as pool:
-        found = {name: curves(pool, name, contenders, tiny) for name in traces}
+        found = {
+            name: curves(pool, name, contenders + (variants if name in CLOSER else ()), tiny)
+            for name in traces
+        }
         alone = {
             name: curves(pool, name, contenders, tiny, sorted_whole=False)
             for name in traces
-            if name in ("uniform", "time-correlated")
+            if name in CLOSER
         }
     floors = floor_curve(64 if tiny else 256, [0.02 * 1.3**step for step in range(30)])
     report.begin(f"rows rewritten / ingested at mean block depth {' / '.join(map(str, DEPTHS))}")
@@ -176,7 +184,7 @@ def curves(
             most_events=24 if tiny else None,
         )
         for name in contenders
-        for knob in (CONTENDERS[name].knobs[:2] if tiny else CONTENDERS[name].knobs)
+        for knob in (CONTENDERS | VARIANTS)[name].knobs[: 2 if tiny else None]
         for seed in seeds
     ]
     results = np.array(list(pool.map(Case.run, cases)))

@@ -15,7 +15,8 @@
 A policy is pure: what it decides depends on its arguments alone, and it changes none of them.
 
 Every group lifts its rows: its output's level is above that of each of its blocks (`draft.next_level`). So rounds come
-to an end whatever a policy selects; the planner refuses a decision that breaks this, or another rule of `Decision`.
+to an end whatever a policy selects; the planner refuses a decision that breaks this, or another rule of `Decision`. Of
+blocks at the highest level, a group must instead lower what they cover (`draft.lowers_coverage`).
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Decision:
     Attributes:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
             blocks are `TableView.selectable`; or `selectable_for` the sort of a draft that names another one. Each has
-            a level from `next_level` of its blocks to `MOST_LEVEL`.
+            a level from `next_level` of its blocks to `MOST_LEVEL`. One that lowers what its blocks cover
+            (`draft.lowers_coverage`) may have `TableView.separable` blocks too, and the level `MOST_LEVEL`.
         rejections: what was not selected, and why.
         state: to hand in at the next plan, once this one was carried out.
         alternatives: what may find something where there are no drafts, the cheapest first. Each is planned too; those
