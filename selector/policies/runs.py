@@ -8,8 +8,8 @@ space between two neighbouring keys of a partition's rows a gap. Of the blocks o
 covered by one at least, some by several; of what they become, each by one at most. So the number of blocks that cover
 a gap, added up over all gaps, falls with every group by one at least. It is a whole number, and merges bring no new
 keys. No level is needed for that: blocks that were merged `MOST_LEVEL` times are taken too (`draft.lowers_coverage`).
-It holds for bounds that are keys. Blocks whose bounds may be wider are taken below that level only, so that `draft.py`
-proves their end. A group that exceeds a limit is cut, and only connected parts of it are taken, of two blocks at least.
+It holds for bounds that are keys. Where any may be wider, blocks are taken below that level only, so that `draft.py`
+proves the end. A group that exceeds a limit is cut, and only connected parts of it are taken, of two blocks at least.
 
 Each partition is treated as a table of its own. All partitions share one budget.
 """
@@ -28,7 +28,7 @@ from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policies.full import Full, FullOptions
-from tblctl.selector.policies.runs_places import Places
+from tblctl.selector.policies.runs_places import Places, separable
 from tblctl.selector.policies.runs_rule import group_at
 from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
@@ -188,12 +188,11 @@ def _connected(view: TableView, blocks: Integers) -> list[Integers]:
 def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Rejection]:
     """Return the blocks that the rule does not look at."""
     view, include = found.view, options.include_unclustered
-    rejections = left_out(
-        view, include_unclustered=include, is_separable=view.separable & (view.low < view.high)
-    )
+    may_part = separable(view)
+    rejections = left_out(view, include_unclustered=include, is_separable=may_part & (view.low < view.high))
     is_unordered = np.zeros(len(view), np.bool_)
     is_unordered[found.unordered] = True
-    could = (view.selectable | view.separable) & ~(view.unclustered | is_unordered)
+    could = (view.selectable | may_part) & ~(view.unclustered | is_unordered)
     unknown, ordered = could & view.unknown, could & ~view.unknown & waiting
     if unknown.any():
         more = "no other one is there to merge with" if include else "see --include-unclustered and --final"

@@ -14,6 +14,17 @@ from tblctl.selector.table_view import TableView, joined
 from tblctl.tableformat.model.runs import NO_RUN
 
 
+def separable(view: TableView) -> Mask:
+    """Return the blocks of the highest level that may be taken.
+
+    There are none where any other block's bounds may be wider than its keys: a group of both kinds could not be shown
+    to lower what its blocks cover.
+    """
+    inexact = view.inexact is not None and bool((view.inexact & view.selectable).any())
+    found: Mask = view.separable & (not inexact)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Place:
     """The deepest place of a stretch of connected blocks.
@@ -86,7 +97,7 @@ class Places:
         known = ~(view.unclustered | view.unknown | waiting | view.finished)
         chosen = np.flatnonzero(known & (view.low < view.high))
         points = np.flatnonzero(known & (view.low == view.high) & view.selectable)
-        free = (view.selectable | view.separable)[chosen]
+        free = (view.selectable | separable(view))[chosen]
         partition = np.unique(view.partition[chosen], return_inverse=True)[1]
         low, high = _dense(view.low[chosen], view.high[chosen], partition)
         found = depths(low, high - 1)

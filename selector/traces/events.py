@@ -93,7 +93,8 @@ def _uniform(rng: Generator, _: float) -> Keys:
 
 
 def _pareto(rng: Generator, _: float) -> Keys:
-    return np.minimum(rng.pareto(1.2, BLOCK_ROWS), 1e6)
+    found: Keys = np.minimum(rng.pareto(1.2, BLOCK_ROWS), 1e6)
+    return found
 
 
 def _correlated(rng: Generator, time: float) -> Keys:

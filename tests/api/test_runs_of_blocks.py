@@ -1,4 +1,4 @@
-"""Policies learn which run each block belongs to: from a native table's segments, from the names of own Iceberg files."""
+"""Policies learn which run each block belongs to: from native segments, or the names of own Iceberg files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,11 @@ class Entries:
 
 def test_own_iceberg_files_say_their_run_in_their_name():
     own = OwnName(table="ab" * 16, level=1, sort_id=3, run_id="0196f2a4c0de" + "cd" * 10)
-    paths = [f"s3://b/t/{own.with_id('ef' * 16)}", "s3://b/t/other.parquet", f"s3://b/t/{own.with_id('01' * 16)}"]
+    paths = [
+        f"s3://b/t/{own.with_id('ef' * 16)}",
+        "s3://b/t/other.parquet",
+        f"s3://b/t/{own.with_id('01' * 16)}",
+    ]
     index = OwnIndex(
         Entries(pa.array(paths)),
         own.table,

@@ -177,6 +177,9 @@ def test_blocks_that_were_merged_most_often_are_parted_all_the_same():
     view = view_of(*blocks)
     assert not view.selectable.any()
     assert chosen(view) == [list(range(6))]
+    mixed = view_of(*blocks[:4], *run_of(9, 9, 1009, 2))
+    assert chosen(mixed) == [list(range(6))]
+    assert chosen(replace(mixed, inexact=np.arange(6) > 3)) == []
     inexact = replace(view, inexact=np.ones(6, np.bool_))
     assert chosen(inexact) == []
     assert rules(inexact) == {"max_level": 6}
