@@ -102,18 +102,16 @@ class MemoryVersion(Unpartitioned):
             found = [getattr(record, name) for record in self.records.values()]
             return np.array([-1 if figure is None else figure for figure in found], np.int64)
 
-        every = np.ones(len(ranges), np.bool_)
         partitions = sorted({record.partition for record in self.records.values()}, reverse=True) or [""]
-        own = np.array([record.cluster_key_id == sort.id for record in self.records.values()], np.bool_)
+        ids = figures("cluster_key_id")
+        own = ids == sort.id
         return Listing(
             paths=pa.array(list(self.records), pa.string()),
             low=bounds("min"),
             high=bounds("max"),
             own=own & clustered,
-            sort_id=np.where(
-                np.isin(figures("cluster_key_id"), list(self.sorts)), figures("cluster_key_id"), -1
-            ),
-            known=every,
+            sort_id=np.where(np.isin(ids, list(self.sorts)), ids, -1),
+            known=np.ones(len(ranges), np.bool_),
             exact=np.array([item.exact for item in ranges], np.bool_),
             same_key_rows=np.where(own & clustered, figures("same_key_rows"), -1),
             level=figures("level"),
@@ -125,9 +123,7 @@ class MemoryVersion(Unpartitioned):
                 [partitions.index(record.partition) for record in self.records.values()], np.int64
             ),
             partitions=tuple(partitions),
-            run=np.array([run_number(record.run_id) for record in self.records.values()], np.int64)
-            if runs
-            else None,
+            run=np.array([run_number(record.run_id) for record in self.records.values()], np.int64),
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> MemoryStatistics:
