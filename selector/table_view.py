@@ -113,6 +113,15 @@ class TableView(RankedBlocks):
         return found
 
     @cached_property
+    def unordered(self) -> Mask:
+        """The blocks whose rows are not known to be in the current order, those of one key excepted.
+
+        Blocks of other writers are measured by their bounds, so they need not be unclustered.
+        """
+        found: Mask = self.unclustered | ((self.sort_ids == NO_SORT) & ~self.constant)
+        return found
+
+    @cached_property
     def finished(self) -> Mask:
         """The clustered blocks that are constant and full, or marked so."""
         options = self.table_options
