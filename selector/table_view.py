@@ -50,6 +50,8 @@ class TableView(RankedBlocks):
         failed: these failed to merge in an earlier round and may not be selected; None for none.
         listed_twice: the table names these several times, so they may not be selected; None for none.
         inexact: the bounds of these may be wider than their keys; None for none.
+        run: which of the blocks with truncated keys are of one run, by its number, and so share at most end points; -1
+            for others. None: there are none.
         figures_of: which blocks these are: `TABLE`, or `MATCHING` where partitions are left out that `where` excludes.
 
     Raises:
@@ -70,6 +72,7 @@ class TableView(RankedBlocks):
     failed: Mask | None = None
     listed_twice: Mask | None = None
     inexact: Mask | None = None
+    run: Integers | None = None
     figures_of: str = TABLE
     sorts: Mapping[int, Sort] = field(default_factory=dict)
     sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))

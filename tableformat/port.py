@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
@@ -69,6 +70,8 @@ class Listing:
         partitions: the values of each partition as text, see `Block`; one empty text for a table without partitions.
         listed_twice: the table names the block several times: it is measured, and cannot be replaced. None: none is.
         inexact: bounds of a column that keys are made of may be wider than its values. None: where `exact` is false.
+        run: int64: the run of each block in the sort's order whose keys were truncated, by a number; -1 for others.
+            Blocks of one run share at most end points, which their bounds no longer tell. None: no keys were truncated.
     """
 
     paths: pa.Array
@@ -89,10 +92,20 @@ class Listing:
     partitions: tuple[str, ...] = ("",)
     listed_twice: np.ndarray | None = None
     inexact: np.ndarray | None = None
+    run: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.partitions) == 1 and not self.partition.size:
             object.__setattr__(self, "partition", np.zeros(len(self.level), np.int64))
+
+
+def runs_of(names: pa.Array, blocks: np.ndarray, count: int) -> np.ndarray:
+    """Return `Listing.run` of `count` blocks from the names of the runs of some of them; a null is none. O(n)."""
+    found = np.full(count, -1, np.int64)
+    codes = pc.dictionary_encode(names)
+    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+    found[blocks] = np.asarray(pc.fill_null(codes.indices.cast(pa.int64()), -1))
+    return found
 
 
 class Version(Protocol):

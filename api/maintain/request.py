@@ -185,5 +185,6 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         partition_values=listing.partitions if any(listing.partitions) else None,
         listed_twice=listing.listed_twice,
         inexact=view.is_inexact,
+        run=listing.run,
         figures_of=view.figures_of,
     )

@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.entries import FileEntries
 from tblctl.tableformat.iceberg.options import EXPANSION
+from tblctl.tableformat.iceberg.own_files import NAME
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.port import runs_of
 
 
 @dataclass(kw_only=True)
@@ -31,6 +33,7 @@ class KeyColumns:
     own: np.ndarray
     level: np.ndarray
     same_key_rows: np.ndarray
+    run: np.ndarray | None = None
 
 
 class OwnIndex:
@@ -101,6 +104,10 @@ class OwnIndex:
         low, high = key_ranks(keys.low.take(chosen), keys.high.take(chosen), sort)
         full = _are_full(self._entries.rows[rows], self._entries.size_bytes[rows] * EXPANSION, options)
         constant = (low == high) & keys.exact[chosen]
+        cut = rows[~keys.exact[chosen]]
+        if len(cut):
+            names = pc.extract_regex(self._entries.path.take(pa.array(cut)), NAME)
+            found.run = runs_of(pc.struct_field(names, "run"), cut, len(found.own))
         found.level[rows] = np.where(constant & full, CONSTANT_LEVEL, own.level[chosen])
 
     def clusters(self, rows: Sequence[int], sorts: Iterable[Sort]) -> dict[int, ClusterStatistics]:

@@ -27,7 +27,7 @@ from tblctl.tableformat.native.log.alter import key_terms
 from tblctl.tableformat.native.log.head import load_readable, sequence_at
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.once import once
-from tblctl.tableformat.port import Checked, Garbage, Listing, Replacement, VersionEntry
+from tblctl.tableformat.port import Checked, Garbage, Listing, Replacement, VersionEntry, runs_of
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
@@ -127,7 +127,7 @@ class NativeVersion:
         *,
         clustered: bool = True,
     ) -> Listing:
-        """Return the blocks with their bounds by `sort`. Reads each segment once."""
+        """Return the blocks with their bounds by `sort`. Reads each segment once; twice if keys were truncated."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
         from tblctl.tableformat.native.read.scan import condition_columns
 
@@ -143,6 +143,10 @@ class NativeVersion:
         ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
         figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
         same_key_rows = metadata.values("same_key_rows").cast(pa.int64()).fill_null(-1)
+        cut, run = np.flatnonzero(ranges.own & ~ranges.exact), None
+        if cut.size:
+            metadata.fetch_statistics([], ["run_id"])
+            run = runs_of(metadata.values("run_id").take(pa.array(cut)), cut, len(ranges.own))
         return Listing(
             paths=metadata.values("path"),
             low=ranges.low,
@@ -157,6 +161,7 @@ class NativeVersion:
             stored_rows=figures["row_count"],
             size_bytes=figures["size_bytes"],
             decoded_bytes=figures["decoded_bytes"],
+            run=run,
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:
