@@ -81,8 +81,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
         click.echo()
-        of = "" if outcome.figures_of == "table" else outcome.figures_of
-        render.print_table((of, "before", "after"), figures, right=(1, 2))
+        render.print_table((_some_of(outcome.figures_of), "before", "after"), figures, right=(1, 2))
         if outcome.entries_copied >= _MANY_ENTRIES:
             click.echo(
                 f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
@@ -148,12 +147,21 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
         for name, word in (("conflicted_groups", "conflicted"), ("failed_groups", "failed"))
         if run[name]
     )
-    some = run.get("figures_of", "table")
+    some = _some_of(run.get("figures_of"))
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
         f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
-        + ("" if some == "table" else f" of {some}")
+        + (f" of {some}" if some else "")
     )
+
+
+def _some_of(figures_of: str | None) -> str:
+    """Return which part of the table figures are of; "" for all of it, as in summaries of early versions."""
+    from tblctl.metrics.partitions import (
+        TABLE,
+    )  # imports numpy, which most commands that print an outcome did
+
+    return "" if figures_of is None or figures_of == TABLE else figures_of
 
 
 def _recorded(depth: float | None) -> str:
