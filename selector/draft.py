@@ -18,8 +18,9 @@ that does so must itself remember to stop, and never take blocks of that sort ba
 That is the guarantee; few rounds come near it, since a group must also change something (`worth_merging`):
 
 - Blocks that are not a sorted run become one: all of them, or all but those that already are part of one
-  (`passing.py`). A merge writes a sorted run, unless bounds are inexact. The number of output blocks is not relied on:
-  it is planned by the average width of a row, and wide rows next to each other make more blocks.
+  (`passing.py`). A merge writes a sorted run. Where its keys were truncated, bounds do not show that, but
+  `TableView.truncated_run` does. The number of output blocks is not relied on: it is planned by the average width of a
+  row, and wide rows next to each other make more blocks.
 - In a sorted run, only neighbours that fit into one block together are merged into that block. They are packed one
   after the other. Then no two neighbours fit together, so a run is packed once.
 
@@ -181,13 +182,26 @@ def _unsorted(view: TableView, in_order: Integers, group: Integers) -> Mask:
     """Return for every group whether its blocks, given in key order, are not a sorted run.
 
     They are not if two share more than one point, one lies within another, a bound is unknown, or one is unclustered.
+    Neighbours with truncated keys that are of one run share none.
     """
     count = int(group[-1]) + 1 if group.size else 0
     before, after = in_order[:-1], in_order[1:]
     found = np.zeros(count, np.bool_)
-    found[group[1:][(group[1:] == group[:-1]) & (view.high[before] > view.low[after])]] = True
+    overlap = (group[1:] == group[:-1]) & (view.high[before] > view.low[after])
+    if view.truncated_run is not None and overlap.any():
+        overlap &= ~_of_one_run(view, view.truncated_run, before, after)
+    found[group[1:][overlap]] = True
     several = np.bincount(group, minlength=count)[group] > 1
     found[group[(view.unknown[in_order] & several) | view.unclustered[in_order]]] = True
+    return found
+
+
+def _of_one_run(view: TableView, run: Integers, before: Integers, after: Integers) -> Mask:
+    """Return which pairs of blocks one merge wrote by the current sort: they overlap in their truncated keys alone."""
+    mine = (
+        (run[before] >= 0) & (view.sort_ids[before] == view.sort_id) & (view.sort_ids[after] == view.sort_id)
+    )
+    found: Mask = mine & (run[before] == run[after])
     return found
 
 

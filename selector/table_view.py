@@ -53,6 +53,8 @@ class TableView(RankedBlocks):
         inexact: the bounds of these may be wider than their keys; None for none.
         run: a number for the append or merge that wrote each block: blocks of one run, unless a delete or another
             writer came between, do not overlap. -1 where it is not known.
+        truncated_run: of blocks with truncated keys, the run, by a number: those of one run share at most end points.
+            -1 for all others; None where there are none.
         figures_of: which blocks these are: `TABLE`, or `MATCHING` where partitions are left out that `where` excludes.
 
     Raises:
@@ -73,6 +75,7 @@ class TableView(RankedBlocks):
     failed: Mask | None = None
     listed_twice: Mask | None = None
     inexact: Mask | None = None
+    truncated_run: Integers | None = None
     figures_of: str = TABLE
     sorts: Mapping[int, Sort] = field(default_factory=dict)
     sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))
@@ -116,6 +119,15 @@ class TableView(RankedBlocks):
     def in_other_sort(self) -> Mask:
         """The blocks in the order of a live sort beside the current one: some policy put them there."""
         found: Mask = (self.sort_ids != self.sort_id) & (self.sort_ids != NO_SORT)
+        return found
+
+    @cached_property
+    def unordered(self) -> Mask:
+        """The blocks whose rows are not known to be in the current order, those of one key excepted.
+
+        Blocks of other writers are measured by their bounds, so they need not be unclustered.
+        """
+        found: Mask = self.unclustered | ((self.sort_ids == NO_SORT) & ~self.constant)
         return found
 
     @cached_property

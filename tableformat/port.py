@@ -70,6 +70,8 @@ class Listing:
         listed_twice: the table names the block several times: it is measured, and cannot be replaced. None: none is.
         inexact: bounds of a column that keys are made of may be wider than its values. None: where `exact` is false.
         run: int64: a number for the append or merge that wrote each block, -1 if unknown. None: not asked for.
+        truncated_run: int64: the run of each block in the sort's order whose keys were truncated, by a number; -1 for
+            others. Blocks of one run share at most end points, which their bounds no longer tell. None: no keys were.
     """
 
     paths: pa.Array
@@ -91,6 +93,7 @@ class Listing:
     listed_twice: np.ndarray | None = None
     inexact: np.ndarray | None = None
     run: np.ndarray | None = None
+    truncated_run: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.partitions) == 1 and not self.partition.size:

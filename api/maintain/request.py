@@ -185,6 +185,7 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         partition_values=listing.partitions if any(listing.partitions) else None,
         listed_twice=listing.listed_twice,
         inexact=view.is_inexact,
+        truncated_run=listing.truncated_run,
         figures_of=view.figures_of,
         **({} if listing.run is None else {"run": listing.run}),
     )

@@ -20,7 +20,7 @@ from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
-from tblctl.tableformat.model.runs import run_number
+from tblctl.tableformat.model.runs import NO_RUN, run_number
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Listing, Version
@@ -200,10 +200,24 @@ class View:
         run = None
         if listing.run is not None and fresh.run is not None:
             run = np.concatenate((listing.run[kept], fresh.run))
+        truncated = None
+        if listing.truncated_run is not None or fresh.truncated_run is not None:
+            truncated = np.concatenate((_truncated_runs(listing)[kept], _truncated_runs(fresh)))
         joined = Listing(
-            paths=paths, matched=None, measured=measured, partitions=partitions, run=run, **columns, **tables
+            paths=paths,
+            matched=None,
+            measured=measured,
+            partitions=partitions,
+            run=run,
+            truncated_run=truncated,
+            **columns,
+            **tables,
         )
         return replace(self, listing=joined)
+
+
+def _truncated_runs(listing: Listing) -> np.ndarray:
+    return np.full(len(listing.own), NO_RUN) if listing.truncated_run is None else listing.truncated_run
 
 
 def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing:
@@ -227,6 +241,8 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         ]
         return pa.table(columns, schema=table.schema)
 
+    exact = np.array([record.key_exact for record in records], dtype=bool)
+    runs = np.array([run_number(record.run_id) for record in records], np.int64)
     return Listing(
         paths=pa.array([record.path for record in records], like.paths.type),
         low=bounds("key_min", like.low),
@@ -235,7 +251,7 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         measured=None if like.measured is None else own,
         sort_id=figures("cluster_key_id"),
         known=own,
-        exact=own & np.array([record.key_exact for record in records], dtype=bool),
+        exact=own & exact,
         level=figures("level"),
         stored_rows=figures("row_count"),
         size_bytes=figures("size_bytes"),
@@ -244,7 +260,6 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         matched=None,
         partition=np.array([codes[record.partition] for record in records], np.int64),
         partitions=like.partitions,
-        run=None
-        if like.run is None
-        else np.array([run_number(record.run_id) for record in records], np.int64),
+        run=None if like.run is None else runs,
+        truncated_run=np.where(own & ~exact, runs, NO_RUN) if (own & ~exact).any() else None,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,8 +47,9 @@ class Full:
 
     Full blocks that overlap nothing pass through unwritten. Each stretch between them is a group (`passing.py`). If all
     blocks are one sorted run already, only neighbours that fit into one block are merged; each such block is a group.
-    Unclustered blocks are included, unless the options say otherwise. Full blocks of one key stay. A group that exceeds
-    the limits is cut into neighbours by key. The overlap between these is left for another plan.
+    Unclustered blocks are included, unless the options say otherwise. So are, last of all, blocks of other writers that
+    nothing else would merge: each is a group, which puts its rows in order. Full blocks of one key stay. A group that
+    exceeds the limits is cut into neighbours by key. The overlap between these is left for another plan.
     """
 
     name = "full"
@@ -83,6 +85,13 @@ class Full:
                 room = room.after(view, groups)
                 for rule, rest in rules.items():
                     left.setdefault(rule, []).append(rest)
+        if include:
+            idle = joined(left.pop("no_gain"))
+            lone = idle[view.unordered[idle]]
+            taken, rules = _alone(view, lone, room)
+            drafts += [_lone_draft(view, block) for block in taken.reshape(-1, 1)]
+            for rule, rest in (("no_gain", others(idle, lone)), *rules.items()):
+                left.setdefault(rule, []).append(rest)
         rejections = left_out(view, include_unclustered=include)
         rejections += [
             rejection(
@@ -109,15 +118,30 @@ def _within(view: TableView, part: Integers, room: Room) -> tuple[list[Integers]
     return worth, {rule or "max_group_bytes": joined((idle, rest))}
 
 
+def _alone(view: TableView, blocks: Integers, room: Room) -> tuple[Integers, dict[str, Integers]]:
+    """Return the blocks of which each may be a group, and those for which there is no room, by the rule. O(n)."""
+    too_large = view.decoded_bytes[blocks] > room.group_bytes
+    fit = blocks[~too_large]
+    count, rule = replace(room, group_bytes=math.inf).fitting(view, fit)
+    if count > room.groups:
+        count, rule = room.groups, "max_groups"
+    return fit[:count], {rule or "max_groups": fit[count:], "max_group_bytes": blocks[too_large]}
+
+
 def _no_gain(view: TableView, blocks: Integers) -> str:
     """Return why blocks that are one run stay. Rows inside those of other writers may be in any order (Iceberg)."""
-    foreign = int(np.count_nonzero(view.sort_ids[blocks] != view.sort_id))
-    if not foreign:
+    unordered = int(np.count_nonzero(view.unordered[blocks]))
+    if not unordered:
         return "merging would only write the same again: these blocks are in order already"
     return (
         "merging would make no key lie in fewer blocks: none of these overlaps or can be joined with another; in "
-        f"{foreign:,} of them rows may be in another order than the key's"
+        f"{unordered:,} of them rows may be in another order than the key's: --include-unclustered sorts these, too"
     )
+
+
+def _lone_draft(view: TableView, block: Integers) -> Draft:
+    why = "overlaps nothing, but its rows may be in another order"
+    return Draft(blocks=block, output_level=next_level(view, block), why=why)
 
 
 def _draft(view: TableView, part: Integers, group: Integers) -> Draft:

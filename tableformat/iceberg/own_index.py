@@ -17,7 +17,7 @@ from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.runs import NO_RUN, run_numbers
+from tblctl.tableformat.model.runs import NO_RUN, run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Schema
 
 
@@ -33,6 +33,7 @@ class KeyColumns:
     own: np.ndarray
     level: np.ndarray
     same_key_rows: np.ndarray
+    truncated_run: np.ndarray | None = None
 
 
 class OwnIndex:
@@ -110,6 +111,10 @@ class OwnIndex:
         low, high = key_ranks(keys.low.take(chosen), keys.high.take(chosen), sort)
         full = _are_full(self._entries.rows[rows], self._entries.size_bytes[rows] * EXPANSION, options)
         constant = (low == high) & keys.exact[chosen]
+        cut = rows[~keys.exact[chosen]]
+        if len(cut):
+            names = pc.extract_regex(self._entries.path.take(pa.array(cut)), NAME)
+            found.truncated_run = runs_of_some(pc.struct_field(names, "run"), cut, len(found.own))
         found.level[rows] = np.where(constant & full, CONSTANT_LEVEL, own.level[chosen])
 
     def clusters(self, rows: Sequence[int], sorts: Iterable[Sort]) -> dict[int, ClusterStatistics]:

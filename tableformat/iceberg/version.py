@@ -466,7 +466,7 @@ class IcebergVersion:
         return Listing(
             paths=entries.path,
             measured=np.ones(count, bool),
-            sort_id=self._own.sort_ids(self.sorts),
+            sort_id=self._sort_ids(),
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
             decoded_bytes=entries.size_bytes * EXPANSION,
@@ -477,6 +477,18 @@ class IcebergVersion:
             run=self._own.runs() if runs else None,
             **vars(found),
         )
+
+    def _sort_ids(self) -> np.ndarray:
+        """Return the live sort in whose order each file is, by tblctl's name of it, or its writer's claim; -1 for none.
+
+        A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too.
+        """
+        found = self._own.sort_ids(self.sorts)
+        for sort in self.sorts.values():
+            orders = [(order.order_id, sort_of(order, self.schema)) for order in self.metadata.sort_orders]
+            like = [id_ for id_, order in orders if order and order.terms[: len(sort.terms)] == sort.terms]
+            found[(found == -1) & np.isin(self.files.entries.sort_order_id, like)] = sort.id
+        return found
 
     @once
     def _own(self) -> OwnIndex:

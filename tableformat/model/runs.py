@@ -32,3 +32,12 @@ def run_numbers(run_ids: pa.Array) -> npt.NDArray[np.int64]:
     places = np.asarray(coded.indices.cast(pa.int64()).fill_null(numbers.size - 1))
     found: npt.NDArray[np.int64] = numbers[places]
     return found
+
+
+def runs_of_some(
+    run_ids: pa.Array | pa.ChunkedArray, blocks: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.int64]:
+    """Return `run_number` of some of `count` blocks, by their run ids; -1 for the others. O(count)."""
+    found = np.full(count, NO_RUN, np.int64)
+    found[blocks] = run_numbers(run_ids.combine_chunks() if isinstance(run_ids, pa.ChunkedArray) else run_ids)
+    return found

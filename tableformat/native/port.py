@@ -20,7 +20,7 @@ from tblctl.tableformat.errors import SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
-from tblctl.tableformat.model.runs import run_numbers
+from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
@@ -129,7 +129,7 @@ class NativeVersion:
         clustered: bool = True,
         runs: bool = False,
     ) -> Listing:
-        """Return the blocks with their bounds by `sort`. Reads each segment once."""
+        """Return the blocks with their bounds by `sort`. Reads each segment once; twice if keys were truncated."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
         from tblctl.tableformat.native.read.scan import condition_columns
 
@@ -146,6 +146,10 @@ class NativeVersion:
         ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
         figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
         same_key_rows = metadata.values("same_key_rows").cast(pa.int64()).fill_null(-1)
+        cut, run = np.flatnonzero(ranges.own & ~ranges.exact), None
+        if cut.size:
+            metadata.fetch_statistics([], ["run_id"])
+            run = runs_of_some(metadata.values("run_id").take(pa.array(cut)), cut, len(ranges.own))
         return Listing(
             paths=metadata.values("path"),
             low=ranges.low,
@@ -161,6 +165,7 @@ class NativeVersion:
             size_bytes=figures["size_bytes"],
             decoded_bytes=figures["decoded_bytes"],
             run=run_numbers(metadata.values("run_id")) if runs else None,
+            truncated_run=run,
         )
 
     def statistics(self, leaves: Sequence[Leaf]) -> BlockStatistics:

@@ -20,8 +20,8 @@ from unittest import mock
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from faults import storage_calls
-from servers import Location
+from faults import Faults, inject, storage_calls
+from servers import Location, S3Server
 from tables import SCHEMA, assert_sound, named_objects, objects_of, rows
 
 import tblctl
@@ -232,6 +232,54 @@ def test_connections_to_a_server_are_used_again(s3_table_url: Callable[[], Locat
     for _ in range(OPENINGS):
         assert tblctl.open(place.url, storage_options=place.storage_options).info().rows == 1
     assert sum("socket:" in target for target in descriptor_targets()) < CONNECTIONS
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_leaves_no_client_of_a_server_open(
+    command: str, minio: S3Server, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After success, after an interrupt in the middle, and without a table. A client has at most ten connections."""
+    for name, value in (
+        ("AWS_ENDPOINT_URL", minio.endpoint_url),
+        ("AWS_ACCESS_KEY_ID", minio.key),
+        ("AWS_SECRET_ACCESS_KEY", minio.secret),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(name, value)
+    pq.write_table(rows(90, 91), tmp_path / "rows.parquet")
+    clients = []
+    calls: Sequence[Any] = ()
+    for number in range(3):
+        place = minio.location().url
+        if number < 2:
+            table = tblctl.create(place, SCHEMA, cluster_by="id", options={"block_rows": 4})
+            table.append(rows(*range(0, 12, 2)))
+            table.append(rows(*range(1, 12, 2)))
+        words = placed(command, {"LOC": place, "NEW": f"{place}-new"}, tmp_path)
+        faults = Faults()
+        if number == 1:
+            faults.do(interrupted, nth=max(1, len(calls) // 2))
+        with inject(faults):
+            code = invoke(words)
+        calls = faults.calls
+        assert code == 0 or number > 0, (command, code)
+        assert faults.fired or number != 1
+        clients.append(open_clients())
+    assert clients[1] <= clients[0] + 1, "an interrupted call may leave one to the next"
+    assert clients[2] == clients[0]
+    assert sum("socket:" in target for target in descriptor_targets()) < CONNECTIONS
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def open_clients() -> int:
+    """Return how many clients of S3 have not been closed."""
+    from aiohttp import ClientSession
+
+    gc.collect()
+    return sum(isinstance(item, ClientSession) and not item.closed for item in gc.get_objects())
 
 
 def descriptor_targets() -> Iterator[str]:

@@ -327,6 +327,24 @@ def test_long_keys_are_compared_in_full_though_their_bounds_are_short():
         assert table.check(deep=True).ok
 
 
+@pytest.mark.parametrize("policy", ["levels", "full"])
+def test_keys_that_differ_after_their_bounds_end_are_clustered_in_one_round(policy):
+    """Nothing in the metadata tells these blocks apart, except that one merge wrote them."""
+    keys = [f"{'a' * 1_200}{number:05}" for number in range(100)]
+    with memory_table(pa.schema([("k", pa.string())]), cluster_by="k", options={"block_rows": 10}) as table:
+        for first in range(4):
+            table.append(pa.table({"k": keys[first::4]}))
+        assert table.recluster(policy=policy, final=True).rounds == 1
+        assert len({(block.min, block.max) for block in table.files()}) == 1
+        assert table.info().average_depth == 10.0, "as far as their bounds tell"
+        assert table.scan().to_arrow()["k"].to_pylist() == keys
+        assert table.recluster(policy=policy, final=True).commits == 0
+        table.append(pa.table({"k": [keys[5], keys[95]]}))
+        outcome = table.recluster(policy="full", final=True)
+        assert (outcome.rounds, outcome.rows) == (1, 102), "of another run: nobody knows where its keys lie"
+        assert table.scan().to_arrow()["k"].to_pylist() == sorted([*keys, keys[5], keys[95]])
+
+
 def test_keys_that_share_a_long_beginning_are_clustered_in_one_round():
     keys = [f"https://example.org/{'a/' * 100}{number:05}" for number in range(400)]
     with memory_table(pa.schema([("k", pa.string())]), cluster_by="k", options={"block_rows": 50}) as table:

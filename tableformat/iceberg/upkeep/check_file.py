@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.deletes import POSITION
-from tblctl.tableformat.iceberg.own_files import parse_name
+from tblctl.tableformat.iceberg.own_files import OwnName, parse_name
 from tblctl.tableformat.iceberg.own_keys import keys_in_footer
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.inputs import Inputs, address_of
@@ -73,7 +73,7 @@ class FileCheck:
         file = self.version.data_file(self.block)
         sort, schema = self.version.sort, self.version.schema
         keys = None
-        if self.listing is not None and sort is not None and self.listing.sort_id[self.row] == sort.id:
+        if self.listing is not None and sort is not None and self._is_own_of(sort):
             keys = _Keys(sort, schema)
         with self.inputs.open_stored(file) as opened:
             found, rows = _read(opened, schema, keys)
@@ -90,8 +90,16 @@ class FileCheck:
 
     @property
     def _is_own(self) -> bool:
+        return self._own_name is not None
+
+    def _is_own_of(self, sort: Sort) -> bool:
+        """Return whether tblctl wrote the file in the order of a sort. Other writers' claims are theirs."""
+        return self._own_name is not None and self._own_name.sort_id == sort.id
+
+    @property
+    def _own_name(self) -> OwnName | None:
         name = parse_name(self.path)
-        return name is not None and name.table == self.version.metadata.table_uuid.hex
+        return name if name is not None and name.table == self.version.metadata.table_uuid.hex else None
 
     def _column(self, leaf: Leaf, found: Measured, nulls: int) -> Iterator[str]:
         where = f"{self.path}: column {leaf.name}"

@@ -387,6 +387,21 @@ class Recluster(Ours):
         run.commits_reported = outcome.commits
 
 
+class ReclusterSlowly(Recluster):
+    """Recluster everything; between the plan and the merge it takes minutes."""
+
+    def draw(self, draws: Draws) -> Args:
+        return {**super().draw(draws), "policy": "full", "key": "id", "where": None, "final": False}
+
+    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
+        def after_minutes(_plan: Any) -> Any:
+            actor.sleep(400.0)
+            return _engine(actor, args)
+
+        outcome = recluster(_clustered(actor, args["key"]), _request(args), after_minutes)
+        run.commits_reported = outcome.commits
+
+
 class ReclusterPart(Recluster):
     """Recluster the files that may have some ids."""
 
@@ -451,6 +466,7 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "read": Read(),
     "recluster": Recluster(),
     "recluster part": ReclusterPart(),
+    "recluster slowly": ReclusterSlowly(),
     "plan": MakePlan(),
     "carry out": CarryOut(),
     "gc": CollectGarbage(),
@@ -479,5 +495,11 @@ ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
 
 SEARCHERS: Mapping[str, Sequence[Sequence[str]]] = {
     "batch job": [["append", "append", "delete positions", "recluster part"]],
+    "slow reclusterer": [["recluster slowly"]],
+    "late streaming deleter": [["delete equal"]],
 }
 """Actors for searches of seeded bugs; no other history has them."""
+
+RESTS: Mapping[str, float] = {"slow reclusterer": 5.0, "late streaming deleter": 60.0}
+"""Seconds that some actors rest before each operation; others rest any time. The second one deletes while the first
+merges."""

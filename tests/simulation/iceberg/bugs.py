@@ -231,8 +231,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
     "head's sequence number": IcebergBug(
         what="Iceberg: new files get the head's sequence number, not the planned one",
         patches=_heads_sequence_number,
-        roles=("plan executor", "reclusterer", "streaming deleter"),
-        first=24,
+        roles=("slow reclusterer", "late streaming deleter"),
     ),
     "merged again": IcebergBug(
         what="Iceberg: an unknown outcome counts as a failure",

@@ -21,7 +21,7 @@ from simulation.history import (
     _stalls,
     _switches,
 )
-from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS, SEARCHERS
+from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS, RESTS, SEARCHERS
 from simulation.iceberg.faults import ICEBERG_FAULTS
 
 _PAUSES = (0.05, 0.9, 2.0, 30.0, 400.0, 4000.0, 20_000.0)
@@ -93,6 +93,7 @@ def _script(role: str, draws: Draws) -> Script:
     for _ in range(rng.randint(1, 4)):
         for name in rng.choice((SEARCHERS | ICEBERG_ACTORS)[role]):
             args = ICEBERG_OPERATIONS[name].draw(draws)
-            steps.append(Step(operation=name, args=args, rest_seconds=rng.choice(_RESTS)))
+            rest = RESTS[role] if role in RESTS else rng.choice(_RESTS)
+            steps.append(Step(operation=name, args=args, rest_seconds=rest))
     restarts = rng.random() < 0.5
     return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=restarts)
