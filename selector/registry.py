@@ -36,7 +36,7 @@ def register(policy: Policy) -> None:
 
 def unregister(name: str) -> None:
     """Remove a policy that a program added."""
-    if name in _OWN:
+    if is_own(name):
         raise InvalidOptionError(f"{name!r} is one of tblctl's own policies, which cannot be removed")
     _POLICIES.pop(name, None)
 
@@ -49,6 +49,11 @@ def registered() -> tuple[Policy, ...]:
 def is_registered(name: str) -> bool:
     """Tell whether there is a policy of a name."""
     return name in _POLICIES
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a policy is one of tblctl's own."""
+    return name in _OWN
 
 
 def policy_named(name: str) -> Policy:

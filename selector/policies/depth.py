@@ -82,7 +82,7 @@ class Depth:
 
     name = "depth"
     options = DepthOptions
-    summary = "merges the blocks at the deepest points, until a target depth"
+    summary = "merges the blocks at the deepest points until a target depth"
 
     def decide(
         self,

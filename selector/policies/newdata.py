@@ -102,7 +102,8 @@ class NewData:
             drafts += found
             taken = joined(draft.blocks for draft in found)
             full.append(closed)
-            idle.append(np.setdiff1d(blocks, np.concatenate((closed, taken)), assume_unique=True))
+            if closed.size + taken.size < blocks.size:
+                idle.append(np.setdiff1d(blocks, np.concatenate((closed, taken)), assume_unique=True))
         quiet = others(chosen, np.sort(joined((*full, *idle, *(draft.blocks for draft in drafts)))))
         reasons = (
             ("full_cube", joined(full), "of a full cube: never written again"),
@@ -148,7 +149,7 @@ def _filled(view: TableView, new: Integers, open_: Integers, full: Integers, cub
         end = min(max(end, start + 1), new.size)
         cube = np.concatenate((new[start:end], beside))
         parts = worth_merging(view, cube)
-        is_full = begun + sizes[end] - sizes[start] >= cube_bytes and len(parts) == 1
+        is_full = begun + sizes[end] - sizes[start] >= cube_bytes and joined(parts[:1]).size == cube.size
         for part in parts:
             if not (counted_level(view, part) == 0).any():
                 continue  # two small neighbours of the open cube: nothing new

@@ -7,9 +7,9 @@ last, partly filled file again with every run. Two rules here keep that from hap
 
 - *Filled groups* are those whose every output is no longer small. Their rows are written once, and for the last time.
 - What does not fill a block may be stitched to *one* block that is still small, if that is at least `GROWTH` times as
-  large as the largest of its inputs. So a row is written at most log(block_rows) / log(`GROWTH`) times until its block
-  is full, 34 times for 1,000,000 rows, however small the appends are. In return a partition keeps up to about 34 small
-  blocks of sizes that grow by half.
+  large as the largest of its inputs. So the block of a row grows by half with each rewrite: from 1,000 rows to a full
+  block of 1,000,000 in at most 18 rewrites. (From a single row it is half full when it reaches `MOST_LEVEL`.) In return
+  a partition keeps some small blocks, whose sizes grow by half at least: 18 in this example.
 
 Termination: every group takes k >= 2 small blocks. A block is small below `FULL_SHARE` of what it could hold. So a
 filled group of n outputs, each at least that, has k > n; the other kind has n = 1. The number of blocks falls with
@@ -40,6 +40,9 @@ GROWTH = 1.5
 
 SMALL_OF_TARGET = 0.75
 """With a target size, blocks below this share of it are small, as in Iceberg (`min-file-size-bytes`)."""
+
+_ROUNDING = 1e-9
+"""Sums of shares are this exact: six times 0.4 is 2.4 and a little more or less."""
 
 GROUP_BYTES = 2 * 2**30
 """As in Hudi (`max.bytes.per.group`): about 16 full blocks."""
@@ -94,7 +97,7 @@ class Size:
 
     name = "size"
     options = SizeOptions
-    summary = "stitches small blocks, whatever their keys"
+    summary = "stitches small blocks whatever their keys"
 
     def decide(
         self,
@@ -204,23 +207,19 @@ class _Packer:
         if blocks.size < 2:  # noqa: PLR2004 (one block has nothing to be stitched to)
             return []
         shares, sizes = self._sums(blocks)
-        decoded = np.append(0, np.cumsum(self.view.decoded_bytes[blocks]))
+        ends = self._ends(blocks, sizes, room)
         groups: list[Integers] = []
         left: list[int] = []
         start = 0
         while start < blocks.size - 1:
-            end = min(
-                int(np.searchsorted(decoded, decoded[start] + room.group_bytes, side="right")) - 1,
-                int(np.searchsorted(sizes, sizes[start] + room.size_bytes, side="right")) - 1,
-                int(min(start + room.blocks, blocks.size)),
-            )
+            end = int(ends[start])
             worth = np.maximum.reduce([share[start + 2 : end + 1] - share[start] for share in shares])
             filling = np.flatnonzero(self._fills(worth, sizes[start + 2 : end + 1] - sizes[start]))
             if filling.size:
                 stop = start + 2 + int(filling[-1])
                 groups.append(blocks[start:stop])
                 start = stop
-            elif end == blocks.size and worth[-1] <= 1:
+            elif end == blocks.size and worth[-1] <= 1 + _ROUNDING:
                 break  # together they make one small block, so no part of them fills one
             else:
                 left.append(start)
@@ -228,10 +227,20 @@ class _Packer:
         rest = np.concatenate((blocks[np.array(left, np.int64)], blocks[start:]))
         return [*groups, *self._growing(rest, room)]
 
+    def _ends(self, blocks: Integers, sizes: Integers, room: Room) -> Integers:
+        """Return for every block the end of the largest group that begins with it and fits `room`."""
+        begins = np.arange(blocks.size)
+        decoded = np.append(0, np.cumsum(self.view.decoded_bytes[blocks]))
+        ends = np.minimum(begins + room.blocks, blocks.size).astype(np.int64)
+        for sums, most in ((decoded, room.group_bytes), (sizes, room.size_bytes)):
+            if most < sums[-1]:
+                ends = np.minimum(ends, np.searchsorted(sums, sums[:-1] + int(most), side="right") - 1)
+        return ends
+
     def _fills(self, worth: np.ndarray, size_bytes: np.ndarray) -> Mask:
         """Return which groups, of so many blocks' worth and bytes on storage, leave no small block."""
-        count = np.maximum(np.ceil(worth), 1)
-        large = (worth >= FULL_SHARE * count) | (size_bytes >= self._limit_bytes * count)
+        count = np.maximum(np.ceil(worth - _ROUNDING), 1)
+        large = (worth >= FULL_SHARE * count - _ROUNDING) | (size_bytes >= self._limit_bytes * count)
         found: Mask = large & (count <= self._most_outputs)
         return found
 
@@ -244,11 +253,13 @@ class _Packer:
         together = np.maximum.reduce([share[1:] for share in shares])
         enough = np.arange(1, order.size + 1) >= self._options.min_input_files
         found = np.flatnonzero(
-            (together <= 1) & (together >= GROWTH * own[order]) & (enough | self._fills(together, sizes[1:]))
+            (together <= 1 + _ROUNDING)
+            & (together >= GROWTH * own[order])
+            & (enough | self._fills(together, sizes[1:]))
         )
         return [np.sort(blocks[order[: found[-1] + 1]])] if found.size else []
 
-    def _sums(self, blocks: Integers) -> tuple[list[np.ndarray], np.ndarray]:
+    def _sums(self, blocks: Integers) -> tuple[list[np.ndarray], Integers]:
         """Return the shares and the bytes on storage of the first 0, 1, 2, .. blocks."""
         shares = [np.append(0.0, np.cumsum(share[blocks])) for share in self._shares]
         return shares, np.append(0, np.cumsum(self.view.size_bytes[blocks]))
@@ -257,7 +268,7 @@ class _Packer:
         """Return groups in order of the blocks that each gets rid of for each byte that it rewrites."""
 
         def gain(group: Integers) -> float:
-            outputs = math.ceil(max(float(share[group].sum()) for share in self._shares))
+            outputs = math.ceil(max(float(share[group].sum()) for share in self._shares) - _ROUNDING)
             return (group.size - outputs) / max(int(self.view.size_bytes[group].sum()), 1)
 
         return sorted(groups, key=gain, reverse=True)
