@@ -29,6 +29,7 @@ from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.budget import Budget, Room
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
+from tblctl.selector.partition_filter import filter_problems, of_wanted_partitions
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import TableView, joined, others
@@ -59,6 +60,12 @@ class SizeOptions:
             bound it too. None: the table's options alone.
         min_input_files: a group that fills no block has at least so many blocks.
         max_group_bytes: most decoded bytes that are merged together.
+        recent_days: K:N: only blocks whose rows are all of days from K days ago to N days ago (UTC).
+        day_column: the column of those days.
+        partitions: values and closed ranges, as a,b,m..p: only blocks whose rows are all in one of them.
+        partition_regex: only blocks of one value whose whole text this matches.
+        day_rolling: only blocks of one value whose place among all values, modulo 24, is the hour of now (UTC).
+        partition_column: the column of those values.
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
@@ -83,13 +90,30 @@ class SizeOptions:
         help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
     )
 
+    recent_days: str | None = option(
+        default=None, unit="k:n", help="Only blocks all of whose rows are from K to N days old (UTC)."
+    )
+    day_column: str | None = option(default=None, unit="column", help="The days of --recent-days.")
+    partitions: str | None = option(
+        default=None, unit="values", help="Only blocks all of whose rows have one of these values: a,b,m..p."
+    )
+    partition_regex: str | None = option(
+        default=None, unit="pattern", help="Only blocks of a single value that this matches as a whole."
+    )
+    day_rolling: bool = option(
+        default=False, unit="flag", help="Only the 24th part of all values whose turn it is this hour (UTC)."
+    )
+    partition_column: str | None = option(
+        default=None, unit="column", help="The values of --partitions, --partition-regex and --day-rolling."
+    )
+
     def __post_init__(self) -> None:
         small, target = self.small_file_bytes, self.target_file_bytes
         contradict = isinstance(small, int) and isinstance(target, int) and small > target
         text = (
             f"small_file_bytes {small} is above target_file_bytes {target}: what is stitched would stay small"
         )
-        require_valid(self, (text,) if contradict else ())
+        require_valid(self, [*((text,) if contradict else ()), *filter_problems(self)])
 
 
 class Size:
@@ -112,9 +136,11 @@ class Size:
         rng: Rng | None = None,
     ) -> Decision:
         """Return groups of small blocks of each partition, in the order in which the table lists them."""
-        del workload, rates, now, rng
+        del workload, rates, rng
         packer = _Packer(view, options)
-        allowed = view.selectable & ~view.in_other_sort
+        may = view.selectable & ~view.in_other_sort
+        wanted = of_wanted_partitions(view, options, now)
+        allowed = may if wanted is None else may & wanted
         small = allowed & packer.is_small
         room = Room.of(budget, group_bytes=options.max_group_bytes)
         in_partitions = view.by_partition(np.flatnonzero(small))
@@ -126,6 +152,7 @@ class Size:
         taken, left = _affordable(packer, packer.most_gain_first(groups), room)
         waiting = others(np.flatnonzero(small), joined((*taken, *left.values())))
         reasons = (
+            ("other_partition", np.flatnonzero(may & ~allowed), "of no partition that is asked for"),
             (
                 "large_enough",
                 np.flatnonzero(allowed & ~small),
@@ -231,10 +258,11 @@ class _Packer:
         """Return for every block the end of the largest group that begins with it and fits `room`."""
         begins = np.arange(blocks.size)
         decoded = np.append(0, np.cumsum(self.view.decoded_bytes[blocks]))
-        ends = np.minimum(begins + room.blocks, blocks.size).astype(np.int64)
+        ends: Integers = np.minimum(begins + room.blocks, blocks.size).astype(np.int64)
         for sums, most in ((decoded, room.group_bytes), (sizes, room.size_bytes)):
             if most < sums[-1]:
-                ends = np.minimum(ends, np.searchsorted(sums, sums[:-1] + int(most), side="right") - 1)
+                fitting: Integers = np.searchsorted(sums, sums[:-1] + int(most), side="right") - 1
+                ends = np.minimum(ends, fitting)
         return ends
 
     def _fills(self, worth: np.ndarray, size_bytes: np.ndarray) -> Mask:

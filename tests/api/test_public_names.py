@@ -142,6 +142,7 @@ NAMES = {
     """,
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes --daily-bytes
+        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
         --debug --dry-run --engine --final --if-exists --include-unclustered --json --list-policies --master
         --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
         --most-blocks --namespace --refine --no-include-unclustered --on-conflict --plan --policy
@@ -151,6 +152,7 @@ NAMES = {
     """,
     "$ tblctl plan": """
         --branch --catalog-option --cluster-by --clustering-depth --cube-bytes --debug --final --include-unclustered
+        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
         --json --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
         --most-blocks --no-include-unclustered --output --policy --ratio --refine --small-file-bytes --storage-option
         --target-depth --target-file-bytes --threshold --where LOC --every-range --no-every-range
