@@ -29,6 +29,7 @@ class InstalledPolicies:
     def __init__(self) -> None:
         self._is_loaded = False
         self._broken: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
         self._lock = threading.RLock()  # what is loaded may list the policies itself
 
     def load(self) -> Mapping[str, str]:
@@ -40,6 +41,11 @@ class InstalledPolicies:
                     self._load(entry)
             return self._broken
 
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The package of each policy that was registered, with its version, by the policy's name."""
+        return self._sources
+
     def _load(self, entry: importlib.metadata.EntryPoint) -> None:
         source = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an installed package"
         try:
@@ -48,6 +54,7 @@ class InstalledPolicies:
             if getattr(policy, "name", None) != entry.name:
                 raise InvalidOptionError(f"its name is {getattr(policy, 'name', None)!r}")  # noqa: TRY301
             register(policy)
+            self._sources[entry.name] = source
         except Exception as error:  # noqa: BLE001 (whatever it is, the other policies stay)
             why = f"{type(error).__name__}: {error}"
             problem = f"policy {entry.name!r} of {source} ({entry.value}) cannot be used: {why}"

@@ -7,6 +7,7 @@ program and to the command with an entry point (`installed.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tblctl.installed import INSTALLED
 from tblctl.selector import registry
@@ -22,6 +23,9 @@ from tblctl.selector.table_view import TableView
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term
 
+TBLCTL = "tblctl"
+"""The source of tblctl's own policies."""
+
 __all__ = [
     "DEFAULT_POLICY",
     "Alternative",
@@ -31,6 +35,7 @@ __all__ = [
     "Flag",
     "Option",
     "Policy",
+    "PolicyInfo",
     "Rates",
     "Rejection",
     "Rng",
@@ -42,6 +47,7 @@ __all__ = [
     "Workload",
     "budget_options",
     "flags",
+    "listed",
     "next_level",
     "option",
     "policy_of",
@@ -64,6 +70,43 @@ class Flag:
 
     option: Option
     policies: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyInfo:
+    """What is known of a policy, or of one that a package offers and that cannot be used.
+
+    Attributes:
+        name: what plans and commands call it.
+        summary: what it does, after "NAME, which ..".
+        source: tblctl; the package that offers it, with its version; or program, if a program registered it.
+        options: its own options. Those of the budget go with any policy.
+        is_default: it decides where none is named.
+        problem: why it cannot be used; None if it can.
+    """
+
+    name: str
+    summary: str = ""
+    source: str = TBLCTL
+    options: tuple[Option, ...] = ()
+    is_default: bool = False
+    problem: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy as JSON values; an option with its name, type, default, unit, least, most and help."""
+        options = [
+            {
+                "name": item.name,
+                "type": item.kind.__name__,
+                "default": item.default,
+                "unit": item.unit,
+                "least": item.least,
+                "most": item.most,
+                "help": item.help,
+            }
+            for item in self.options
+        ]
+        return {**vars(self), "options": options}
 
 
 def policy_of(policy: str | Policy | None) -> Policy:
@@ -101,6 +144,26 @@ def budget_options() -> tuple[Option, ...]:
 def summaries() -> dict[str, str]:
     """Return what each policy does, by name."""
     return {policy.name: summary_of(policy) for policy in _all()}
+
+
+def listed() -> tuple[PolicyInfo, ...]:
+    """Return all policies in the order of registration, then those of packages that cannot be used."""
+    found = [
+        PolicyInfo(
+            name=policy.name,
+            summary=summary_of(policy),
+            source=TBLCTL if registry.is_own(policy.name) else INSTALLED.sources.get(policy.name, "program"),
+            options=options_of(policy.options),
+            is_default=policy.name == DEFAULT_POLICY,
+        )
+        for policy in _all()
+    ]
+    broken = (
+        PolicyInfo(name=name, source="package", problem=problem)
+        for name, problem in INSTALLED.load().items()
+        if not registry.is_registered(name)
+    )
+    return (*found, *broken)
 
 
 def _all() -> tuple[Policy, ...]:

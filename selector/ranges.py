@@ -7,7 +7,7 @@ first deepest point by adding the deeper neighbour repeatedly, while that is dee
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,3 +119,16 @@ def _turns(curve: DepthCurve, hot: tuple[int, int], deepest: int) -> Integers:
     turn = np.zeros(hot[1] - hot[0] + 1, np.int64)
     turn[points[reached] - hot[0]] = np.arange(1, reached.size + 1)
     return turn
+
+
+def with_known_ranges(view: TableView) -> TableView:
+    """Return the view with every unknown range replaced by its partition's known range: it may be anywhere there."""
+    if not view.unknown.any():
+        return view
+    low, high = view.low.copy(), view.high.copy()
+    for blocks in view.by_partition(np.arange(len(view))):
+        is_unknown = view.unknown[blocks]
+        unknown, known = blocks[is_unknown], blocks[~is_unknown]
+        low[unknown] = view.low[known].min() if known.size else 0
+        high[unknown] = view.high[known].max() if known.size else 0
+    return replace(view, low=low, high=high)

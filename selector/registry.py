@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 
 from tblctl.selector.checks import require_agreement, require_policy
+from tblctl.selector.policies.depth import Depth
 from tblctl.selector.policies.full import Full
 from tblctl.selector.policies.levels import Levels
+from tblctl.selector.policies.newdata import NewData
 from tblctl.selector.policies.runs import Runs
+from tblctl.selector.policies.size import Size
+from tblctl.selector.policies.sort_one import SortOne
 from tblctl.selector.policy import Policy
 from tblctl.tableformat.errors import InvalidOptionError
 
@@ -32,7 +36,7 @@ def register(policy: Policy) -> None:
 
 def unregister(name: str) -> None:
     """Remove a policy that a program added."""
-    if name in (Levels.name, Full.name, Runs.name):
+    if is_own(name):
         raise InvalidOptionError(f"{name!r} is one of tblctl's own policies, which cannot be removed")
     _POLICIES.pop(name, None)
 
@@ -45,6 +49,11 @@ def registered() -> tuple[Policy, ...]:
 def is_registered(name: str) -> bool:
     """Tell whether there is a policy of a name."""
     return name in _POLICIES
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a policy is one of tblctl's own."""
+    return name in _OWN
 
 
 def policy_named(name: str) -> Policy:
@@ -61,6 +70,6 @@ def policy_named(name: str) -> Policy:
     return found
 
 
-register(Levels())
-register(Full())
-register(Runs())
+for _policy in (Levels(), Full(), Runs(), Size(), SortOne(), Depth(), NewData()):
+    register(_policy)
+_OWN = frozenset(_POLICIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -33,6 +33,9 @@ class TableView(RankedBlocks):
     Attributes (the others are those of `RankedBlocks`):
         table_id, snapshot: what the view is of; the number or id of the version.
         sort_id: of the current sort.
+        bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
+            are not known, and how many nulls there are (-1 if unknown). Raises `UnknownColumnError`. None where nobody
+            knows columns.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         sort_ids: the live sort in whose order each block is; -1 for none, or where it is not known. By default the
             current one, or none where a block is unclustered. A block in another live sort is unclustered too: it is
@@ -81,6 +84,7 @@ class TableView(RankedBlocks):
     sort_ids: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     next_sort_id: int = 0
     run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
 
     def __post_init__(self) -> None:
         if not self.partition.size:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
 
 from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
+from tblctl.metrics.intervals import Integers
 from tblctl.policies import policy_of
 from tblctl.selector import planner
 from tblctl.selector.options import Parts, SelectOptions, parts
@@ -23,6 +28,7 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
 )
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.port import Version, VersionT
 from tblctl.tableformat.progress import Progress
 
@@ -188,4 +194,16 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         truncated_run=listing.truncated_run,
         figures_of=view.figures_of,
         **({} if listing.run is None else {"run": listing.run}),
+        bounds_of=partial(_bounds_of, version),
     )
+
+
+def _bounds_of(version: Version, column: str) -> tuple[pa.Array, pa.Array, Integers]:
+    """Return bounds of a column in each block, and how many nulls; see `TableView.bounds_of`."""
+    leaf = version.schema.leaf(column)
+    statistics = version.statistics([leaf])
+    found = statistics.column(leaf)
+    if found is None:
+        unknown = pa.nulls(len(statistics.row_count), statistic_type(leaf.type))
+        return unknown, unknown, np.full(len(unknown), -1)
+    return found.min, found.max, found.null_count

@@ -18,6 +18,7 @@ from tblctl.cli.commands.plan import planned
 from tblctl.cli.show import plans, render
 from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster, watched_line
 from tblctl.cli.show.plans import PLAN_JSON
+from tblctl.cli.show.policies import POLICIES_JSON, print_policies
 from tblctl.cli.show.progress import progress
 
 
@@ -28,12 +29,14 @@ from tblctl.cli.show.progress import progress
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
     tblctl recluster iceberg://prod/sales.orders --cluster-by "region, day(ts)" --dry-run
+    tblctl recluster --list-policies
     tblctl recluster --watch 5m --all iceberg://prod --daily-bytes 500GiB
     tblctl recluster /data/lineitem --where "l_shipdate >= '1998-01-01'" --max-bytes 10GiB --master "local[2]\"""",
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
     with --dry-run the plan: {PLAN_JSON.strip()}
     where --if-exists finds no table an object: location, note
+    with --list-policies an {POLICIES_JSON.strip()}
     with --watch an object a line for each round: time, location, status (reclustered, idle, conflict, failed, error,
             budget), outcome (the first object above, or null), error, bytes_today""",
 )
@@ -71,6 +74,9 @@ from tblctl.cli.show.progress import progress
 @click.option(
     "--namespace", metavar="NAME", help="With --all iceberg://CATALOG: only this namespace and those below."
 )
+@click.option(
+    "--list-policies", is_flag=True, help="Only list the policies, what each does, and its options."
+)
 @params.size_option("--daily-bytes", "With --watch: most bytes of files to rewrite a day (UTC).")
 @engine_options
 @params.opens_any_format
@@ -80,6 +86,7 @@ def recluster(
     every: str | None,
     below: str | None,
     namespace: str | None,
+    list_policies: bool,
     daily_bytes: int | None,
     final: bool,
     dry_run: bool,
@@ -96,6 +103,9 @@ def recluster(
 
     One round: plan, merge, commit. Other writers are never blocked. Groups whose blocks they replace are dropped.
     """
+    if list_policies:
+        list_all_policies(locations, as_json=as_json)
+        return
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     check_words(
@@ -129,6 +139,13 @@ def recluster(
     with progress("reclustering") as report:
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
+
+
+def list_all_policies(locations: tuple[str, ...], *, as_json: bool) -> None:
+    """Print the policies, which do not depend on a table."""
+    if locations:
+        params.refuse("--list-policies takes no table: which policies there are does not depend on one")
+    print_policies(as_json=as_json)
 
 
 def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policies.full import Full, FullOptions
 from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
-from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members
+from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members, with_known_ranges
 from tblctl.selector.rejections import left_out, rejection, summed_up
 from tblctl.selector.table_view import TableView, joined, others
 from tblctl.tableformat.model.block import FULL_SHARE
@@ -135,7 +135,7 @@ class Levels:
         del workload, rates, now, rng
         include = options.include_unclustered
         found = _Found(room=Room.of(budget, group_bytes=options.max_group_bytes))
-        known = _with_known_ranges(view)
+        known = with_known_ranges(view)
         counts = np.bincount(view.partition)  # once for all partitions: there may be 40,000
         chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
         depths = _Depths(known, chosen[~view.unclustered[chosen]] if include else chosen)
@@ -234,19 +234,6 @@ class _Depths:
         """Return the average of all blocks of a level of a partition, and their curve."""
         group = self._group[chosen[0]]
         return rounded_mean(int(self._totals[group]), chosen.size), self._curves.of(group)
-
-
-def _with_known_ranges(view: TableView) -> TableView:
-    """Return the view with every unknown range replaced by its partition's known range: it may be anywhere there."""
-    if not view.unknown.any():
-        return view
-    low, high = view.low.copy(), view.high.copy()
-    for blocks in view.by_partition(np.arange(len(view))):
-        is_unknown = view.unknown[blocks]
-        unknown, known = blocks[is_unknown], blocks[~is_unknown]
-        low[unknown] = view.low[known].min() if known.size else 0
-        high[unknown] = view.high[known].max() if known.size else 0
-    return replace(view, low=low, high=high)
 
 
 def _take_lowest_level(partition: _Partition, found: _Found) -> None:

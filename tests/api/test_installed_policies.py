@@ -129,8 +129,9 @@ def test_a_broken_one_is_told_with_its_package_and_leaves_the_others(
     install(site, "pkg_c", entry, source)
     install(site, "pkg_d", "fine = pkg_d:Offered", offered("fine"))
     table = tblctl.open(location)
+    own = {policy.name for policy in registry.registered()}
     with caplog.at_level(logging.WARNING, logger="tblctl"):
-        assert list(policies.summaries()) == ["levels", "full", "runs", "fine"]
+        assert set(policies.summaries()) == {*own, "fine"}
     (record,) = caplog.records
     assert record.getMessage().startswith("policy 'bad' of pkg_c 1.5 (pkg_c:")
     assert why in record.getMessage()
@@ -170,3 +171,15 @@ def test_the_help_of_tblctl_loads_no_package_that_offers_a_policy(site: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, "Commands:" in done.stdout) == (0, True)
+
+
+def test_the_list_of_policies_names_the_package_of_each_and_why_one_cannot_be_used(site: Path) -> None:
+    install(site, "pkg_h", "ours = pkg_h:Offered", offered("ours"))
+    install(site, "pkg_i", "bad = pkg_i:Offered", "import nowhere_at_all")
+    found = {item.name: item for item in policies.listed()}
+    assert (found["levels"].source, found["ours"].source) == ("tblctl", "pkg_h 1.5")
+    assert found["ours"].problem is None
+    assert [option.name for option in found["ours"].options] == ["most_offered"]
+    assert "No module named 'nowhere_at_all'" in str(found["bad"].problem)
+    text = CliRunner().invoke(application, ["recluster", "--list-policies"]).stdout
+    assert "policy 'bad' of pkg_i 1.5 (pkg_i:Offered) cannot be used" in text

@@ -35,9 +35,9 @@ NAMES = {
         UnsupportedFormatError UnsupportedTypeError
     """,
     "tblctl.policies": """
-        Alternative Budget DEFAULT_POLICY Decision Draft Flag Option Policy Rates Rejection Rng Room Sort State
-        TableView Term Workload budget_options flags next_level option policy_of register rejection summaries
-        unregister worth_merging
+        Alternative Budget DEFAULT_POLICY Decision Draft Flag Option Policy PolicyInfo Rates Rejection Rng Room Sort
+        State TableView Term Workload budget_options flags listed next_level option policy_of register rejection
+        summaries unregister worth_merging
     """,
     "tblctl.maintain.recluster": """
         Committed Done Idle LoopState ReclusterJob Retry Step Totals Waits outcome_of recluster
@@ -141,16 +141,21 @@ NAMES = {
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
-        --all --branch --catalog-option --cluster-by --commit-every --daily-bytes --debug --dry-run --engine
-        --every-range --final --if-exists --include-unclustered --json --master --max-blocks --max-bytes
-        --max-group-bytes --max-groups --memory --metadata-cache --namespace --no-every-range --no-include-unclustered
-        --on-conflict --plan --policy --ratio --refine --remote --spark-conf --storage-option --target-depth
-        --threshold --watch --where LOC...
+        --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes --daily-bytes
+        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
+        --debug --dry-run --engine --final --if-exists --include-unclustered --json --list-policies --master
+        --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
+        --most-blocks --namespace --refine --no-include-unclustered --on-conflict --plan --policy
+        --ratio --remote --small-file-bytes --spark-conf
+        --storage-option --target-depth --target-file-bytes --threshold --watch --where LOC...
+        --every-range --no-every-range
     """,
     "$ tblctl plan": """
-        --branch --catalog-option --cluster-by --debug --every-range --final --include-unclustered --json --max-blocks
-        --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --no-every-range --no-include-unclustered
-        --output --policy --ratio --refine --storage-option --target-depth --threshold --where LOC
+        --branch --catalog-option --cluster-by --clustering-depth --cube-bytes --debug --final --include-unclustered
+        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
+        --json --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
+        --most-blocks --no-include-unclustered --output --policy --ratio --refine --small-file-bytes --storage-option
+        --target-depth --target-file-bytes --threshold --where LOC --every-range --no-every-range
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
