@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tblctl.tableformat.model.cluster_key import Sort, Term
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _TRANSFORMS = ("identity", "year", "month", "day", "hour", "truncate", "bucket")
 _ID_BITS = 48
+
+NO_SORT = -1
+"""In the place of the sort of a file that is in the order of no live one, or of none that is known."""
 
 
 def schema_of(iceberg: IcebergSchema) -> Schema:
@@ -105,3 +110,21 @@ def sort_by(terms: Sequence[Term]) -> Sort:
     digest = hashlib.sha256(json.dumps(["linear", texts]).encode()).digest()
     id_ = int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)
     return Sort(id=id_ or 1, terms=tuple(terms))
+
+
+def claimed_sorts(
+    order_ids: npt.NDArray[np.int64],
+    sorts: Mapping[int, Sort],
+    orders: Iterable[SortOrder],
+    schema: Schema,
+) -> npt.NDArray[np.int64]:
+    """Return the live sort in whose order each file is, by its writer's claim; `NO_SORT` for none.
+
+    A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too.
+    """
+    found = np.full(len(order_ids), NO_SORT, np.int64)
+    known = [(order.order_id, sort_of(order, schema)) for order in orders]
+    for sort in sorts.values():
+        like = [id_ for id_, order in known if order and order.terms[: len(sort.terms)] == sort.terms]
+        found[(found == NO_SORT) & np.isin(order_ids, like)] = sort.id
+    return found

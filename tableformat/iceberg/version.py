@@ -32,7 +32,7 @@ from tblctl.tableformat.iceberg.partitions import (
 from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
-from tblctl.tableformat.iceberg.schema import schema_of, sort_by, sort_of, usable_sort
+from tblctl.tableformat.iceberg.schema import NO_SORT, claimed_sorts, schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.block import Block
@@ -463,10 +463,12 @@ class IcebergVersion:
         )
         if clustered:
             self._own.put_keys(found, sort, self.options)
+        claimed = claimed_sorts(entries.sort_order_id, self.sorts, self.metadata.sort_orders, schema)
+        sort_ids = self._own.sort_ids(self.sorts)
         return Listing(
             paths=entries.path,
             measured=np.ones(count, bool),
-            sort_id=self._sort_ids(),
+            sort_id=np.where(sort_ids == NO_SORT, claimed, sort_ids),
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
             decoded_bytes=entries.size_bytes * EXPANSION,
@@ -477,18 +479,6 @@ class IcebergVersion:
             run=self._own.runs() if runs else None,
             **vars(found),
         )
-
-    def _sort_ids(self) -> np.ndarray:
-        """Return the live sort in whose order each file is, by tblctl's name of it, or its writer's claim; -1 for none.
-
-        A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too.
-        """
-        found = self._own.sort_ids(self.sorts)
-        for sort in self.sorts.values():
-            orders = [(order.order_id, sort_of(order, self.schema)) for order in self.metadata.sort_orders]
-            like = [id_ for id_, order in orders if order and order.terms[: len(sort.terms)] == sort.terms]
-            found[(found == -1) & np.isin(self.files.entries.sort_order_id, like)] = sort.id
-        return found
 
     @once
     def _own(self) -> OwnIndex:
