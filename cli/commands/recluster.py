@@ -20,6 +20,9 @@ from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_reclus
 from tblctl.cli.show.plans import PLAN_JSON
 from tblctl.cli.show.progress import progress
 
+OLDEST = "oldest"
+"""What `--pending` without an id stands for."""
+
 
 @command(
     "recluster",
@@ -27,6 +30,7 @@ from tblctl.cli.show.progress import progress
     example="""
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
+    tblctl recluster /data/lineitem --pending
     tblctl recluster iceberg://prod/sales.orders --cluster-by "region, day(ts)" --dry-run
     tblctl recluster --watch 5m --all iceberg://prod --daily-bytes 500GiB
     tblctl recluster /data/lineitem --where "l_shipdate >= '1998-01-01'" --max-bytes 10GiB --master "local[2]\"""",
@@ -53,6 +57,15 @@ from tblctl.cli.show.progress import progress
 @click.option(
     "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
 )
+@click.option(
+    "--pending",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value=OLDEST,
+    help="Carry out a plan that `plan --schedule` kept; without ID the oldest. Several processes may do so at once: "
+    "each takes groups that no other one took.",
+)
+@params.PLANS_AT
 @params.CLUSTER_BY_ICEBERG
 @click.option(
     "--watch",
@@ -87,6 +100,8 @@ def recluster(
     if_exists: bool,
     policy: str | None,
     plan_file: IO[str] | None,
+    pending: str | None,
+    plans_at: str | None,
     cluster_by: str | None,
     opening: dict[str, Any],
     as_json: bool,
@@ -94,17 +109,26 @@ def recluster(
 ) -> None:
     """Merge overlapping blocks, so that a key is in few of them.
 
-    One round: plan, merge, commit. Other writers are never blocked. Groups whose blocks they replace are dropped.
+    One round: plan, merge, commit (with --pending only the latter two). Other writers are never blocked. Groups whose
+    blocks they replace are dropped.
     """
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     check_words(
-        limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
+        limits,
+        planned="--plan" if plan_file is not None else "--pending" if pending is not None else None,
+        final=final,
+        dry_run=dry_run,
+        where=where,
+        policy=policy,
     )
+    check_pending(pending, plans_at, engine, {"--plan": plan_file, "--cluster-by": cluster_by})
     selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists}
-        check_watch(locations, below, {**alone, "--plan": plan_file, "--cluster-by": cluster_by})
+        check_watch(
+            locations, below, {**alone, "--plan": plan_file, "--pending": pending, "--cluster-by": cluster_by}
+        )
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
@@ -126,9 +150,29 @@ def recluster(
         advice = params.refine_advice(location, opening)
         plans.print_plan(made, final=final, advice=advice, as_json=as_json)
         return
+    if pending is not None:
+        chosen = None if pending == OLDEST else pending
+        del engine["commit_every"]
+        with progress("reclustering") as report:
+            outcome = table.recluster_pending(chosen, progress=report, plans_at=plans_at, **engine)
+        print_recluster(outcome, as_json=as_json)
+        return
     with progress("reclustering") as report:
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
+
+
+def check_pending(
+    pending: str | None, plans_at: str | None, engine: dict[str, Any], alone: dict[str, Any]
+) -> None:
+    """Refuse options that do not go with --pending, and one that goes with it only."""
+    if pending is None:
+        if plans_at is not None:
+            params.refuse("--plans-at goes with --pending")
+        return
+    for flag, value in {**alone, "--commit-every": engine["commit_every"]}.items():
+        if value is not None:
+            params.refuse(f"--pending and {flag} exclude each other")
 
 
 def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, Any]) -> None:
@@ -164,20 +208,20 @@ def print_watch(rounds: Iterator[tblctl.WatchedRound], *, as_json: bool) -> None
 
 
 def check_words(
-    limits: dict[str, Any], *, planned: bool, final: bool, dry_run: bool, **selection: Any
+    limits: dict[str, Any], *, planned: str | None, final: bool, dry_run: bool, **selection: Any
 ) -> None:
-    """Refuse options that contradict each other."""
+    """Refuse options that contradict each other. `planned` is the flag that gives a plan."""
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
     policy_flags.check(selection.get("policy"), limits)
-    if not planned:
+    if planned is None:
         return
     given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}
     options = {"memory_bytes": "--memory"}
     for name, value in given.items():
         if value is not None:
             option = options.get(name, f"--{name.replace('_', '-')}")
-            params.refuse(f"--plan and {option} exclude each other: the plan fixes what one round does")
+            params.refuse(f"{planned} and {option} exclude each other: the plan fixes what one round does")
 
 
 def read_plan(file: IO[str]) -> tblctl.Plan:

@@ -21,9 +21,9 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan
-        ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WriteOutcome
+        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome PendingPlan Plan Progress
+        Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
+        Table TableOptions WriteOutcome
         create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
         parse_statement read_schema spark spark_session survey type_from_text type_to_text watch WatchedRound
     """,
@@ -46,6 +46,10 @@ NAMES = {
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
     "Table": "cluster_by location options schema snapshot",
+    "PendingPlan": """
+        blocks bytes claimed created expires groups id is_expired policy problem rows snapshot
+    """,
+    "ScheduledPlan": "expires id plan",
     "Scan": "schema snapshot",
     "WriteOutcome": """
         attempts blocks_added blocks_removed bytes_added note operation recluster rows_added rows_removed
@@ -144,13 +148,14 @@ NAMES = {
         --all --branch --catalog-option --cluster-by --commit-every --daily-bytes --debug --dry-run --engine
         --every-range --final --if-exists --include-unclustered --json --master --max-blocks --max-bytes
         --max-group-bytes --max-groups --memory --metadata-cache --namespace --no-every-range --no-include-unclustered
-        --on-conflict --plan --policy --ratio --refine --remote --spark-conf --storage-option --target-depth
-        --threshold --watch --where LOC...
+        --on-conflict --pending --plan --plans-at --policy --ratio --refine --remote --spark-conf --storage-option
+        --target-depth --threshold --watch --where LOC...
     """,
     "$ tblctl plan": """
-        --branch --catalog-option --cluster-by --debug --every-range --final --include-unclustered --json --max-blocks
-        --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --no-every-range --no-include-unclustered
-        --output --policy --ratio --refine --storage-option --target-depth --threshold --where LOC
+        --branch --cancel --catalog-option --cluster-by --debug --every-range --expires --final --include-unclustered
+        --json --list --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache
+        --no-every-range --no-include-unclustered --output --plans-at --policy --ratio --refine --schedule
+        --storage-option --target-depth --threshold --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
