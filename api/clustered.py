@@ -336,7 +336,9 @@ class ClusteredTable:
         self._require_live()
         return schedule(
             self._plans(plans_at),
-            lambda pending: self._read(lambda version: make_plan(version, request, pending=pending)),
+            lambda pending: self._read(
+                lambda version: make_plan(version, request, pending=pending, env=self._port.env)
+            ),
             lifetime_seconds=seconds_of(expires),
         )
 
@@ -353,7 +355,7 @@ class ClusteredTable:
         """Execute a pending plan. Several processes may do so at once: each takes the groups that no other one took.
 
         A group is claimed before it is merged. Claims that were not renewed for half an hour are free again. Each
-        commit has as many groups as the engine merges at once. The last process removes the plan. `note` says what
+        commit has as many groups as keep the engine busy. The last process removes the plan. `note` says what
         was left out, and why.
 
         Args:

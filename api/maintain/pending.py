@@ -1,7 +1,7 @@
 """Pending plans: scheduled by one process, executed by one or by several at once, listed and cancelled.
 
-A process executes a plan in rounds. For each it claims as many groups as its engine merges at once, and carries these
-out as a plan of their own. Claims only spare work: if two processes merge one group all the same, the commit of the
+A process executes a plan in rounds. For each it claims as many groups as keep its engine busy, and carries these out as
+a plan of their own. Claims only spare work: if two processes merge one group all the same, the commit of the
 second finds that its blocks have left the table, and drops it. A group is live as long as all its blocks are in the
 newest version. A plan without live groups is finished, and whoever sees that first removes it.
 
@@ -41,6 +41,9 @@ LOG = logging.getLogger("tblctl")
 CLAIM_SECONDS = 1800.0
 """A claim that was not renewed for so long is free: its process is dead, or hangs. A living one renews its claims three
 times as often, whenever a merge task makes progress; a task of 1 GiB makes some every few seconds."""
+
+CLAIM_BYTES = 2**30
+"""Smaller groups are committed together: a commit takes requests, and merging so much some seconds."""
 
 UNUSABLE = (InvalidDataError, InvalidOptionError, UnsupportedFormatError)
 """What reading a pending plan raises that is damaged, of another table, or of another version of tblctl."""
@@ -191,6 +194,7 @@ class PendingJob:
         request: how to merge.
         engine: returns what carries out a plan.
         claim_seconds: claims that were not renewed for so long are free.
+        claim_bytes: a round claims groups until they have so many bytes in memory, and keep the engine busy.
     """
 
     port: TablePort[Any]
@@ -198,6 +202,7 @@ class PendingJob:
     request: Request
     engine: Callable[[Plan], Engine]
     claim_seconds: float = CLAIM_SECONDS
+    claim_bytes: int = CLAIM_BYTES
 
 
 def execute(job: PendingJob, plan_id: str | None = None) -> Outcome:
@@ -278,7 +283,7 @@ class _Execution:
                 self._end(live)
                 return
             engine = engine or self._job.engine(self._part([group for group, _ in free]))
-            self._merge(engine, self._claim(free, most=max(1, engine.parallelism)))
+            self._merge(engine, self._claim(free, least=max(1, engine.parallelism)))
             live = self._live()
         left = len([group for group in live if group.number not in self._tried])
         self._note(f"it was cancelled, or finished by another process; {left} groups were not begun")
@@ -307,15 +312,17 @@ class _Execution:
             if claim is None or now - claim.renewed_seconds >= self._job.claim_seconds
         ]
 
-    def _claim(self, free: Iterable[tuple[Group, Claim | None]], *, most: int) -> list[tuple[Group, Claim]]:
-        """Claim up to `most` groups."""
+    def _claim(self, free: Iterable[tuple[Group, Claim | None]], *, least: int) -> list[tuple[Group, Claim]]:
+        """Claim groups for a round, at least `least` if others leave so many."""
         found: list[tuple[Group, Claim]] = []
+        size_bytes = 0
         for group, last in free:
             self._tried.add(group.number)
             claim = self._job.plans.claim(self._pending.id, group.number, last)
             if claim is not None:
                 found.append((group, claim))
-                if len(found) == most:
+                size_bytes += group.decoded_bytes
+                if len(found) >= least and size_bytes >= self._job.claim_bytes:
                     break
         return found
 

@@ -133,8 +133,7 @@ def recluster(
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
         return
-    if len(locations) != 1 or below is not None or namespace is not None or daily_bytes is not None:
-        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    check_alone(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
     (location,) = locations
     plan = None if plan_file is None else read_plan(plan_file)
     try:
@@ -151,11 +150,7 @@ def recluster(
         plans.print_plan(made, final=final, advice=advice, as_json=as_json)
         return
     if pending is not None:
-        chosen = None if pending == OLDEST else pending
-        del engine["commit_every"]
-        with progress("reclustering") as report:
-            outcome = table.recluster_pending(chosen, progress=report, plans_at=plans_at, **engine)
-        print_recluster(outcome, as_json=as_json)
+        print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
         return
     with progress("reclustering") as report:
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
@@ -173,6 +168,25 @@ def check_pending(
     for flag, value in {**alone, "--commit-every": engine["commit_every"]}.items():
         if value is not None:
             params.refuse(f"--pending and {flag} exclude each other")
+
+
+def check_alone(locations: tuple[str, ...], **of_watch: Any) -> None:
+    """Refuse several tables, and options of --watch, without it."""
+    if len(locations) != 1 or any(value is not None for value in of_watch.values()):
+        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+
+
+def carry_out(
+    table: tblctl.Table, pending: str, plans_at: str | None, engine: dict[str, Any]
+) -> tblctl.Outcome:
+    """Carry out a pending plan."""
+    with progress("reclustering") as report:
+        return table.recluster_pending(
+            None if pending == OLDEST else pending,
+            progress=report,
+            plans_at=plans_at,
+            **{name: value for name, value in engine.items() if name != "commit_every"},
+        )
 
 
 def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, Any]) -> None:

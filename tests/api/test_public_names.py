@@ -207,6 +207,7 @@ SIGNATURES = {
         "type_to_text(data_type)",
     ],
     "IcebergTable": [
+        "cancel_plan(id, *, plans_at=None)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
@@ -214,17 +215,24 @@ SIGNATURES = {
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
+        "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy='levels', where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
         ),
+        (
+            "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
+            "plans_at=None)"
+        ),
+        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
         "suggest(predicates=None)",
     ],
     "Table": [
         "add_column(path, type)",
         "append(data, *, memory_bytes=None, recluster=False, progress=None)",
+        "cancel_plan(id, *, plans_at=None)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete(where, *, progress=None)",
@@ -237,16 +245,22 @@ SIGNATURES = {
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
+        "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy='levels', where=None, options=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
         ),
+        (
+            "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
+            "plans_at=None)"
+        ),
         "rename_column(path, new_name)",
         "reset_clock()",
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
+        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
         "suggest(predicates=None)",
@@ -320,6 +334,8 @@ SIGNATURES = {
         "to_json()",
     ],
     "WatchedRound": ["to_dict()"],
+    "ScheduledPlan": ["to_dict()"],
+    "PendingPlan": ["to_dict()"],
     "Outcome": [
         "to_dict()",
     ],
