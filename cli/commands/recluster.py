@@ -115,20 +115,13 @@ def recluster(
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     check_words(
-        limits,
-        planned="--plan" if plan_file is not None else "--pending" if pending is not None else None,
-        final=final,
-        dry_run=dry_run,
-        where=where,
-        policy=policy,
+        limits, {"--plan": plan_file, "--pending": pending}, final, dry_run, where=where, policy=policy
     )
     check_pending(pending, plans_at, engine, {"--plan": plan_file, "--cluster-by": cluster_by})
     selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
     if every is not None:
-        alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists}
-        check_watch(
-            locations, below, {**alone, "--plan": plan_file, "--pending": pending, "--cluster-by": cluster_by}
-        )
+        alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
+        check_watch(locations, below, {**alone, "--plan": plan_file, "--pending": pending})
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
@@ -136,11 +129,8 @@ def recluster(
     check_alone(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
     (location,) = locations
     plan = None if plan_file is None else read_plan(plan_file)
-    try:
-        table = tblctl.open(location, **opening)
-    except errors.TableNotFoundError:
-        if not if_exists:
-            raise
+    table = opened(location, opening, if_exists=if_exists)
+    if table is None:
         print_missing(location, as_json=as_json)
         return
     keyed = params.keyed_by(table, cluster_by)
@@ -155,6 +145,16 @@ def recluster(
     with progress("reclustering") as report:
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
+
+
+def opened(location: str, opening: dict[str, Any], *, if_exists: bool) -> tblctl.Table | None:
+    """Open the table; None with --if-exists where there is none."""
+    try:
+        return tblctl.open(location, **opening)
+    except errors.TableNotFoundError:
+        if not if_exists:
+            raise
+        return None
 
 
 def check_pending(
@@ -222,12 +222,13 @@ def print_watch(rounds: Iterator[tblctl.WatchedRound], *, as_json: bool) -> None
 
 
 def check_words(
-    limits: dict[str, Any], *, planned: str | None, final: bool, dry_run: bool, **selection: Any
+    limits: dict[str, Any], plans: dict[str, Any], final: bool, dry_run: bool, **selection: Any
 ) -> None:
-    """Refuse options that contradict each other. `planned` is the flag that gives a plan."""
+    """Refuse options that contradict each other. `plans` are the flags that give a plan, and their values."""
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
     policy_flags.check(selection.get("policy"), limits)
+    planned = next((flag for flag, value in plans.items() if value is not None), None)
     if planned is None:
         return
     given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}
