@@ -157,6 +157,24 @@ class IcebergTable(ClusteredTable):
         copied = keyed_port.entries_copied - copied
         return replace(outcome, note="; ".join(filter(None, notes)), entries_copied=copied)
 
+    def recluster_pending(
+        self,
+        id: str | None = None,
+        *,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        progress: Progress | None = None,
+        plans_at: str | None = None,
+    ) -> Outcome:
+        """Execute a pending plan, as `ClusteredTable.recluster_pending` does."""
+        port: IcebergPort = self._port  # type: ignore[assignment]
+        copied = port.entries_copied
+        outcome = super().recluster_pending(
+            id, engine=engine, spark=spark, on_conflict=on_conflict, progress=progress, plans_at=plans_at
+        )
+        return replace(outcome, entries_copied=port.entries_copied - copied)
+
     def gc(  # type: ignore[override]
         self,
         older_than: float | str | datetime.timedelta = "24h",
