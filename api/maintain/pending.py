@@ -285,8 +285,8 @@ class _Execution:
             engine = engine or self._job.engine(self._part([group for group, _ in free]))
             self._merge(engine, self._claim(free, least=max(1, engine.parallelism)))
             live = self._live()
-        left = len([group for group in live if group.number not in self._tried])
-        self._note(f"it was cancelled, or finished by another process; {left} groups were not begun")
+        left = _numbers(live) - self._tried
+        self._note(f"it was cancelled, or finished by another process; groups not begun: {len(left)}")
 
     def _note(self, text: str) -> None:
         self.notes.append(f"pending plan {self._pending.id}: {text}")
@@ -366,13 +366,14 @@ class _Execution:
             _remove(self._job.plans, self._pending)
             return
         failed = len({item.number for outcome in self.outcomes for item in outcome.groups} & _numbers(live))
-        others = len(live) - failed
-        if others:
-            self._note(f"{others} groups are claimed by other processes")
+        of = f"of {len(self._plan.groups)} groups"
+        if others := len(live) - failed:
+            self._note(f"{others} {of} left to other processes, which have claimed them")
         if failed:
+            minutes = self._job.claim_seconds / 60
+            until = _shown(self._pending.expires_seconds)
             self._note(
-                f"it stays until {_shown(self._pending.expires_seconds)}, since {failed} groups were not committed; "
-                f"they may be tried again in {self._job.claim_seconds / 60:.0f} minutes"
+                f"{failed} {of} not committed; it stays until {until}: try again in {minutes:.0f} minutes"
             )
 
 
