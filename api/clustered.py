@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.conditions import resolved
-from tblctl.results import CheckReport, GcOutcome, Outcome, SnapshotInfo
+from tblctl.results import CheckReport, GcOutcome, Outcome, PendingPlan, ScheduledPlan, SnapshotInfo
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.options import parse_duration
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.selector.policy import Policy
+    from tblctl.tableformat.pending import PendingPlans
 
     Where = str | BooleanExpression | None
 
@@ -301,6 +302,113 @@ class ClusteredTable:
         with engines(engine, spark, self.location) as engine_for:
             return recluster(self._port, request, engine_for, plan=plan)
 
+    # -- plans kept for later ---------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        policy: str | Policy = "levels",
+        where: Where = None,
+        options: Mapping[str, Any] | SelectOptions | None = None,
+        *,
+        expires: float | str | datetime.timedelta = "7d",
+        plans_at: str | None = None,
+    ) -> ScheduledPlan:
+        """Make the plan of a round, and keep it for `recluster_pending`, in this process or others.
+
+        Blocks in groups of pending plans are not selected again. A pending plan keeps nobody from writing: groups whose
+        blocks others replace drop out when it is executed. A plan without groups is not kept.
+
+        Args:
+            policy: as for `plan`.
+            where: as for `plan`.
+            options: as for `plan`.
+            expires: how long it may be executed: seconds, a timedelta, or text such as "7d". gc removes it afterwards.
+            plans_at: Iceberg: the folder or URL where plans are kept; None for the table's property `tblctl.plans`.
+
+        Raises:
+            InvalidKeyError: the table has no cluster key.
+            InvalidOptionError: lists every problem.
+        """
+        from tblctl.maintain.pending import schedule
+        from tblctl.maintain.request import Request, make_plan
+
+        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        self._require_live()
+        return schedule(
+            self._plans(plans_at),
+            lambda pending: self._read(
+                lambda version: make_plan(version, request, pending=pending, env=self._port.env)
+            ),
+            lifetime_seconds=seconds_of(expires),
+        )
+
+    def recluster_pending(
+        self,
+        id: str | None = None,
+        *,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        progress: Progress | None = None,
+        plans_at: str | None = None,
+    ) -> Outcome:
+        """Execute a pending plan. Several processes may do so at once: each takes the groups that no other one took.
+
+        A group is claimed before it is merged. Claims that were not renewed for half an hour are free again. Each
+        commit has as many groups as keep the engine busy. The last process removes the plan. `note` says what
+        was left out, and why.
+
+        Args:
+            id: of the plan; None for the oldest that has groups nobody took.
+            engine: as for `recluster`.
+            spark: as for `recluster`.
+            on_conflict: as for `recluster`.
+            progress: as for `recluster`, for the groups of each commit.
+            plans_at: where plans are kept, as for `schedule`.
+
+        Raises:
+            InvalidOptionError: there is no such plan, it has expired, or it is of another table.
+            InvalidDataError: it is damaged, was edited, or is of another version of tblctl.
+            ConflictError: with `on_conflict="fail"`.
+        """
+        from tblctl.maintain.choose_engine import engines
+        from tblctl.maintain.pending import PendingJob, execute
+        from tblctl.maintain.request import Request
+
+        request = Request.of(
+            policy=None,
+            condition=lambda _schema: None,
+            options=None,
+            on_conflict=on_conflict,
+            progress=progress,
+        )
+        self._require_live()
+        with engines(engine, spark, self.location) as engine_for:
+            job = PendingJob(port=self._port, plans=self._plans(plans_at), request=request, engine=engine_for)
+            return execute(job, id)
+
+    def pending_plans(self, *, plans_at: str | None = None) -> list[PendingPlan]:
+        """Return the pending plans, oldest first, expired ones among them. Nothing is written."""
+        from tblctl.maintain.pending import list_plans
+
+        return list_plans(self._port, self._plans(plans_at))
+
+    def cancel_plan(self, id: str, *, plans_at: str | None = None) -> PendingPlan:
+        """Remove a pending plan. A process that executes it commits the groups that it has begun, and no others.
+
+        Raises:
+            InvalidOptionError: there is no such plan.
+        """
+        from tblctl.maintain.pending import cancel
+
+        self._require_live()
+        return cancel(self._port, self._plans(plans_at), id)
+
+    def _plans(self, place: str | None) -> PendingPlans:
+        from tblctl.tableformat.pending import PendingPlans
+
+        return PendingPlans(self._port.plan_storage(place), self._port.env)
+
     def gc(
         self,
         keep: int = 10,
@@ -319,9 +427,7 @@ class ClusteredTable:
         Raises:
             ClockError: this machine's clock and the storage's differ by more than five minutes.
         """
-        if isinstance(older_than, datetime.timedelta):
-            older_than = older_than.total_seconds()
-        seconds = parse_duration(older_than) if isinstance(older_than, str) else float(older_than)
+        seconds = seconds_of(older_than)
         self._require_live()
         found = self._port.collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
         return GcOutcome(
@@ -343,3 +449,10 @@ class ClusteredTable:
             rows=found.rows,
             problems=found.problems,
         )
+
+
+def seconds_of(given: float | str | datetime.timedelta) -> float:
+    """Return a duration in seconds."""
+    if isinstance(given, datetime.timedelta):
+        return given.total_seconds()
+    return parse_duration(given) if isinstance(given, str) else float(given)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tblctl.as_of import AsOf, version_as_of
-from tblctl.clustered import ClusteredTable
+from tblctl.clustered import ClusteredTable, seconds_of
 from tblctl.conditions import resolved
 from tblctl.results import GcOutcome
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError, TblctlError
 from tblctl.tableformat.iceberg.location import is_iceberg, parse_catalog, parse_location
-from tblctl.tableformat.model.options import parse_duration
 from tblctl.tableformat.storage.location import shown_url
 
 __all__ = [
@@ -158,6 +157,24 @@ class IcebergTable(ClusteredTable):
         copied = keyed_port.entries_copied - copied
         return replace(outcome, note="; ".join(filter(None, notes)), entries_copied=copied)
 
+    def recluster_pending(
+        self,
+        id: str | None = None,
+        *,
+        engine: str = "auto",
+        spark: Any = None,
+        on_conflict: str = "salvage",
+        progress: Progress | None = None,
+        plans_at: str | None = None,
+    ) -> Outcome:
+        """Execute a pending plan, as `ClusteredTable.recluster_pending` does."""
+        port: IcebergPort = self._port  # type: ignore[assignment]
+        copied = port.entries_copied
+        outcome = super().recluster_pending(
+            id, engine=engine, spark=spark, on_conflict=on_conflict, progress=progress, plans_at=plans_at
+        )
+        return replace(outcome, entries_copied=port.entries_copied - copied)
+
     def gc(  # type: ignore[override]
         self,
         older_than: float | str | datetime.timedelta = "24h",
@@ -186,9 +203,9 @@ class IcebergTable(ClusteredTable):
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]
         found = port.collect(
-            _seconds(older_than),
+            seconds_of(older_than),
             expires=keep is not None or expire_older_than is not None,
-            age_ms=None if expire_older_than is None else int(_seconds(expire_older_than) * 1000),
+            age_ms=None if expire_older_than is None else int(seconds_of(expire_older_than) * 1000),
             keep=keep,
             dry_run=dry_run,
         )
@@ -230,12 +247,6 @@ def _key_note(
     if outcome.commits and before not in {None, after}:
         return f"the cluster key (property tblctl.cluster-by) was {before}, and is {after} now"
     return ""
-
-
-def _seconds(given: float | str | datetime.timedelta) -> float:
-    if isinstance(given, datetime.timedelta):
-        return given.total_seconds()
-    return parse_duration(given) if isinstance(given, str) else float(given)
 
 
 def from_iceberg(table: PyIcebergTable, *, branch: str = "main") -> IcebergTable:

@@ -14,7 +14,7 @@ from tblctl.tableformat.port import VersionEntry
 
 if TYPE_CHECKING:
     from tblctl.merger.round.group_run import GroupOutcome
-    from tblctl.selector.plan import Advice, Rejection
+    from tblctl.selector.plan import Advice, Plan, Rejection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,57 @@ class Outcome:
         """Return the outcome as JSON values."""
         parts = ("groups", "rejected", "advice")
         return {**_plain(self), **{name: [asdict(item) for item in getattr(self, name)] for name in parts}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledPlan:
+    """A plan, and where it is kept.
+
+    Attributes:
+        id: names it in `recluster_pending` and `cancel_plan`; None if it has no groups, and was not kept.
+        expires: from then on nobody executes it: ISO 8601 in UTC, by the storage's clock; None if it was not kept.
+        plan: what is to be done.
+    """
+
+    id: str | None
+    expires: str | None
+    plan: Plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {"id": self.id, "expires": self.expires, "plan": self.plan.to_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingPlan:
+    """A plan that waits to be executed.
+
+    Attributes:
+        id: names it in `recluster_pending` and `cancel_plan`.
+        created, expires: ISO 8601 in UTC, by the storage's clock.
+        is_expired: by this machine's clock: nobody executes it, and gc removes it.
+        policy, snapshot: what chose its groups, and of which version; None if it cannot be read.
+        groups, blocks, rows, bytes: what it is to merge, as planned; 0 if it cannot be read.
+        claimed: groups that some process has begun, and not given up. Ended groups count until the plan is removed.
+        problem: why it cannot be executed: it is damaged, of another version of tblctl, or of another table; else None.
+    """
+
+    id: str
+    created: str
+    expires: str
+    is_expired: bool
+    policy: str | None
+    snapshot: int | str | None
+    groups: int
+    blocks: int
+    rows: int
+    bytes: int
+    claimed: int
+    problem: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan's figures as JSON values."""
+        return _plain(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,9 +102,10 @@ class Rejection:
     """Blocks that were not selected.
 
     Attributes:
-        rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, listed_twice,
-            max_level, too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks, max_groups,
-            target_reached. One that is the name of an option says that this option is a limit, which may be raised.
+        rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, pending,
+            listed_twice, max_level, too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks,
+            max_groups, target_reached. One that is the name of an option says that this option is a limit, which may
+            be raised.
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.
         why: for people.

@@ -57,11 +57,13 @@ def left_out(
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
     failed = ~everywhere if view.failed is None else view.failed
+    pending = ~everywhere if view.pending is None else view.pending
     twice = ~everywhere if view.listed_twice is None else view.listed_twice
     ignored = everywhere & (view.unclustered & (not include_unclustered))
     reasons = (
         ("where", ~allowed, "cannot hold rows that the condition asks for"),
         ("failed", failed, "could not be merged in an earlier round"),
+        ("pending", pending, "in groups of pending plans: `tblctl plan LOC --list` shows these"),
         ("listed_twice", twice, "listed twice by the table: they cannot be replaced one by one"),
         ("other_sort", view.in_other_sort, "in the order of another live sort: left in it"),
         (

@@ -52,6 +52,7 @@ class TableView(RankedBlocks):
         partition_values: the partition of each number, a JSON value; None if the numbers suffice.
         restricted: only these may be selected (`where`); None for all.
         failed: these failed to merge in an earlier round and may not be selected; None for none.
+        pending: these are in groups of a plan that is kept for later, and may not be selected; None for none.
         listed_twice: the table names these several times, so they may not be selected; None for none.
         inexact: the bounds of these may be wider than their keys; None for none.
         run: a number for the append or merge that wrote each block: blocks of one run, unless a delete or another
@@ -76,6 +77,7 @@ class TableView(RankedBlocks):
     partition_values: tuple[Any, ...] | None = None
     restricted: Mask | None = None
     failed: Mask | None = None
+    pending: Mask | None = None
     listed_twice: Mask | None = None
     inexact: Mask | None = None
     truncated_run: Integers | None = None
@@ -182,6 +184,8 @@ class TableView(RankedBlocks):
             chosen &= self.restricted
         if self.failed is not None:
             chosen &= ~self.failed
+        if self.pending is not None:
+            chosen &= ~self.pending
         if self.listed_twice is not None:
             chosen &= ~self.listed_twice
         return chosen

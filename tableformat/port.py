@@ -30,6 +30,8 @@ from tblctl.tableformat.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.tableformat.storage import Storage
+
 
 class BlocksReplacedError(ConflictError):
     """Blocks that a commit removes or relabels have left the table, or lost rows; `details["paths"]` lists them."""
@@ -464,6 +466,13 @@ class TablePort(Protocol[VersionT]):
         Raises:
             CorruptTableError: metadata is damaged, or `newest` expired meanwhile.
             StorageError: it cannot be read.
+        """
+
+    def plan_storage(self, place: str | None) -> Storage:
+        """Return where pending plans of the table are kept: at `place`, a path or URL, or where the table says.
+
+        Raises:
+            InvalidOptionError: neither says where.
         """
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

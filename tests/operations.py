@@ -76,6 +76,11 @@ def two_groups(at: At) -> None:
         table.append(rows(*range(first, first + 8, 2)))
 
 
+def with_a_plan(at: At) -> None:
+    two_groups(at)
+    at.open().schedule()
+
+
 def on(
     build: Callable[[At], object], of: str, act: Callable[[tblctl.Table], object] | None = None
 ) -> Operation:
@@ -116,6 +121,11 @@ def _by_plan(table: tblctl.Table) -> None:
     table.recluster(table.plan(), commit_every=1)
 
 
+def _cancel(table: tblctl.Table) -> None:
+    for pending in table.pending_plans():
+        table.cancel_plan(pending.id)
+
+
 CHANGES = {
     "create": Operation(of="create", build=nothing, act=At.create),
     "append one block": on(three_blocks, "append", lambda table: table.append(rows(50, 51))),
@@ -149,6 +159,9 @@ CHANGES = {
 RECLUSTERS = {
     "recluster": on(two_groups, "recluster"),
     "recluster, two commits": on(two_groups, "recluster", _by_plan),
+    "schedule": on(two_groups, "schedule"),
+    "execute": on(with_a_plan, "recluster_pending"),
+    "cancel": on(with_a_plan, "cancel_plan", _cancel),
 }
 
 READS = {
@@ -157,6 +170,7 @@ READS = {
     "check": on(long_history, "check", lambda table: table.check(deep=True)),
     "compare": on(long_history, "compare", lambda table: table.compare(2, 3)),
     "plan": on(two_groups, "plan"),
+    "pending plans": on(with_a_plan, "pending_plans"),
     **{
         name: on(long_history, name)
         for name in (

@@ -24,7 +24,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 import tblctl
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.log.names import sequence_of
+from tblctl.tableformat.native.log.names import claim_of, plan_of, sequence_of
 from tblctl.tableformat.native.log.snapshot_file import decode, encode_snapshot, encode_tombstone
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.parquet.checksum import checksum_text
@@ -90,12 +90,16 @@ def shape_of(url: str, before: Mapping[str, bytes]) -> tuple[tuple[str, int], ..
 def named_objects(table: tblctl.Table) -> set[str]:
     """Return every object that the table needs, worked out from its snapshots alone, apart from the hint.
 
-    Records of expired snapshots too, which are kept for 90 days: no table of a test is that old.
+    Records of expired snapshots too, which are kept for 90 days, and pending plans with their claims, which expire: no
+    table of a test is that old.
     """
     storage = native_of(table).storage
     needed = {
         f"metadata/snapshots/{number:020d}.json" for number in range(1, native_of(table).head().sequence + 1)
     }
+    names = [item.name for item in storage.list("metadata/")]
+    plans = {found[0]: name for name in names if (found := plan_of(name))}
+    needed |= {*plans.values(), *(name for name in names if (claim := claim_of(name)) and claim[0] in plans)}
     segments: set[str] = set()
     for info in table.history():
         if "record" in info.detail:

@@ -102,15 +102,23 @@ class Request:
         )
 
 
-def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) -> Plan:
-    """Return the plan of the policy for a version. `env` is its clock and source of randomness.
+def make_plan(
+    version: Version, request: Request, *, pending: Collection[str] = (), env: Environment = SYSTEM
+) -> Plan:
+    """Return the plan of the policy for a version.
+
+    Args:
+        version: of the table.
+        request: what the caller asked for.
+        pending: paths of blocks in groups of plans that are kept for later: they may not be selected.
+        env: the policy's clock and source of randomness.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     version, view = selectable(version, request.condition)
-    return planned(version, view, request, env=env).plan
+    return planned(version, view, request, pending=pending, env=env).plan
 
 
 def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, View]:
@@ -136,6 +144,7 @@ def planned(
     request: Request,
     failed: Collection[str] = (),
     *,
+    pending: Collection[str] = (),
     workload: Workload = None,
     state: State = None,
     rates: Rates = None,
@@ -148,7 +157,8 @@ def planned(
         version: of the table.
         view: its blocks by its cluster key.
         request: what the caller asked for.
-        failed: paths of blocks that may not be selected.
+        failed: paths of blocks that may not be selected, since they failed to merge.
+        pending: paths of blocks that may not be selected, since a plan that is kept for later has them.
         workload: what was asked of the table lately; see `Policy.decide`.
         state: that of the plan before.
         rates: what reading and rewriting cost.
@@ -156,7 +166,7 @@ def planned(
         with_advice: False where nobody reads it.
     """
     return planner.plan(
-        table_view(version, view, failed),
+        table_view(version, view, failed, pending),
         request.policy,
         request.options.policy,
         request.options.budget,
@@ -170,8 +180,10 @@ def planned(
     )
 
 
-def table_view(version: Version, view: View, failed: Collection[str] = ()) -> TableView:
-    """Return the blocks of a version as policies see them. `failed` are paths of blocks to mark as failed."""
+def table_view(
+    version: Version, view: View, failed: Collection[str] = (), pending: Collection[str] = ()
+) -> TableView:
+    """Return the blocks of a version as policies see them. `failed` and `pending` are paths of blocks to mark so."""
     listing, blocks = view.listing, view.blocks
     return TableView(
         table_id=version.table_id,
@@ -187,6 +199,7 @@ def table_view(version: Version, view: View, failed: Collection[str] = ()) -> Ta
         same_key_rows=listing.same_key_rows,
         restricted=listing.matched,
         failed=view.named(failed) if failed else None,
+        pending=view.named(pending) if pending else None,
         partition=listing.partition,
         partition_values=listing.partitions if any(listing.partitions) else None,
         listed_twice=listing.listed_twice,

@@ -246,6 +246,14 @@ CLUSTER_BY_ICEBERG = click.option(
 )
 
 
+PLANS_AT = click.option(
+    "--plans-at",
+    metavar="URL",
+    help="Iceberg: where pending plans are kept, if the table's property tblctl.plans does not say. Not below the "
+    "table's location: other engines delete what they do not know there.",
+)
+
+
 def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:
     """Return the argument for a plan or a recluster by another key; refuse one for a table of our own format."""
     if cluster_by is None:

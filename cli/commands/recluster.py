@@ -21,6 +21,9 @@ from tblctl.cli.show.plans import PLAN_JSON
 from tblctl.cli.show.policies import POLICIES_JSON, print_policies
 from tblctl.cli.show.progress import progress
 
+OLDEST = "oldest"
+"""What `--pending` without an id stands for."""
+
 
 @command(
     "recluster",
@@ -28,6 +31,7 @@ from tblctl.cli.show.progress import progress
     example="""
     tblctl recluster /data/lineitem --dry-run
     tblctl recluster /data/lineitem --final
+    tblctl recluster /data/lineitem --pending
     tblctl recluster iceberg://prod/sales.orders --cluster-by "region, day(ts)" --dry-run
     tblctl recluster --list-policies
     tblctl recluster --watch 5m --all iceberg://prod --daily-bytes 500GiB
@@ -56,6 +60,15 @@ from tblctl.cli.show.progress import progress
 @click.option(
     "--plan", "plan_file", metavar="FILE", type=click.File(), help="Do what --dry-run --json planned."
 )
+@click.option(
+    "--pending",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value=OLDEST,
+    help="Carry out a plan that `plan --schedule` kept; without ID the oldest. Several processes may do so at once: "
+    "each takes groups that no other one took.",
+)
+@params.PLANS_AT
 @params.CLUSTER_BY_ICEBERG
 @click.option(
     "--watch",
@@ -94,6 +107,8 @@ def recluster(
     if_exists: bool,
     policy: str | None,
     plan_file: IO[str] | None,
+    pending: str | None,
+    plans_at: str | None,
     cluster_by: str | None,
     opening: dict[str, Any],
     as_json: bool,
@@ -101,7 +116,8 @@ def recluster(
 ) -> None:
     """Merge overlapping blocks, so that a key is in few of them.
 
-    One round: plan, merge, commit. Other writers are never blocked. Groups whose blocks they replace are dropped.
+    One round: plan, merge, commit (with --pending only the latter two). Other writers are never blocked. Groups whose
+    blocks they replace are dropped.
     """
     if list_policies:
         list_all_policies(locations, as_json=as_json)
@@ -109,25 +125,22 @@ def recluster(
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     check_words(
-        limits, planned=plan_file is not None, final=final, dry_run=dry_run, where=where, policy=policy
+        limits, {"--plan": plan_file, "--pending": pending}, final, dry_run, where=where, policy=policy
     )
+    check_pending(pending, plans_at, engine, {"--plan": plan_file, "--cluster-by": cluster_by})
     selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
     if every is not None:
-        alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists}
-        check_watch(locations, below, {**alone, "--plan": plan_file, "--cluster-by": cluster_by})
+        alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
+        check_watch(locations, below, {**alone, "--plan": plan_file, "--pending": pending})
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
         return
-    if len(locations) != 1 or below is not None or namespace is not None or daily_bytes is not None:
-        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    check_alone(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
     (location,) = locations
     plan = None if plan_file is None else read_plan(plan_file)
-    try:
-        table = tblctl.open(location, **opening)
-    except errors.TableNotFoundError:
-        if not if_exists:
-            raise
+    table = opened(location, opening, if_exists=if_exists)
+    if table is None:
         print_missing(location, as_json=as_json)
         return
     keyed = params.keyed_by(table, cluster_by)
@@ -135,6 +148,9 @@ def recluster(
         made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
         advice = params.refine_advice(location, opening)
         plans.print_plan(made, final=final, advice=advice, as_json=as_json)
+        return
+    if pending is not None:
+        print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
         return
     with progress("reclustering") as report:
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
@@ -146,6 +162,48 @@ def list_all_policies(locations: tuple[str, ...], *, as_json: bool) -> None:
     if locations:
         params.refuse("--list-policies takes no table: which policies there are does not depend on one")
     print_policies(as_json=as_json)
+
+
+def opened(location: str, opening: dict[str, Any], *, if_exists: bool) -> tblctl.Table | None:
+    """Open the table; None with --if-exists where there is none."""
+    try:
+        return tblctl.open(location, **opening)
+    except errors.TableNotFoundError:
+        if not if_exists:
+            raise
+        return None
+
+
+def check_pending(
+    pending: str | None, plans_at: str | None, engine: dict[str, Any], alone: dict[str, Any]
+) -> None:
+    """Refuse options that do not go with --pending, and one that goes with it only."""
+    if pending is None:
+        if plans_at is not None:
+            params.refuse("--plans-at goes with --pending")
+        return
+    for flag, value in {**alone, "--commit-every": engine["commit_every"]}.items():
+        if value is not None:
+            params.refuse(f"--pending and {flag} exclude each other")
+
+
+def check_alone(locations: tuple[str, ...], **of_watch: Any) -> None:
+    """Refuse several tables, and options of --watch, without it."""
+    if len(locations) != 1 or any(value is not None for value in of_watch.values()):
+        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+
+
+def carry_out(
+    table: tblctl.Table, pending: str, plans_at: str | None, engine: dict[str, Any]
+) -> tblctl.Outcome:
+    """Carry out a pending plan."""
+    with progress("reclustering") as report:
+        return table.recluster_pending(
+            None if pending == OLDEST else pending,
+            progress=report,
+            plans_at=plans_at,
+            **{name: value for name, value in engine.items() if name != "commit_every"},
+        )
 
 
 def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, Any]) -> None:
@@ -181,20 +239,21 @@ def print_watch(rounds: Iterator[tblctl.WatchedRound], *, as_json: bool) -> None
 
 
 def check_words(
-    limits: dict[str, Any], *, planned: bool, final: bool, dry_run: bool, **selection: Any
+    limits: dict[str, Any], plans: dict[str, Any], final: bool, dry_run: bool, **selection: Any
 ) -> None:
-    """Refuse options that contradict each other."""
+    """Refuse options that contradict each other. `plans` are the flags that give a plan, and their values."""
     if "threshold" in limits and "ratio" in limits:
         params.refuse("--threshold and --ratio exclude each other: both say when a level is well clustered")
     policy_flags.check(selection.get("policy"), limits)
-    if not planned:
+    planned = next((flag for flag, value in plans.items() if value is not None), None)
+    if planned is None:
         return
     given = {**selection, **limits, "final": final or None, "dry_run": dry_run or None}
     options = {"memory_bytes": "--memory"}
     for name, value in given.items():
         if value is not None:
             option = options.get(name, f"--{name.replace('_', '-')}")
-            params.refuse(f"--plan and {option} exclude each other: the plan fixes what one round does")
+            params.refuse(f"{planned} and {option} exclude each other: the plan fixes what one round does")
 
 
 def read_plan(file: IO[str]) -> tblctl.Plan:

@@ -12,6 +12,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     CorruptTableError,
     InvalidKeyError,
+    InvalidOptionError,
     SnapshotNotFoundError,
 )
 from tblctl.tableformat.iceberg.catalog import TableLoader
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from tblctl.tableformat.iceberg.block_io import IcebergBlockIO
+    from tblctl.tableformat.storage import Storage
 
 MAIN = "main"
 """The branch that readers and writers take unless told otherwise."""
+
+PLANS = "tblctl.plans"
+"""The table's property that says where pending plans are kept."""
 
 _ID_DIGITS = 19  # a snapshot's id has 63 bits
 
@@ -171,6 +176,27 @@ class IcebergPort:
             if limit is not None and count >= limit:
                 return
             yield _entry(base.metadata, base.at(snapshot))
+
+    def plan_storage(self, place: str | None) -> Storage:
+        """Return where pending plans are kept: at `place`, or where the table's property `tblctl.plans` says.
+
+        Below the table's own location, other engines may take them for orphans, and delete them.
+
+        Raises:
+            InvalidOptionError: neither says where, or what it says is a relative path.
+        """
+        version = self.newest()
+        given = place or version.metadata.properties.get(PLANS)
+        if not given:
+            msg = (
+                f"{self.location} does not say where to keep pending plans: set its property {PLANS} to a folder or "
+                "URL, or give plans_at (--plans-at)"
+            )
+            raise InvalidOptionError(msg)
+        if "://" not in given and not given.startswith("/"):
+            msg = f"pending plans are to be kept at {given!r:.140}: expected a URL, or a path that begins with /"
+            raise InvalidOptionError(msg)
+        return DataStorage(version.io_properties, self._io_properties, self.env).folder(given)
 
     def block_io(self, version: IcebergVersion) -> IcebergBlockIO:
         """Return the `BlockIO` of merge tasks for this version.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import SnapshotNotFoundError
+from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
@@ -311,6 +311,17 @@ class NativePort:
         segments = base.segments_of(list(paths))
         moved = frozenset(path for path in paths if segments.get(path) not in kept)
         return moved - newest.blocks_since(base, moved) if moved else moved
+
+    def plan_storage(self, place: str | None) -> Storage:
+        """Return where pending plans are kept: with the table.
+
+        Raises:
+            InvalidOptionError: somebody names another place, where this table's gc would not find them.
+        """
+        if place is not None:
+            msg = f"{self.location} keeps pending plans with the table: leave out plans_at (--plans-at)"
+            raise InvalidOptionError(msg)
+        return self._table.storage
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire versions, and delete objects that nothing names any more."""

@@ -21,9 +21,9 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan
-        ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WriteOutcome
+        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome PendingPlan Plan Progress
+        Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
+        Table TableOptions WriteOutcome
         create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
         parse_statement read_schema spark spark_session survey type_from_text type_to_text watch WatchedRound
     """,
@@ -46,6 +46,10 @@ NAMES = {
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
     "Table": "cluster_by location options schema snapshot",
+    "PendingPlan": """
+        blocks bytes claimed created expires groups id is_expired policy problem rows snapshot
+    """,
+    "ScheduledPlan": "expires id plan",
     "Scan": "schema snapshot",
     "WriteOutcome": """
         attempts blocks_added blocks_removed bytes_added note operation recluster rows_added rows_removed
@@ -142,20 +146,20 @@ NAMES = {
     """,
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes --daily-bytes
-        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
-        --debug --dry-run --engine --final --if-exists --include-unclustered --json --list-policies --master
-        --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
-        --most-blocks --namespace --refine --no-include-unclustered --on-conflict --plan --policy
-        --ratio --remote --small-file-bytes --spark-conf
-        --storage-option --target-depth --target-file-bytes --threshold --watch --where LOC...
-        --every-range --no-every-range
+        --day-column --day-rolling --debug --dry-run --engine --every-range --final --if-exists --include-unclustered
+        --json --list-policies --master --max-blocks --max-bytes --max-group-bytes --max-groups --memory
+        --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
+        --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending --plan
+        --plans-at --policy --ratio --recent-days --refine --remote --small-file-bytes --spark-conf --storage-option
+        --target-depth --target-file-bytes --threshold --watch --where LOC...
     """,
     "$ tblctl plan": """
-        --branch --catalog-option --cluster-by --clustering-depth --cube-bytes --debug --final --include-unclustered
-        --day-column --day-rolling --no-day-rolling --partition-column --partition-regex --partitions --recent-days
-        --json --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
-        --most-blocks --no-include-unclustered --output --policy --ratio --refine --small-file-bytes --storage-option
-        --target-depth --target-file-bytes --threshold --where LOC --every-range --no-every-range
+        --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column --day-rolling
+        --debug --every-range --expires --final --include-unclustered --json --list --max-blocks --max-bytes
+        --max-group-bytes --max-groups --memory --metadata-cache --min-input-files --most-blocks --no-day-rolling
+        --no-every-range --no-include-unclustered --output --partition-column --partition-regex --partitions
+        --plans-at --policy --ratio --recent-days --refine --schedule --small-file-bytes --storage-option
+        --target-depth --target-file-bytes --threshold --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -207,6 +211,7 @@ SIGNATURES = {
         "type_to_text(data_type)",
     ],
     "IcebergTable": [
+        "cancel_plan(id, *, plans_at=None)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
@@ -214,17 +219,24 @@ SIGNATURES = {
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
+        "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy='levels', where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
         ),
+        (
+            "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
+            "plans_at=None)"
+        ),
+        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
         "suggest(predicates=None)",
     ],
     "Table": [
         "add_column(path, type)",
         "append(data, *, memory_bytes=None, recluster=False, progress=None)",
+        "cancel_plan(id, *, plans_at=None)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete(where, *, progress=None)",
@@ -237,16 +249,22 @@ SIGNATURES = {
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
+        "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy='levels', where=None, options=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
         ),
+        (
+            "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
+            "plans_at=None)"
+        ),
         "rename_column(path, new_name)",
         "reset_clock()",
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
+        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
         "suggest(predicates=None)",
@@ -320,6 +338,8 @@ SIGNATURES = {
         "to_json()",
     ],
     "WatchedRound": ["to_dict()"],
+    "ScheduledPlan": ["to_dict()"],
+    "PendingPlan": ["to_dict()"],
     "Outcome": [
         "to_dict()",
     ],

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from damage import built
 
 import tblctl
-from tblctl.errors import CorruptTableError
+from tblctl.errors import CorruptTableError, InvalidDataError
+from tblctl.selector.plan import Plan
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import SegmentRef
@@ -26,7 +27,11 @@ from tblctl.tableformat.native.log.names import (
     checked_block_path,
     checked_record_path,
     checked_segment_path,
+    claim_of,
+    claim_path,
     is_leftover,
+    plan_of,
+    plan_path,
     sequence_of,
 )
 from tblctl.tableformat.native.log.segment_reader import blocks_of, read_segment
@@ -44,6 +49,7 @@ from tblctl.tableformat.parquet.footer_check import check_footer
 from tblctl.tableformat.parquet.opened import BlockAddress, require_safe_footer
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.parquet.thrift import read_struct, write_struct
+from tblctl.tableformat.pending import decode_pending
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.names import check_name
 
@@ -242,8 +248,40 @@ def parse_raw_footer(data: bytes) -> object:
     ]
 
 
+PENDING = plan_path(ID, 86400)
+
+
+@functools.cache
+def pending_plans() -> Sequence[bytes]:
+    """Return pending plans without their checksums."""
+    found = [
+        table().plan(policy=policy, options={"include_unclustered": True}) for policy in ("full", "levels")
+    ]
+    documents = [{"pending_version": 1, "plan": plan.to_json()} for plan in found]
+    return [json.dumps(document, separators=(",", ":")).encode() for document in documents]
+
+
+def parse_pending_plan(data: bytes) -> object:
+    body = data.removesuffix(b"}")
+    value = decode_pending(body + f',"checksum":"{checksum_text(body)}"}}'.encode(), PENDING)
+    try:
+        return Plan.from_json(value).to_json()
+    except InvalidDataError as error:  # whoever reads it adds the id
+        raise InvalidDataError(f"{PENDING}: {error}") from error
+
+
 def names() -> Sequence[bytes]:
-    return [BLOCK.encode(), SEGMENT.encode(), SNAPSHOT.encode(), f"metadata/records/{ID}.json".encode()]
+    return [
+        BLOCK.encode(),
+        SEGMENT.encode(),
+        SNAPSHOT.encode(),
+        f"metadata/records/{ID}.json".encode(),
+        *_pending_names(),
+    ]
+
+
+def _pending_names() -> list[bytes]:
+    return [PENDING.encode(), claim_path(ID, 12, 3).encode()]
 
 
 def parse_names(data: bytes) -> object:
@@ -251,6 +289,8 @@ def parse_names(data: bytes) -> object:
     name = data.decode("utf-8", "surrogateescape")
     is_leftover(name)
     assert (sequence_of(name) is None) == (name != f"metadata/snapshots/{sequence_of(name) or 0:020d}.json")
+    assert (plan := plan_of(name)) is None or name == plan_path(*plan)
+    assert (claim := claim_of(name)) is None or name == claim_path(*claim)
     for check in (checked_block_path, checked_segment_path, checked_record_path):
         try:
             accepted = check(name)

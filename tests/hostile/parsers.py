@@ -66,6 +66,14 @@ PARSERS: dict[str, Parser] = dict(
         # The native format: objects, and what is inside of them.
         _parser("snapshot", native.snapshots, native.parse_snapshot, DAMAGE, JSON, native.SNAPSHOT),
         _parser("snapshot-old", native.snapshots, native.parse_old_snapshot, DAMAGE, JSON, native.SNAPSHOT),
+        _parser(
+            "pending-plan",
+            native.pending_plans,
+            native.parse_pending_plan,
+            (InvalidDataError, UnsupportedFormatError),
+            JSON,
+            native.PENDING,
+        ),
         _parser("hint", native.hints, native.parse_hint, NONE, JSON),
         _parser("segment", native.segments, native.parse_segment, DAMAGE, PARQUET, native.SEGMENT),
         _parser("segment-old", native.segments, native.parse_old_segment, DAMAGE, PARQUET, native.SEGMENT),

@@ -64,6 +64,7 @@ COVERED = {
     "tableformat/native/log/snapshot_file.py": "snapshot",
     "tableformat/native/write/input_rows.py": "input-parquet",
     "tableformat/parquet/footer.py": "footer",
+    "tableformat/pending.py": "pending-plan",
     "tableformat/parquet/opened.py": "block",
     "tableformat/parquet/sealed.py": "block",
     # What these read was written by this process, or by a Spark worker for it.

@@ -17,6 +17,7 @@ import pyarrow as pa
 from simulation.engine import PlayedEngine
 from simulation.model import OWN_COLUMNS, Version, sql
 from simulation.policies import SIDE_SORT
+from tblctl.maintain.pending import PendingJob, execute
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
 from tblctl.selector import registry
@@ -273,6 +274,66 @@ class CarryOut(Operation):
         return None
 
 
+class SchedulePlan(Operation):
+    """Keep a plan with the table, for `ExecutePending` of whoever."""
+
+    commits = "none"
+
+    def draw(self, draws: Draws) -> Args:
+        return {**Recluster().draw(draws), "expires": draws.rng.choice([1, 60, 3600, 86400])}
+
+    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
+        policy = SIDE_SORT if args["policy"] == SIDE_SORT.name else args["policy"]
+        options = {"threshold": 1} if args["policy"] == "levels" else None
+        actor.table.schedule(policy, sql(args["where"]), options, expires=args["expires"])
+        return None
+
+
+class ExecutePending(Operation):
+    """Execute the oldest pending plan, or any: group by group, or many at once, or taking them from others too soon."""
+
+    commits = "many"
+
+    def draw(self, draws: Draws) -> Args:
+        rng = draws.rng
+        return {
+            "any": rng.random() < 0.3,
+            "twice": 0.0,
+            "claim_seconds": rng.choice([0.0, 30.0, 1800.0]),
+            "claim_bytes": rng.choice([0, 0, 2**30]),
+        }
+
+    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
+        plans = actor.table._plans(None)
+        chosen = _any_plan(actor) if args["any"] else None
+        request = Request.of(policy=None, condition=lambda _schema: None, options=None)
+        job = PendingJob(
+            port=actor.table._port,
+            plans=plans,
+            request=request,
+            engine=lambda _plan: _engine(actor, args),
+            claim_seconds=args["claim_seconds"],
+            claim_bytes=args["claim_bytes"],
+        )
+        run.commits_reported = execute(job, chosen).commits
+        return None
+
+
+class CancelPlan(Operation):
+    commits = "none"
+
+    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
+        chosen = _any_plan(actor)
+        if chosen is not None:
+            actor.table.cancel_plan(chosen)
+        return None
+
+
+def _any_plan(actor: Actor) -> str | None:
+    found = [item.id for item in actor.table.pending_plans()]
+    return found[int(actor.env.random() * len(found))] if found else None
+
+
 def _request(args: Args) -> Request:
     from tblctl.conditions import resolved
 
@@ -458,6 +519,9 @@ OPERATIONS: dict[str, Operation] = {
     "recluster": Recluster(),
     "plan": MakePlan(),
     "carry out": CarryOut(),
+    "schedule": SchedulePlan(),
+    "execute": ExecutePending(),
+    "cancel": CancelPlan(),
     "add column": AddColumn(),
     "rename column": RenameColumn(),
     "drop column": DropColumn(),
@@ -482,6 +546,8 @@ ACTORS: dict[str, Sequence[Sequence[str]]] = {
     "overwriter": [["overwrite"]],
     "reclusterer": [["recluster"]],
     "plan executor": [["plan", "carry out"]],
+    "scheduler": [["schedule"], ["schedule"], ["schedule", "execute"], ["cancel"]],
+    "executor of pending plans": [["execute"], ["execute"], ["schedule", "execute"]],
     "schema changer": [["add column"], ["add column"], ["rename column"], ["drop column"], ["widen column"]],
     "key changer": [["set key"], ["set key"], ["drop key"]],
     "gc": [["gc"]],

@@ -295,7 +295,31 @@ def _discards_in_doubt() -> list[Any]:
 
 
 _REPLIES = ("lost reply", "sent again")
+
+
+def _pending_plans_are_garbage() -> list[Any]:
+    real = gc._dead_plans
+    return [_replaced(gc, "_dead_plans", lambda objects, _now_us: real(objects, 1 << 62))]
+
+
+def _claims_outlive_their_plans() -> list[Any]:
+    return [_replaced(gc, "claim_of", lambda _name: None)]
+
+
 BUGS: dict[str, Bug] = {
+    "live plans are garbage": Bug(
+        what="gc deletes pending plans that have not expired",
+        patches=_pending_plans_are_garbage,
+        roles=("gc", "gc", "appender", "scheduler"),
+        first=1001,
+    ),
+    "claims outlive their plans": Bug(
+        what="gc leaves claims whose plan is gone",
+        patches=_claims_outlive_their_plans,
+        roles=("appender", "scheduler", "executor of pending plans", "executor of pending plans"),
+        faults=None,
+        first=7,
+    ),
     "no fence": Bug(
         what="gc deletes without a fence",
         patches=_no_fence,

@@ -20,7 +20,14 @@ from simulation.model import Condition, Version, normal
 from simulation.reasons import reason_of
 from tblctl.tableformat.errors import CommitOutcomeUnknownError
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
-from tblctl.tableformat.native.log.names import LATEST, record_of, sequence_of, snapshot_path
+from tblctl.tableformat.native.log.names import (
+    LATEST,
+    claim_of,
+    plan_of,
+    record_of,
+    sequence_of,
+    snapshot_path,
+)
 from tblctl.tableformat.native.log.snapshot_file import decode
 
 if TYPE_CHECKING:
@@ -93,6 +100,8 @@ class Oracle:
                 raise self._broken(f"{name} was deleted by {by.run}, although snapshot {sequence} names it")
         if by.run is not None and by.run.name == "gc":
             self.gc_changes += 1
+            if name in self._pending():
+                raise self._broken(f"{name} was deleted by a gc, although the plan has not expired")
 
     # -- what happens to operations
 
@@ -224,9 +233,20 @@ class Oracle:
         needed = {snapshot_path(sequence) for sequence in range(1, self.newest + 1)} | {LATEST}
         needed |= set().union(*(self._named[sequence] for sequence in self._retained()))
         needed |= {record for head in self._heads.values() if (record := record_of(head.summary.detail))}
+        needed |= self._pending()
         dead = sorted(self._world.store.objects.keys() - needed)
         if dead:
             raise self._broken(f"{len(dead)} objects are left that nothing needs: {dead[:3]}")
+
+    def _pending(self) -> set[str]:
+        """Return the pending plans that have not expired, and their claims."""
+        live = {
+            name: found[0]
+            for name, item in self._world.store.objects.items()
+            if (found := plan_of(name)) and item.modified_seconds + found[1] > self._world.seconds
+        }
+        claims = ((name, claim_of(name)) for name in self._world.store.objects)
+        return {*live, *(name for name, claim in claims if claim and claim[0] in live.values())}
 
     def _table(self, pinned: Snapshot | None = None) -> tblctl.Table:
         """Return a handle of a reader that nothing disturbs."""

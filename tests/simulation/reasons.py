@@ -12,6 +12,7 @@ from tblctl.tableformat.errors import (
     ConflictError,
     CorruptTableError,
     InvalidKeyError,
+    InvalidOptionError,
     InvalidSchemaError,
     SnapshotNotFoundError,
     StorageError,
@@ -34,8 +35,8 @@ class Reason:
 
 _ROWS = frozenset({"append", "overwrite", "delete", "update", "stage", "stream"})
 _SCHEMA = frozenset({"add column", "rename column", "drop column", "widen column"})
-_READS = frozenset({"read", "travel", "plan"})
-_RECLUSTERS = frozenset({"recluster", "plan", "carry out"})
+_READS = frozenset({"read", "travel", "plan", "schedule", "cancel"})
+_RECLUSTERS = frozenset({"recluster", "plan", "carry out", "schedule", "execute"})
 _NAMES_A_VERSION = frozenset({"travel", "rollback", "tag", "untag"})
 
 
@@ -105,6 +106,11 @@ REASONS = (
         error=ConflictError,
         why="another actor rolled back to another schema",
         holds=lambda run: run.name in _ROWS and _others_did(run, frozenset({"rollback"})),
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="another actor executed or cancelled the plan, or it expired",
+        holds=lambda run: run.name in {"execute", "cancel"},
     ),
     Reason(
         error=InvalidKeyError,

@@ -7,7 +7,9 @@ Names are relative to the table's root:
     metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
     metadata/latest                         a hint of the newest sequence
     metadata/records/<id>.json              the record of a recluster, block by block
-    metadata/plans/, metadata/claims/       reserved for plans and claims of work
+    metadata/plans/<id>-<9 digits>.json     a pending plan; the digits are the seconds that it lives
+    metadata/claims/<id>-<8 digits>-<4 digits>.json
+                                            a claim of a group: the plan's id, the group's number, which attempt it is
 
 An id is 32 lower-case hexadecimal digits. A name from metadata with another form is refused. So metadata cannot direct
 a read or a delete outside of the table's root.
@@ -27,6 +29,8 @@ SEGMENTS = "metadata/segments/"
 SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
 RECORDS = "metadata/records/"
+PLANS = "metadata/plans/"
+CLAIMS = "metadata/claims/"
 RECORD = "record"  # the key of a summary's detail that names one
 
 _TEMPORARY = ".tmp-"
@@ -35,6 +39,14 @@ _BLOCK = re.compile(rf"data/{_ID}\.parquet")
 _SEGMENT = re.compile(rf"metadata/segments/{_ID}\.parquet")
 _RECORD = re.compile(rf"metadata/records/{_ID}\.json")
 _SNAPSHOT = re.compile(r"metadata/snapshots/([0-9]{20})\.json")
+_PLAN = re.compile(rf"metadata/plans/({_ID})-([0-9]{{9}})\.json")
+_CLAIM = re.compile(rf"metadata/claims/({_ID})-([0-9]{{8}})-([0-9]{{4}})\.json")
+
+MOST_PLAN_SECONDS = 10**9 - 1
+"""A pending plan's name has room for this many seconds."""
+
+MOST_GROUPS, MOST_ATTEMPTS = 10**8, 10**4
+"""A claim's name has room for group numbers and attempts below these."""
 
 
 def block_path(block_id: str) -> str:
@@ -55,6 +67,38 @@ def record_path(record_id: str) -> str:
 def snapshot_path(sequence: int) -> str:
     """Return the name of the snapshot `sequence`, which is at least 1."""
     return f"{SNAPSHOTS}{sequence:020d}.json"
+
+
+def plan_path(plan_id: str, lifetime_seconds: int) -> str:
+    """Return the name of the pending plan `plan_id`, which expires so long after the storage's time of its object."""
+    return f"{PLANS}{plan_id}-{lifetime_seconds:09d}.json"
+
+
+def plan_of(name: str) -> tuple[str, int] | None:
+    """Return the id and the lifetime in seconds in a pending plan's name; None for any other name."""
+    found = _PLAN.fullmatch(name)
+    return (found.group(1), int(found.group(2))) if found else None
+
+
+def claim_path(plan_id: str, group: int, attempt: int) -> str:
+    """Return the name of a claim: of a group of a pending plan, the attempts numbered from 0."""
+    return f"{claims_of(plan_id)}{group:08d}-{attempt:04d}.json"
+
+
+def claims_of(plan_id: str) -> str:
+    """Return what the names of all claims of a pending plan begin with."""
+    return f"{CLAIMS}{plan_id}-"
+
+
+def claim_of(name: str) -> tuple[str, int, int] | None:
+    """Return the plan's id, the group and the attempt in a claim's name; None for any other name."""
+    found = _CLAIM.fullmatch(name)
+    return (found.group(1), int(found.group(2)), int(found.group(3))) if found else None
+
+
+def is_plan_id(text: str) -> bool:
+    """Return whether a text has the form of a pending plan's id."""
+    return re.fullmatch(_ID, text) is not None
 
 
 def probe_path(probe_id: str) -> str:

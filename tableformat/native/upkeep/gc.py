@@ -17,12 +17,15 @@ it, or is tried again on the new head and refused.
 The storage's own times decide all ages. The age of a snapshot counts from when its successor appeared. A snapshot that
 only a tag kept for longer than the grace period expires as soon as the tag is deleted, and a scan that still reads it
 fails.
+
+No snapshot names pending plans and claims of their groups, and nothing waits for them. A plan dies when it expires, by
+the time in its name and the storage's time of its object. A claim dies with its plan.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
@@ -38,7 +41,9 @@ from tblctl.tableformat.native.log.names import (
     RECORDS,
     SEGMENTS,
     block_path,
+    claim_of,
     is_leftover,
+    plan_of,
     probe_path,
     record_of,
     snapshot_path,
@@ -72,7 +77,7 @@ def collect(
     horizon_us = _horizon_us(now_seconds, older_than_seconds, 0 if dry_run else storage.time_step_seconds)
     retained_from = _retained_from(storage, head, keep, horizon_us)
     # Objects are listed before the named ones are read: an object published in between is then found named.
-    old = _old_objects(storage, horizon_us)
+    old = _old_objects(storage, horizon_us, microseconds(now_seconds))
     named = _Named(storage)
     # Everything that will stay is read before anything is changed: a damaged table is left unchanged.
     trial = _add_retained(storage, named, dataclasses.replace(head, retained_from=retained_from))
@@ -302,12 +307,31 @@ def _unnamed(old: list[ObjectInfo], named: _Named, young_us: int) -> list[Object
     return sorted(found, key=lambda item: (item.modified_seconds, item.name))
 
 
-def _old_objects(storage: Storage, horizon_us: int) -> list[ObjectInfo]:
-    """Return the blocks, segments, records and leftovers of killed writers that were written before the horizon."""
+def _old_objects(storage: Storage, horizon_us: int, now_us: int) -> list[ObjectInfo]:
+    """Return the objects written before the horizon that go unless a snapshot names them.
+
+    These are blocks, segments, records, leftovers of killed writers, pending plans that expired, and their claims.
+    """
     found = [item for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)]
-    found += [
-        item
-        for item in storage.list(METADATA)
-        if is_leftover(item.name) and not item.name.startswith((SEGMENTS, RECORDS))
-    ]
+    others = [item for item in storage.list(METADATA) if not item.name.startswith((SEGMENTS, RECORDS))]
+    found += [item for item in others if is_leftover(item.name)]
+    found += _dead_plans(others, now_us)
     return [item for item in found if microseconds(item.modified_seconds) < horizon_us]
+
+
+def _dead_plans(objects: Sequence[ObjectInfo], now_us: int) -> list[ObjectInfo]:
+    """Return the pending plans that expired, and the claims of plans that expired or are gone.
+
+    Args:
+        objects: as they were listed, by name: claims before plans. So the plan of a claim is seen, or was removed.
+        now_us: the storage's time.
+    """
+    live, dead = set(), []
+    for item in objects:
+        if found := plan_of(item.name):
+            plan_id, lifetime_seconds = found
+            if microseconds(item.modified_seconds + lifetime_seconds) > now_us:
+                live.add(plan_id)
+            else:
+                dead.append(item)
+    return dead + [item for item in objects if (claim := claim_of(item.name)) and claim[0] not in live]

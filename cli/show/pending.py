@@ -1,0 +1,66 @@
+"""Pending plans for people, or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+import tblctl
+from tblctl.cli.show import plans, render
+
+PENDING_JSON = """
+id, created, expires, is_expired, policy, snapshot, groups, blocks, rows, bytes, claimed, problem
+"""
+
+
+def print_scheduled(kept: tblctl.ScheduledPlan, *, final: bool, advice: str, as_json: bool) -> None:
+    """Print a plan, and where it is kept. `advice`: as for `put_info`."""
+    if as_json:
+        render.print_json(kept.to_dict())
+        return
+    plans.print_plan(kept.plan, final=final, advice=advice, as_json=False)
+    if kept.id is not None:
+        click.echo(
+            f"The plan is kept as {kept.id} until {kept.expires}: `tblctl recluster LOC --pending {kept.id}` carries "
+            "it out."
+        )
+
+
+def print_pending(found: Sequence[tblctl.PendingPlan], *, as_json: bool) -> None:
+    """Print the pending plans of a table, oldest first."""
+    if as_json:
+        render.print_json([item.to_dict() for item in found])
+        return
+    if not found:
+        click.echo("no pending plan: `tblctl plan LOC --schedule` keeps one")
+        return
+    rows = [
+        (
+            item.id,
+            item.created,
+            f"{item.expires}{' (expired)' if item.is_expired else ''}",
+            item.policy or "",
+            f"{item.groups:,}",
+            f"{item.claimed:,}",
+            f"{item.blocks:,}",
+            render.size(item.bytes),
+        )
+        for item in found
+    ]
+    names = ("pending plan", "created", "expires", "policy", "groups", "begun", "blocks", "size")
+    render.print_table(names, rows, right=(4, 5, 6, 7))
+    for item in found:
+        if item.problem is not None:
+            click.echo(f"\n{render.printable(item.problem)}")
+
+
+def print_cancelled(cancelled: tblctl.PendingPlan, *, as_json: bool) -> None:
+    """Print what a plan was that is pending no more."""
+    if as_json:
+        render.print_json(cancelled.to_dict())
+        return
+    begun = f"; {cancelled.claimed:,} of them were begun" if cancelled.claimed else ""
+    click.echo(
+        f"cancelled the pending plan {cancelled.id} of {render.count(cancelled.groups, 'group')}{begun}"
+    )
