@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tblctl.scan import Scan
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
+    from tblctl.selector.pricing.price import Bill, Price
     from tblctl.statement import Statement, execute, parse_statement
     from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
@@ -70,6 +71,8 @@ _HOMES = {  # module, or module:name if the name differs there
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
+    "Bill": "tblctl.selector.pricing.price",
+    "Price": "tblctl.selector.pricing.price",
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
@@ -134,6 +137,8 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Suggestion",
     "Candidate",
     "Plan",
+    "Bill",
+    "Price",
     "SelectOptions",
     "Outcome",
     "GroupOutcome",

@@ -102,15 +102,15 @@ class Request:
         )
 
 
-def make_plan(version: Version, request: Request, *, env: Environment = SYSTEM) -> Plan:
-    """Return the plan of the policy for a version. `env` is its clock and source of randomness.
+def make_plan(version: Version, request: Request, *, rates: Rates = None, env: Environment = SYSTEM) -> Plan:
+    """Return the plan of the policy for a version. `env` is its clock and source of chance; `rates` as in `planned`.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     version, view = selectable(version, request.condition)
-    return planned(version, view, request, env=env).plan
+    return planned(version, view, request, rates=rates, env=env).plan
 
 
 def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, View]:
@@ -151,7 +151,7 @@ def planned(
         failed: paths of blocks that may not be selected.
         workload: what was asked of the table lately; see `Policy.decide`.
         state: that of the plan before.
-        rates: what reading and rewriting cost.
+        rates: what reading and rewriting take; None for the stated defaults.
         env: the policy's clock and source of chance.
         with_advice: False where nobody reads it.
     """

@@ -20,8 +20,8 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Progress Scan
+        Bill BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
+        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Price Progress Scan
         ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
         TableOptions WriteOutcome
         create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
@@ -93,19 +93,27 @@ NAMES = {
         named_by null_share terms unknown_block_count why
     """,
     "Plan": """
-        advice groups is_limited note options policy predicted rejected snapshot sorts table_id
+        advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id
+    """,
+    "Bill": """
+        measured_runs payback_queries point_query_bytes_after point_query_bytes_before total
+    """,
+    "Price": """
+        blocks bytes_copied bytes_decoded bytes_read bytes_written cost memory_bytes requests rows seconds
+        suggested_bytes
     """,
     "SelectOptions": """
-        include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio target_depth threshold
+        include_unclustered max_blocks max_bytes max_cost max_group_bytes max_groups max_seconds memory_bytes
+        price_per_gib price_per_hour ratio target_depth threshold
     """,
     "Outcome": """
-        advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
-        depth_after depth_before engine entries_copied failed_groups figures_of groups note overlaps_after
-        overlaps_before policy rejected rounds rows seconds snapshot
+        advice blocks_in blocks_out bytes_copied bytes_read bytes_written commits committed_groups conflicted_groups
+        depth_after depth_before engine entries_copied failed_groups figures_of groups left_groups note overlaps_after
+        overlaps_before policy predicted predicted_depth_after rejected rounds rows seconds snapshot
     """,
     "GroupOutcome": """
-        blocks_in blocks_out bytes_read bytes_written cpu_seconds error number round rows rows_copied status
-        task_seconds why
+        blocks_in blocks_out bytes_copied bytes_read bytes_written cpu_seconds error number predicted round rows
+        rows_copied status task_seconds why
     """,
     "GcOutcome": "bytes_deleted dry_run objects_deleted snapshots_expired",
     "WatchedRound": "bytes_today error location outcome status time",
@@ -148,7 +156,7 @@ NAMES = {
         --most-blocks --namespace --refine --no-include-unclustered --on-conflict --plan --policy
         --ratio --remote --small-file-bytes --spark-conf
         --storage-option --target-depth --target-file-bytes --threshold --watch --where LOC...
-        --every-range --no-every-range
+        --every-range --no-every-range --max-cost --max-seconds --price-per-gib --price-per-hour
     """,
     "$ tblctl plan": """
         --branch --catalog-option --cluster-by --clustering-depth --cube-bytes --debug --final --include-unclustered
@@ -156,6 +164,7 @@ NAMES = {
         --json --max-blocks --max-bytes --max-group-bytes --max-groups --memory --metadata-cache --min-input-files
         --most-blocks --no-include-unclustered --output --policy --ratio --refine --small-file-bytes --storage-option
         --target-depth --target-file-bytes --threshold --where LOC --every-range --no-every-range
+        --max-cost --max-seconds --price-per-gib --price-per-hour
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -313,7 +322,8 @@ SIGNATURES = {
     "SelectOptions": [
         (
             "SelectOptions(*, threshold=None, ratio=None, max_group_bytes=None, memory_bytes=1073741824, "
-            "max_bytes=None, max_blocks=None, max_groups=None, target_depth=None, include_unclustered=None)"
+            "max_bytes=None, max_blocks=None, max_groups=None, target_depth=None, max_seconds=None, max_cost=None, "
+            "price_per_gib=None, price_per_hour=None, include_unclustered=None)"
         ),
         "from_mapping(values)",
         "threshold_for(block_count)",
