@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors, spark
+    from tblctl.advise.estimate import Estimate
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.maintain.measure import MeasuredVersion
@@ -77,6 +78,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
     "Candidate": "tblctl.advise.suggest",
+    "Estimate": "tblctl.advise.estimate",
     "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
@@ -136,6 +138,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "WatchedRound",
     "Suggestion",
     "Candidate",
+    "Estimate",
     "Plan",
     "Bill",
     "Price",

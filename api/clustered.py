@@ -22,6 +22,7 @@ from tblctl.tableformat.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.advise.estimate import Estimate
     from tblctl.advise.suggest import Suggestion
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.metrics.information import ClusteringInfo
@@ -175,6 +176,38 @@ class ClusteredTable:
             return suggest(version, conditions, self._port.entry(version, newest=version).cluster_by or ())
 
         return self._read(read)
+
+    def estimate(
+        self,
+        *,
+        days: float = 30,
+        target_depth: float = 4.0,
+        policy: str | Policy | None = None,
+        price_per_gib: float | None = None,
+        price_per_hour: float | None = None,
+    ) -> Estimate:
+        """Return what keeping an average depth costs a day, from what arrived lately and a simulation of the policy.
+
+        Args:
+            days: of the table's history to look at.
+            target_depth: at least 1.
+            policy: as for `plan`; levels for None.
+            price_per_gib: of files that are read to be merged.
+            price_per_hour: of all machines that merge.
+
+        Raises:
+            InvalidOptionError: a number is not positive, or there is no such policy.
+        """
+        from tblctl.advise.estimate import estimate
+
+        return estimate(
+            self._port,
+            days=days,
+            target_depth=target_depth,
+            policy=policy,
+            price_per_gib=price_per_gib,
+            price_per_hour=price_per_hour,
+        )
 
     def picture(
         self,

@@ -21,7 +21,8 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Price Progress Scan
+        DepthPoint Estimate GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome Plan Price
+        Progress Scan
         ScanExplanation ScanReport SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
         TableOptions WriteOutcome
         create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
@@ -95,6 +96,10 @@ NAMES = {
     "Plan": """
         advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id
     """,
+    "Estimate": """
+        appends assumptions bytes_per_day cost_per_day days measured_amplification measured_runs policy
+        rewritten_bytes_per_day seconds_per_day simulated_depth target_depth write_amplification
+    """,
     "Bill": """
         measured_runs payback_queries point_query_bytes_after point_query_bytes_before total
     """,
@@ -123,7 +128,8 @@ NAMES = {
         sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop files gc history info overwrite plan recluster
+        --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
+        recluster
         rollback scan sql suggest tag update
     """,
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
@@ -157,6 +163,10 @@ NAMES = {
         --ratio --remote --small-file-bytes --spark-conf
         --storage-option --target-depth --target-file-bytes --threshold --watch --where LOC...
         --every-range --no-every-range --max-cost --max-seconds --price-per-gib --price-per-hour
+    """,
+    "$ tblctl estimate": """
+        --branch --catalog-option --days --debug --json --metadata-cache --policy --price-per-gib --price-per-hour
+        --refine --storage-option --target-depth LOC
     """,
     "$ tblctl plan": """
         --branch --catalog-option --cluster-by --clustering-depth --cube-bytes --debug --final --include-unclustered
@@ -220,6 +230,7 @@ SIGNATURES = {
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
         "depth_history(limit=20)",
+        "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
@@ -239,6 +250,7 @@ SIGNATURES = {
         "delete(where, *, progress=None)",
         "delete_tag(name)",
         "depth_history(limit=20)",
+        "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "drop_cluster_key()",
         "drop_column(path)",
         "files(limit=None)",
@@ -313,6 +325,9 @@ SIGNATURES = {
         "to_dict()",
     ],
     "Candidate": [
+        "to_dict()",
+    ],
+    "Estimate": [
         "to_dict()",
     ],
     "Plan": [

@@ -57,3 +57,10 @@ def test_plan_outcome_and_summary_have_the_price_and_the_next_plan_is_corrected(
     assert stated["merge_seconds"] > 0
     append(table, id=list(range(0, 40, 3)))
     assert run(lake, "plan", *keyed)["bill"]["measured_runs"] == 1
+
+
+def test_what_keeping_a_depth_costs_a_day_is_estimated_from_the_snapshots(lake: Lake, table: Table) -> None:
+    found = run(lake, "estimate", "iceberg://lake/db.t", "--policy", "full", "--price-per-gib", "1")
+    assert (found["appends"], found["measured_runs"]) == (2, 0)
+    assert found["rewritten_bytes_per_day"] > 0
+    assert found["cost_per_day"] == pytest.approx(found["rewritten_bytes_per_day"] / 2**30, rel=1e-6)
