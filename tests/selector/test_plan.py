@@ -105,6 +105,7 @@ def test_the_options_of_a_plan_are_in_parts():
             "ratio": None,
             "max_group_bytes": 8 * 2**30,
             "include_unclustered": False,
+            "every_range": False,
         },
         budget=Budget(max_blocks=7),
         memory_bytes=2**28,
