@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tblctl import errors, spark
+    from tblctl.advise.estimate import Estimate
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.maintain.measure import MeasuredVersion
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tblctl.scan import Scan
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
+    from tblctl.selector.pricing.price import Bill, Price
     from tblctl.statement import Statement, execute, parse_statement
     from tblctl.table import Table
     from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
@@ -74,10 +76,13 @@ _HOMES = {  # module, or module:name if the name differs there
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
+    "Bill": "tblctl.selector.pricing.price",
+    "Price": "tblctl.selector.pricing.price",
     "Statement": "tblctl.statement",
     "execute": "tblctl.statement",
     "parse_statement": "tblctl.statement",
     "Candidate": "tblctl.advise.suggest",
+    "Estimate": "tblctl.advise.estimate",
     "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
@@ -137,9 +142,12 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "WatchedRound",
     "Suggestion",
     "Candidate",
+    "Estimate",
     "Plan",
     "ScheduledPlan",
     "PendingPlan",
+    "Bill",
+    "Price",
     "SelectOptions",
     "Outcome",
     "GroupOutcome",

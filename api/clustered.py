@@ -22,6 +22,7 @@ from tblctl.tableformat.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.advise.estimate import Estimate
     from tblctl.advise.suggest import Suggestion
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.metrics.information import ClusteringInfo
@@ -177,6 +178,38 @@ class ClusteredTable:
 
         return self._read(read)
 
+    def estimate(
+        self,
+        *,
+        days: float = 30,
+        target_depth: float = 4.0,
+        policy: str | Policy | None = None,
+        price_per_gib: float | None = None,
+        price_per_hour: float | None = None,
+    ) -> Estimate:
+        """Return what keeping an average depth costs a day, from what arrived lately and a simulation of the policy.
+
+        Args:
+            days: of the table's history to look at.
+            target_depth: at least 1.
+            policy: as for `plan`; levels for None.
+            price_per_gib: of files that are read to be merged.
+            price_per_hour: of all machines that merge.
+
+        Raises:
+            InvalidOptionError: a number is not positive, or there is no such policy.
+        """
+        from tblctl.advise.estimate import estimate
+
+        return estimate(
+            self._port,
+            days=days,
+            target_depth=target_depth,
+            policy=policy,
+            price_per_gib=price_per_gib,
+            price_per_hour=price_per_hour,
+        )
+
     def picture(
         self,
         path: str | os.PathLike[str],
@@ -236,10 +269,11 @@ class ClusteredTable:
             InvalidOptionError: lists every problem.
             ConflictError: gc removed version after version while they were read.
         """
+        from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return self._read(lambda version: make_plan(version, request))
+        return self._read(lambda version: make_plan(version, request, rates=rates_of(self._port, version)))
 
     def recluster(
         self,
@@ -263,9 +297,9 @@ class ClusteredTable:
             where: only blocks that may hold rows satisfying the condition are merged.
             options: see `tblctl.SelectOptions`; sizes may be text.
             final: run rounds until there is nothing to do. Otherwise one round runs, and another one if it committed
-                nothing because groups failed; the blocks of failed groups are then left alone. Limits in the options
-                hold for each round. Blocks that are not sorted by the current key are merged too, unless the options
-                say otherwise. Beside a writer that never pauses, `final` may never end.
+                nothing because groups failed; the blocks of failed groups are then left alone. Limits of bytes, seconds
+                and money hold for all rounds together, the others for each. Blocks that are not sorted by the current
+                key are merged too, unless the options forbid it. Beside a writer that never pauses it may never end.
             engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
                 64 GiB in memory.
             spark: your SparkSession, classic or Connect, which is not stopped. Or a function that returns a context
@@ -273,8 +307,8 @@ class ClusteredTable:
                 there is something to merge. None: a session on this machine, if needed.
             on_conflict: what to do if other writers removed blocks of a group. salvage commits the other groups. fail
                 raises and commits nothing more; with `commit_every`, the round's earlier commits stay.
-            commit_every: commit after this many merged groups (8), or a merged group once this much time has passed
-                since the last commit ("60s", a timedelta). None: at the end; beside another writer each group.
+            commit_every: commit after so many merged groups (8), or a merged group once so much time has passed since
+                the last commit ("60s", a timedelta). None: at the end; beside another writer each group.
             progress: called with (done, total, unit); the unit is rows or groups of the round.
 
         Raises:

@@ -83,6 +83,7 @@ class IcebergTable(ClusteredTable):
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
+        from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, planned, selectable
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
@@ -90,7 +91,7 @@ class IcebergTable(ClusteredTable):
         def read(version: IcebergVersion) -> Plan:
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
             chosen, view = selectable(keyed, request.condition)
-            found = planned(chosen, view, request).plan
+            found = planned(chosen, view, request, rates=rates_of(self._port, version)).plan
             _warn_if_refused(chosen)
             return found
 

@@ -15,6 +15,7 @@ from tblctl.tableformat.port import VersionEntry
 if TYPE_CHECKING:
     from tblctl.merger.round.group_run import GroupOutcome
     from tblctl.selector.plan import Advice, Plan, Rejection
+    from tblctl.selector.pricing.price import Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,11 @@ class Outcome:
         committed_groups: groups that were merged and committed.
         conflicted_groups: groups that were dropped because a block had left the table, or the key was altered.
         failed_groups: groups that could not be merged; `groups` says why.
+        left_groups: groups that did not begin, since the seconds or the money of the budget did not suffice.
         blocks_in, blocks_out, rows, bytes_read, bytes_written: totals of the committed groups.
+        bytes_copied: of row groups that were copied undecoded; the two before count them too.
+        predicted: what the committed groups were expected to take; None if that is not known.
+        predicted_depth_after: the average depth that the plan of the last round was expected to bring.
         depth_before, overlaps_before: the averages at the start, as in `ClusteringInfo`; None if no block was
             in the order of the key.
         depth_after, overlaps_after: the averages at the end, without what others changed during the last round.
@@ -101,11 +106,19 @@ class Outcome:
     advice: tuple[Advice, ...] = ()
     entries_copied: int = 0
     figures_of: str = TABLE
+    left_groups: int = 0
+    bytes_copied: int = 0
+    predicted: Price | None = None
+    predicted_depth_after: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
         parts = ("groups", "rejected", "advice")
-        return {**_plain(self), **{name: [asdict(item) for item in getattr(self, name)] for name in parts}}
+        return {
+            **_plain(self),
+            **{name: [asdict(item) for item in getattr(self, name)] for name in parts},
+            "predicted": self.predicted and asdict(self.predicted),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

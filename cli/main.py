@@ -12,7 +12,19 @@ import threading
 from typing import NoReturn
 
 from tblctl.cli.command import FAILED, Application, terminated
-from tblctl.cli.commands import change, define, depth, keep, measure, plan, read, recluster, sql, suggest
+from tblctl.cli.commands import (
+    change,
+    define,
+    depth,
+    estimate,
+    keep,
+    measure,
+    plan,
+    read,
+    recluster,
+    sql,
+    suggest,
+)
 from tblctl.cli.load_arrow import load_arrow
 
 COMMANDS = (
@@ -27,6 +39,7 @@ COMMANDS = (
     depth.depth,
     suggest.suggest,
     plan.plan,
+    estimate.estimate,
     recluster.recluster,
     sql.sql,
     read.history,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,16 @@ class Budget:
     """How much a plan rewrites at most; None for no limit, and no more than `MOST_GROUPS` groups in any case.
 
     `target_depth` is an average depth, as `info` counts it: groups that are not needed to reach it are left out.
+    `max_bytes` is never exceeded by the bytes of files that are decoded: a plan counts all bytes of the files that it
+    reads, since which row groups can be copied undecoded is known only while merging. `max_seconds` and `max_cost` are
+    of predictions (`pricing/`): no group is planned or begun that is expected to exceed them.
 
     Raises:
         InvalidOptionError: at construction; lists every problem at once.
     """
 
     max_bytes: int | None = option(
-        default=None, unit="bytes", help="Most bytes of files that a round rewrites."
+        default=None, unit="bytes", help="Most bytes of files that are decoded; --final: of all rounds."
     )
     max_blocks: int | None = option(default=None, unit="blocks", help="Most blocks that a round rewrites.")
     max_groups: int | None = option(default=None, unit="groups", help="Most groups of a round.")
@@ -39,9 +43,34 @@ class Budget:
         help="Merge no more than brings the average depth of the table to this; nothing if it is there.",
         least=1,
     )
+    max_seconds: float | None = option(
+        default=None,
+        unit="seconds",
+        help="Begin no group that is expected to end later; --final: of all rounds.",
+        above=0,
+    )
+    max_cost: float | None = option(
+        default=None,
+        unit="money",
+        help="Begin no group that is expected to cost more than this; needs a price. --final: of all rounds.",
+        above=0,
+    )
+    price_per_gib: float | None = option(
+        default=None, unit="money", help="Price of a GiB of files that is read to be merged.", above=0
+    )
+    price_per_hour: float | None = option(
+        default=None, unit="money", help="Price of an hour of all machines that merge.", above=0
+    )
 
     def __post_init__(self) -> None:
-        require_valid(self)
+        require_valid(self, price_problems(self))
+
+
+def price_problems(asked: Any) -> list[str]:
+    """Return what is wrong with the prices beside the limits of a budget, or of options with the same names."""
+    if asked.max_cost is None or asked.price_per_gib is not None or asked.price_per_hour is not None:
+        return []
+    return ["max_cost needs price_per_gib or price_per_hour: without a price nothing costs anything"]
 
 
 TYPICAL: Mapping[str, Callable[[TableView], tuple[int, str]]] = {
@@ -147,7 +176,7 @@ def affordable(
             left.setdefault(room.spent, []).extend(rest.blocks for rest in drafts[number:])
             break
         count, rule = room.fitting(view, draft.blocks)
-        parts = [draft] if not rule else _cut(view, draft, count, rule, room.groups)
+        parts = [draft] if not rule else cut_draft(view, draft, count, rule, room.groups)
         taken += parts
         room = room.after(view, [part.blocks for part in parts])
         if rule:
@@ -156,7 +185,7 @@ def affordable(
     return taken, {rule: joined(blocks) for rule, blocks in left.items()}
 
 
-def _cut(view: TableView, draft: Draft, count: int, rule: str, most: int) -> list[Draft]:
+def cut_draft(view: TableView, draft: Draft, count: int, rule: str, most: int) -> list[Draft]:
     """Return what is worth merging of the first `count` blocks of a draft, as at most `most` drafts.
 
     With another sort than the current one that is all of them: what is known of their keys says nothing about it.

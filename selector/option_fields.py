@@ -9,6 +9,7 @@ Mappings are read, and flags made, from the fields, their types and their metada
 - `unit`: one word. Values in `bytes` may be text with a unit (`2GiB`).
 - `help`: one sentence for people.
 - `least`, `most`: the smallest and the largest value; whole numbers begin at 1 unless `least` says otherwise.
+- `above`: values are greater than this.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def option(
     help: str,  # noqa: A002 (the word of the metadata)
     least: float | None = None,
     most: float | None = None,
+    above: float | None = None,
 ) -> Any:
     """Return a dataclass field that is an option."""
-    metadata = {"unit": unit, "help": help, "least": least, "most": most}
+    metadata = {"unit": unit, "help": help, "least": least, "most": most, "above": above}
     return field(default=default, metadata=metadata)
 
 
@@ -69,7 +71,7 @@ class Option:
     Attributes:
         kind: one of `KINDS`.
         is_optional: None is a value too.
-        default, unit, help, least, most: see `option`.
+        default, unit, help, least, most, above: see `option`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Option:
     help: str
     least: float | None
     most: float | None
+    above: float | None = None
 
     def problem(self, value: Any) -> str | None:
         """Return what is wrong with a value, or None."""
@@ -93,7 +96,11 @@ class Option:
         allowed = (int, float) if self.kind is float else (int,)
         if not isinstance(value, allowed) or not math.isfinite(value):
             return False
-        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+        )
 
     @property
     def _expected(self) -> str:
@@ -105,6 +112,8 @@ class Option:
             noun = f"a whole number of {self.unit}"
         else:
             noun = "a number" if self.most is None else f"a {self.unit}"
+        if self.above is not None:
+            return f"{noun} above {self.above:g}"
         least = "" if self.least is None else f" from {self.least:g}"
         most = " on" if least and self.most is None else "" if self.most is None else f" to {self.most:g}"
         return noun + least + most
@@ -129,6 +138,7 @@ def _declared(item: Any, hint: Any) -> Option:
         help=item.metadata.get("help", ""),
         least=1 if least is None and kind is int else least,
         most=item.metadata.get("most"),
+        above=item.metadata.get("above"),
     )
 
 

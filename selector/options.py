@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from tblctl.selector.budget import Budget
+from tblctl.selector.budget import Budget, price_problems
 from tblctl.selector.option_fields import (
     from_mapping,
     option,
@@ -40,11 +40,17 @@ class SelectOptions:
             none for `full`.
         memory_bytes: most memory of one merge task, which takes at least 16 MiB. Policies ignore it; a plan carries it
             to the merge.
-        max_bytes: most bytes of files that a plan rewrites. None: no limit.
+        max_bytes: most bytes of files that are decoded: a plan counts all bytes of the files that it reads. With
+            `final` the limit is that of the whole run, and what was copied undecoded does not count. None: no limit.
         max_blocks: most blocks that a plan rewrites. None: no limit.
         max_groups: most groups of a plan. None: no limit but `draft.MOST_GROUPS`.
         target_depth: a plan has no more groups than are expected to bring the average depth of the table to this. At
             least 1. None: all that the policy chooses.
+        max_seconds: no group is planned or begun that is expected to end later; with `final` counted from the start of
+            the run, else of the round. A run may overshoot by what one group takes longer. Above 0. None: no limit.
+        max_cost: the same for money, by the two prices, one of which it needs. Above 0. None: no limit.
+        price_per_gib: of files that are read to be merged. Above 0. None: they cost nothing.
+        price_per_hour: of all machines that merge. Above 0. None: time costs nothing.
         include_unclustered: also select blocks that are not sorted by the current key. None: the policy decides: `full`
             selects them, `levels` does not (unless `--final` is given).
 
@@ -62,10 +68,14 @@ class SelectOptions:
     max_blocks: int | None = _like(Budget, "max_blocks")
     max_groups: int | None = _like(Budget, "max_groups")
     target_depth: float | None = _like(Budget, "target_depth")
+    max_seconds: float | None = _like(Budget, "max_seconds")
+    max_cost: float | None = _like(Budget, "max_cost")
+    price_per_gib: float | None = _like(Budget, "price_per_gib")
+    price_per_hour: float | None = _like(Budget, "price_per_hour")
     include_unclustered: bool | None = _like(LevelsOptions, "include_unclustered")
 
     def __post_init__(self) -> None:
-        require_valid(self, threshold_problems(self))
+        require_valid(self, [*threshold_problems(self), *price_problems(self)])
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SelectOptions:

@@ -10,11 +10,12 @@ import numpy as np
 
 from tblctl.metrics.partitions import TABLE
 from tblctl.selector.budget import Budget
+from tblctl.selector.pricing.price import Bill, Price
 from tblctl.tableformat.errors import InvalidDataError, InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort
 
-PLAN_VERSION = 4
-"""Version of the JSON form; a plan of another version is refused."""
+PLAN_VERSION = 5
+"""Version of the JSON form. Plans of version 4 are read too: they have no prices. Others are refused."""
 
 _MOST_LEVEL = 1_000  # far above what any policy gives, and what segments can hold
 
@@ -64,6 +65,7 @@ class Group:
         depth_before: average depth of its blocks in the table; None if that of one of them is not known.
         depth_after: the same that is expected of what it becomes; None with another sort than the current one.
         partition: which one its blocks are in, as the table format names it: a JSON value; None for a table without.
+        price: what merging it is expected to take; None if that was not predicted.
 
     Raises:
         ValueError: at construction: a number is out of range.
@@ -81,6 +83,7 @@ class Group:
     depth_before: float | None
     depth_after: float | None
     partition: Any = None
+    price: Price | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.output_level <= _MOST_LEVEL:
@@ -104,8 +107,8 @@ class Rejection:
     Attributes:
         rule: the reason as one word for programs: constant, unclustered, other_sort, where, failed, pending,
             listed_twice, max_level, too_few_blocks, well_clustered, no_gain, max_group_bytes, max_bytes, max_blocks,
-            max_groups, target_reached. One that is the name of an option says that this option is a limit, which may
-            be raised.
+            max_groups, max_seconds, max_cost, target_reached. One that is the name of an option says that this option
+            is a limit, which may be raised.
         level: theirs; None if they are of several, or of none.
         blocks, size_bytes: how many they are, and of how many bytes.
         why: for people.
@@ -179,7 +182,8 @@ class Plan:
     """What a policy decided for one snapshot. If it has no groups, there is nothing to do, and `note` says why.
 
     `advice` belongs to a plan without groups of a table whose blocks overlap: selections that would separate them.
-    `sorts` are named by groups and new to the table. A sort becomes live with its first committed group.
+    `sorts` are named by groups and new to the table. A sort becomes live with its first committed group. `bill` says
+    what the plan is expected to cost and bring; None if that was not predicted.
 
     Raises:
         ValueError: at construction: groups are not numbered from 0, a group is empty, two groups share a block, or two
@@ -196,6 +200,7 @@ class Plan:
     options: PlanOptions
     advice: tuple[Advice, ...] = ()
     sorts: tuple[Sort, ...] = ()
+    bill: Bill | None = None
 
     def __post_init__(self) -> None:
         if [group.number for group in self.groups] != list(range(len(self.groups))):
@@ -227,12 +232,32 @@ class Plan:
         """
         if not isinstance(value, Mapping) or "version" not in value:
             raise InvalidDataError("this is not a plan of tblctl: expected a JSON object with a version")
-        if value["version"] != PLAN_VERSION:
+        if value["version"] not in (PLAN_VERSION, _WITHOUT_PRICES):
             raise InvalidDataError(
                 f"the plan has version {value['version']!r}, this tblctl reads version {PLAN_VERSION}; plan again"
             )
         rest = {name: item for name, item in value.items() if name != "version"}
+        if value["version"] == _WITHOUT_PRICES:
+            rest = _with_prices(rest)
         return _read(cls, rest, "plan")
+
+
+_WITHOUT_PRICES = 4
+"""The version before prices."""
+
+
+def _with_prices(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan of version 4 in the form of today, as far as it has that form; `_read` refuses the rest."""
+    found = {"bill": None, **plan}
+    if isinstance(plan.get("groups"), list):
+        found["groups"] = [
+            {"price": None, **group} if isinstance(group, Mapping) else group for group in plan["groups"]
+        ]
+    options = plan.get("options")
+    if isinstance(options, Mapping) and isinstance(options.get("budget"), Mapping):
+        unset = dict.fromkeys(("max_seconds", "max_cost", "price_per_gib", "price_per_hour"))
+        found["options"] = {**options, "budget": {**unset, **options["budget"]}}
+    return found
 
 
 def _as_json(value: Any) -> Any:
@@ -298,4 +323,4 @@ def _sort(value: Any, place: str) -> Sort:
         raise InvalidDataError(f"{place}: {cause}") from cause
 
 
-_OBJECTS = (Prediction, Group, Rejection, Advice, PlanOptions, Budget)
+_OBJECTS = (Prediction, Group, Rejection, Advice, PlanOptions, Budget, Price, Bill)

@@ -10,12 +10,17 @@ from typing import Any
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.partitions import TABLE
 from tblctl.selector.advice import advice_of, advised, needs_advice
-from tblctl.selector.budget import TYPICAL, Budget, affordable
+from tblctl.selector.budget import TYPICAL, Budget
 from tblctl.selector.checks import checked
 from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict.forecast import Forecast
+from tblctl.selector.pricing.cut import fitting
+from tblctl.selector.pricing.predict import bill_of
+from tblctl.selector.pricing.price import Price
+from tblctl.selector.pricing.rates import DEFAULT_RATES
+from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView, joined
 from tblctl.selector.target_depth import enough, spare, why_spared
@@ -61,7 +66,7 @@ def plan(
         memory_bytes: most memory of one merge task; the plan carries it to the merge.
         workload: recent queries; see `Policy.decide`.
         state: from the plan before.
-        rates: costs of reading and rewriting.
+        rates: what reading and rewriting take; None for the stated defaults.
         now: seconds since 1970-01-01 UTC.
         rng: the policy's source of chance.
         with_advice: False where nobody reads it.
@@ -74,7 +79,7 @@ def plan(
         view,
         budget=budget,
         memory_bytes=memory_bytes,
-        asked={"workload": workload, "rates": rates, "now": now, "rng": rng},
+        asked={"workload": workload, "rates": rates or DEFAULT_RATES, "now": now, "rng": rng},
     )
     found, alternatives = planned(policy, options, state=state)
     if not (with_advice and needs_advice(found.plan)):
@@ -97,25 +102,28 @@ def _planned(
     state: State,
 ) -> tuple[Planned, tuple[Alternative, ...]]:
     decision = checked(view, policy, policy.decide(view, budget, options, state=state, **asked))
-    drafts, left = affordable(view, decision.drafts, budget)
+    rates: MergeRates = asked["rates"]
+    found = fitting(view, decision.drafts, budget, rates)
+    drafts = found.drafts
     rejected = [
         *decision.rejections,
-        *(rejection(view, rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
+        *(rejection(view, rule, blocks, f"left for later by {rule}") for rule, blocks in found.left.items()),
     ]
     needed, predicted = enough(view, drafts, budget.target_depth)
     rejected += _not_needed(view, drafts, needed, predicted, budget)
-    drafts = list(needed)
+    drafts, priced = list(needed), found.priced[: len(needed)]
     chosen = PlanOptions(policy=asdict(options), budget=budget, memory_bytes=memory_bytes)
     made = Plan(
         table_id=view.table_id,
         snapshot=view.snapshot,
         policy=policy.name,
-        groups=tuple(_groups(view, drafts, predicted)),
+        groups=tuple(_groups(view, drafts, predicted, priced)),
         rejected=tuple(rejected),
         predicted=predicted.prediction,
         note=_note(view, drafts, rejected, chosen),
         options=chosen,
         sorts=_new_sorts(view, drafts),
+        bill=bill_of(view, priced, predicted.prediction, rates),
     )
     carried_out = drafts or not decision.drafts
     return Planned(plan=made, state=decision.state if carried_out else state), decision.alternatives
@@ -136,7 +144,9 @@ def _new_sorts(view: TableView, drafts: Sequence[Draft]) -> tuple[Sort, ...]:
     return tuple(named[number] for number in sorted(named) if number not in view.sorts)
 
 
-def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> list[Group]:
+def _groups(
+    view: TableView, drafts: Sequence[Draft], predicted: Forecast, priced: Sequence[Price]
+) -> list[Group]:
     names = view.names(joined(draft.blocks for draft in drafts))
     groups, start = [], 0
     for number, draft in enumerate(drafts):
@@ -155,6 +165,7 @@ def _groups(view: TableView, drafts: Sequence[Draft], predicted: Forecast) -> li
                 depth_before=predicted.group_depth_before[number],
                 depth_after=predicted.group_depth_after[number],
                 partition=_partition(view, chosen),
+                price=priced[number],
             )
         )
         start += chosen.size

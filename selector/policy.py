@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeAlias
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft
 from tblctl.selector.plan import Rejection
+from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.table_view import TableView
 
 Workload: TypeAlias = Any
@@ -36,8 +37,8 @@ Workload: TypeAlias = Any
 State: TypeAlias = Any
 """A policy's state from one plan to the next; None at first. The caller keeps it."""
 
-Rates: TypeAlias = Any
-"""Costs of reading and rewriting; None if unknown."""
+Rates: TypeAlias = MergeRates | None
+"""What reading and rewriting take; None if unknown. The planner hands in the stated defaults then."""
 
 Rng: TypeAlias = Callable[[], float]
 """Returns a new random number from [0, 1) at each call."""
@@ -117,7 +118,7 @@ class Policy(Protocol):
             workload: what was asked of the table lately.
             state: that of the last decision that was carried out, at least in part, or had nothing to merge. Groups of
                 it may have failed, or lost to other writers: the view tells what the table has become.
-            rates: what reading and rewriting cost.
+            rates: what reading and rewriting take: measured in the last runs of the table, else stated defaults.
             now: seconds since 1970-01-01 UTC.
             rng: the only source of randomness.
         """

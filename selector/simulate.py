@@ -182,7 +182,7 @@ class SimulatedTable:
             options: those of `SelectOptions` and of the policy itself.
             workload: see `Policy.decide`, also for `state` and `rates`.
             state: from the plan before.
-            rates: costs of reading and rewriting.
+            rates: what reading and rewriting take; None for the stated defaults.
             now: seconds since 1970-01-01 UTC.
             rng: the policy's source of chance.
             with_advice: whether alternatives are planned too.

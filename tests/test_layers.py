@@ -21,7 +21,7 @@ LAYERS = {  # folder -> what it may import of the package besides itself
     "tableformat": (),
     "metrics": (),
     "selector": ("tblctl.metrics", "tblctl.tableformat.model", "tblctl.tableformat.errors"),
-    "merger": ("tblctl.tableformat", "tblctl.selector.plan"),
+    "merger": ("tblctl.tableformat", "tblctl.selector.plan", "tblctl.selector.pricing.price"),
     "api": ("tblctl.tableformat", "tblctl.metrics", "tblctl.selector", "tblctl.merger"),
     "cli": ("tblctl",),
 }

@@ -22,17 +22,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
+from tblctl.maintain.experience import rates_of
 from tblctl.maintain.newest import GONE
 from tblctl.maintain.request import Request, planned, selectable
+from tblctl.maintain.spending import Spent, left_of, used_up
 from tblctl.maintain.view import Averages, View
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
-from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, GroupOutcome
+from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, LEFT, GroupOutcome
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
 from tblctl.selector.plan import Plan
-from tblctl.selector.policy import Rates, State, Workload
+from tblctl.selector.policy import State, Workload
+from tblctl.selector.pricing.price import Price, total_price
+from tblctl.selector.pricing.rates import Rates
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
@@ -89,7 +93,7 @@ class ReclusterJob:
         endless: with nothing to do, be `Idle` instead of `Done`. No advice is planned then.
         waits: how long to wait.
         workload: returns what was asked of the table lately, for the policy; None where that is not known.
-        rates: what reading and rewriting cost, for the policy.
+        rates: what reading and rewriting take (`experience.rates_of`); None for the stated defaults.
         policy_state: what the policy remembers of an earlier job: the `LoopState.policy` that this one ended with.
     """
 
@@ -100,7 +104,7 @@ class ReclusterJob:
     endless: bool = False
     waits: Waits = field(default_factory=Waits)
     workload: Callable[[Version], Workload] | None = None
-    rates: Rates = None
+    rates: Rates | None = None
     policy_state: State = None
 
     def start(self) -> LoopState:
@@ -132,11 +136,16 @@ class Totals:
     rows: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    left_groups: int = 0
+    bytes_copied: int = 0
+    predicted: Price | None = None
 
     def plus(self, commits: int, groups: Sequence[GroupOutcome] = ()) -> Totals:
         """Return the totals with another round."""
         statuses = [group.status for group in groups]
         committed = [group for group in groups if group.status == COMMITTED]
+        priced = [*((self.predicted,) if self.predicted else ()), *(item.predicted for item in committed)]
+        known = [price for price in priced if price is not None]
         return Totals(
             rounds=self.rounds + 1,
             commits=self.commits + commits,
@@ -148,6 +157,9 @@ class Totals:
             rows=self.rows + sum(group.rows for group in committed),
             bytes_read=self.bytes_read + sum(group.bytes_read for group in committed),
             bytes_written=self.bytes_written + sum(group.bytes_written for group in committed),
+            left_groups=self.left_groups + statuses.count(LEFT),
+            bytes_copied=self.bytes_copied + sum(group.bytes_copied for group in committed),
+            predicted=total_price(known) if known and len(known) == len(priced) else None,
         )
 
 
@@ -170,6 +182,9 @@ class LoopState:
         policy: what the policy remembers from one plan to the next.
         nothing: the plan of the last step, if it had no groups.
         note: for people, on the rounds; `nothing` has a note of its own.
+        began: `elapsed` at the first step; None before it.
+        spent: what all rounds read.
+        predicted_depth: the average depth that the last round was expected to bring.
     """
 
     averages: RollingAverages
@@ -187,6 +202,9 @@ class LoopState:
     policy: State = None
     nothing: Plan | None = None
     note: str = ""
+    began: float | None = None
+    spent: Spent = field(default_factory=Spent)
+    predicted_depth: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +257,8 @@ def step(job: ReclusterJob, state: LoopState) -> Step:
     Whatever is raised, what was committed before stays; the error has a note that says so, and `state_of(error)` is
     the state to step from next.
     """
+    if state.began is None:
+        state = replace(state, began=job.port.env.elapsed())
     watch = _Watch(state)
     try:
         return _step(job, state, watch)
@@ -303,7 +323,13 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         observer=watch,
         number=state.totals.rounds + 1,
     )
-    state = replace(state, after=watch.after, snapshot=watch.snapshot, engine=engine.name)
+    state = replace(
+        state,
+        after=watch.after,
+        snapshot=watch.snapshot,
+        engine=engine.name,
+        predicted_depth=plan.predicted.average_depth_after,
+    )
     if outcome.version:
         state = replace(state, policy=policy_state)
     return _after_round(job, state, plan, outcome)
@@ -313,10 +339,11 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
     """Return the plan of the round, and what the policy remembers once that is carried out."""
     if job.plan is not None:
         return job.plan, state.policy
+    request = _within_budget(job, state, _paced(job.request, state.most_groups))
     found = planned(
         version,
         view,
-        _paced(job.request, state.most_groups),
+        request,
         state.failed,
         workload=job.workload(version) if job.workload else None,
         state=state.policy,
@@ -324,7 +351,17 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
         env=job.port.env,
         with_advice=not job.endless,
     )
-    return found.plan, found.state
+    is_rest = state.totals.rounds and request.options.budget != job.request.options.budget
+    return used_up(found.plan, job.request.options.budget) if is_rest else found.plan, found.state
+
+
+def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Request:
+    """Return the request for what the budget of the whole run still gives. An endless job has one for each round."""
+    if not job.request.final or job.endless:
+        return request
+    seconds = job.port.env.elapsed() - (state.began or 0.0)
+    budget = left_of(request.options.budget, state.spent, seconds)
+    return replace(request, options=replace(request.options, budget=budget))
 
 
 def _paced(request: Request, most_groups: int | None) -> Request:
@@ -373,6 +410,7 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
     state = replace(
         state,
         totals=state.totals.plus(outcome.commits, outcome.groups),
+        spent=state.spent.plus(outcome.groups),
         groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
@@ -380,7 +418,7 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         if job.request.commit_every.adapts
         else None,
         idle=0 if outcome.version else state.idle,
-        note=f"{len(failed)} blocks of groups that failed are left as they are" if failed else "",
+        note=_note(len(failed), [group for group in outcome.groups if group.status == LEFT]),
     )
     statuses = {group.status for group in outcome.groups}
     several = job.request.final or job.endless
@@ -398,6 +436,15 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         job.port.env, state.fruitless, waits.first_retry_seconds, waits.longest_retry_seconds
     )
     return Retry(state=state, after_seconds=wait)
+
+
+def _note(failed: int, left: Sequence[GroupOutcome]) -> str:
+    """Return what a round left as it is, for people."""
+    found = [f"{failed} blocks of groups that failed are left as they are"] if failed else []
+    if left:
+        blocks = sum(group.blocks_in for group in left)
+        found.append(f"{len(left)} groups of {blocks} blocks did not begin, to keep to the budget")
+    return "; ".join(found)
 
 
 def _given_up(job: ReclusterJob, state: LoopState) -> Step:
@@ -481,7 +528,8 @@ def recluster(
     """
     env = port.env
     started = env.elapsed()
-    job = ReclusterJob(port=port, request=request, engine=engine, plan=plan)
+    rates = None if plan else rates_of(port, port.newest())
+    job = ReclusterJob(port=port, request=request, engine=engine, plan=plan, rates=rates)
     state = job.start()
     while True:
         taken = step(job, state)
@@ -510,6 +558,7 @@ def outcome_of(job: ReclusterJob, state: LoopState, seconds: float) -> Outcome:
         groups=state.groups,
         rejected=nothing.rejected if nothing else (),
         advice=nothing.advice if nothing else (),
+        predicted_depth_after=state.predicted_depth,
     )
 
 

@@ -103,7 +103,12 @@ class Request:
 
 
 def make_plan(
-    version: Version, request: Request, *, pending: Collection[str] = (), env: Environment = SYSTEM
+    version: Version,
+    request: Request,
+    *,
+    pending: Collection[str] = (),
+    rates: Rates = None,
+    env: Environment = SYSTEM,
 ) -> Plan:
     """Return the plan of the policy for a version.
 
@@ -111,6 +116,7 @@ def make_plan(
         version: of the table.
         request: what the caller asked for.
         pending: paths of blocks in groups of plans that are kept for later: they may not be selected.
+        rates: as in `planned`.
         env: the policy's clock and source of randomness.
 
     Raises:
@@ -118,7 +124,7 @@ def make_plan(
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
     version, view = selectable(version, request.condition)
-    return planned(version, view, request, pending=pending, env=env).plan
+    return planned(version, view, request, pending=pending, rates=rates, env=env).plan
 
 
 def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, View]:
@@ -161,7 +167,7 @@ def planned(
         pending: paths of blocks that may not be selected, since a plan that is kept for later has them.
         workload: what was asked of the table lately; see `Policy.decide`.
         state: that of the plan before.
-        rates: what reading and rewriting cost.
+        rates: what reading and rewriting take; None for the stated defaults.
         env: the policy's clock and source of chance.
         with_advice: False where nobody reads it.
     """

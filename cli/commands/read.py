@@ -13,7 +13,7 @@ import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import output, render
-from tblctl.cli.show.outcomes import recluster_clause
+from tblctl.cli.show.outcomes import predicted_clause, recluster_clause
 from tblctl.cli.show.progress import progress
 from tblctl.local_file import why_unwritten
 
@@ -176,7 +176,10 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
     if as_json:
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return
-    notes = [recluster_clause(s.detail) if s.operation == "recluster" else "" for s in snapshots]
+    notes = [
+        recluster_clause(s.detail) + predicted_clause(s.detail) if s.operation == "recluster" else ""
+        for s in snapshots
+    ]
     names = ["snapshot", "time (UTC)", "operation", "added", "removed", "rows", "blocks", "size", "tags"]
     rows = [
         [

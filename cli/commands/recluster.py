@@ -49,7 +49,7 @@ OLDEST = "oldest"
     "--final",
     is_flag=True,
     help="Run rounds until there is nothing left to merge. Beside a writer that never pauses it may never end. "
-    "--max-bytes, --max-blocks and --max-groups limit each round.",
+    "--max-bytes, --max-seconds and --max-cost limit the whole run, --max-blocks and --max-groups each round.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Only show what a round would do; --json gives a plan for --plan."

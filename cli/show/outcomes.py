@@ -10,6 +10,7 @@ import click
 import tblctl
 from tblctl.cli.command import FAILED
 from tblctl.cli.show import render
+from tblctl.cli.show.plans import price_clause
 
 _MANY_ENTRIES = 100_000
 """Entries of manifests: some seconds of a commit."""
@@ -22,7 +23,9 @@ RECLUSTER_JSON = """
 object: rounds, commits, committed_groups, conflicted_groups, failed_groups, blocks_in, blocks_out, rows, bytes_read,
         bytes_written, depth_before, depth_after, overlaps_before, overlaps_after, seconds, snapshot (null when
         nothing was committed), policy, engine, note, entries_copied, figures_of, groups [{round, number, why, status,
-        error, blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds}],
+        error, blocks_in, blocks_out, rows, rows_copied, bytes_read, bytes_written, task_seconds, cpu_seconds,
+        bytes_copied, predicted}], left_groups, bytes_copied, predicted (a price as in a plan, or null),
+        predicted_depth_after,
         rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}] and
         advice [{policy, threshold, average_depth_after}] if there was nothing (more) to do
 """
@@ -68,7 +71,7 @@ def print_recluster(outcome: tblctl.Outcome, *, as_json: bool) -> None:
 
 def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     """Print the outcome for people: what happened, the table before and after, the groups that were not committed."""
-    tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
+    tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups + outcome.left_groups
     if not tried:
         click.echo(render.printable(outcome.note))
         return
@@ -83,6 +86,9 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         click.echo()
         of = "" if outcome.figures_of == "table" else outcome.figures_of
         render.print_table((of, "before", "after"), figures, right=(1, 2))
+        if outcome.predicted is not None:
+            depth = render.average(outcome.predicted_depth_after, 2)
+            click.echo(f"\npredicted: {price_clause(outcome.predicted)}; depth {depth}")
         if outcome.entries_copied >= _MANY_ENTRIES:
             click.echo(
                 f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
@@ -126,8 +132,13 @@ def watched_line(happened: tblctl.WatchedRound) -> str:
 
 def recluster_line(outcome: tblctl.Outcome) -> str:
     """Return the outcome of a recluster in one line."""
-    fates = (outcome.committed_groups, outcome.conflicted_groups, outcome.failed_groups)
-    words = ("committed", "conflicted", "failed")
+    fates = (
+        outcome.committed_groups,
+        outcome.conflicted_groups,
+        outcome.failed_groups,
+        outcome.left_groups,
+    )
+    words = ("committed", "conflicted", "failed", "left")
     fates_text = ", ".join(f"{number:,} {word}" for number, word in zip(fates, words, strict=True) if number)
     groups = render.count(sum(fates), "group") + (
         "" if sum(fates) == outcome.committed_groups else f" ({fates_text})"
@@ -153,6 +164,20 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
         f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
         + ("" if some == "table" else f" of {some}")
+    )
+
+
+def predicted_clause(detail: Mapping[str, Any]) -> str:
+    """Return what a recluster took against what was predicted; empty where its writer recorded neither."""
+    run = detail["recluster"]
+    predicted, seconds = run.get("predicted"), run.get("merge_seconds")
+    if not predicted or seconds is None:
+        return ""
+    depth = run.get("predicted_depth_after")
+    more = "" if depth is None else f", depth {render.average(depth, 2)}"
+    return (
+        f"; {render.size(run['bytes_written'])} written in {render.duration(seconds)} "
+        f"(predicted {render.size(predicted['bytes_written'])}, {render.duration(predicted['seconds'])}{more})"
     )
 
 

@@ -10,12 +10,16 @@ from tblctl.cli.show.figures import doubts
 
 PLAN_JSON = """
 an object: version, table_id, snapshot, policy, groups [{number, blocks [path], sort_id,
-            output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition}],
+            output_level, why, rows, size_bytes, decoded_bytes, same_key_rows, depth_before, depth_after, partition,
+            price {blocks, rows, bytes_read, bytes_copied, bytes_written, memory_bytes, requests, seconds, cost (null
+            without a price), suggested_bytes}}],
             rejected [{rule, level, blocks, size_bytes, why, average_selection_depth, threshold}],
             predicted {average_depth_before, average_depth_after, average_overlaps_before, average_overlaps_after,
             block_count_before, block_count_after, unknown_block_count, inexact_block_count, figures_of}, note,
             options {policy, budget, memory_bytes}, advice [{policy, threshold, average_depth_after}],
-            sorts [{id, kind, terms [{column_id, transform, descending, nulls_first}], parameters}]
+            sorts [{id, kind, terms [{column_id, transform, descending, nulls_first}], parameters}],
+            bill {total (a price as above), point_query_bytes_before, point_query_bytes_after, payback_queries (null if
+            a query of one key reads no less), measured_runs (0: by the stated defaults)}
 """
 
 
@@ -33,6 +37,7 @@ def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: boo
     if plan.rejected:
         print_rejected(plan)
     print_prediction(plan)
+    print_bill(plan)
     print_doubts(plan, advice)
     rounds = "This is the first round; later ones are planned on its result. " if final else ""
     click.echo(f"\n{rounds}Nothing was changed.")
@@ -101,5 +106,30 @@ def print_prediction(plan: tblctl.Plan) -> None:
         )
     ]
     rows.append(("blocks", f"{found.block_count_before:,}", f"{found.block_count_after:,}"))
+    if plan.bill is not None:
+        now, expected = plan.bill.point_query_bytes_before, plan.bill.point_query_bytes_after
+        rows.append(("read for a key", render.size_or_unknown(now), render.size_or_unknown(expected)))
     click.echo()
     render.print_table((found.figures_of, "now", "expected"), rows, right=(1, 2))
+
+
+def print_bill(plan: tblctl.Plan) -> None:
+    """Print what the plan is expected to take, by which rates, and when it has paid off."""
+    if plan.bill is None:
+        return
+    runs = plan.bill.measured_runs
+    rates = f"the last {render.count(runs, 'run')} of this table" if runs else "defaults, for 2 processors"
+    click.echo(f"\nprice: {price_clause(plan.bill.total)} (rates: {rates})")
+    if plan.bill.payback_queries is not None:
+        queries = render.count(plan.bill.payback_queries, "query").replace("querys", "queries")
+        click.echo(f"Pays off after {queries} of one key.")
+
+
+def price_clause(price: tblctl.Price) -> str:
+    """Return what a merge takes as a clause."""
+    cost = "" if price.cost is None else f", cost {price.cost:.4g}"
+    copied = f" ({render.size(price.bytes_copied)} copied undecoded)" if price.bytes_copied else ""
+    return (
+        f"{render.size(price.bytes_read)} read{copied}, {render.size(price.bytes_written)} written, "
+        f"{render.count(price.requests, 'request')}, {render.duration(price.seconds)}{cost}"
+    )

@@ -10,6 +10,7 @@ from typing import Any
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError, require_order
 from tblctl.selector.plan import Group
+from tblctl.selector.pricing.price import Price
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -17,7 +18,7 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlocksReplacedError
 
-COMMITTED, CONFLICTED, FAILED = "committed", "conflicted", "failed"
+COMMITTED, CONFLICTED, FAILED, LEFT = "committed", "conflicted", "failed", "left"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +28,15 @@ class GroupOutcome:
     Attributes:
         round: the number of the round, from 1.
         number, why: as in the plan.
-        status: committed, conflicted (a block of it left the table, or its sort ended or is another one) or
-            failed.
+        status: committed, conflicted (a block of it left the table, or its sort ended or is another one), failed, or
+            left (the seconds or the money of the budget did not suffice for it).
         error: why it was not committed; None if it was.
         blocks_in, rows: its blocks and their rows.
         blocks_out, rows_copied, bytes_read, bytes_written: totals of its tasks, committed or not; copied rows are not
             decoded.
         task_seconds, cpu_seconds: wall and processor seconds, summed over its tasks, which run in parallel.
+        bytes_copied: of row groups that were copied undecoded; `bytes_read` and `bytes_written` count them too.
+        predicted: what it was expected to take; None if the plan does not say.
     """
 
     round: int
@@ -49,6 +52,8 @@ class GroupOutcome:
     bytes_written: int
     task_seconds: float
     cpu_seconds: float
+    bytes_copied: int = 0
+    predicted: Price | None = None
 
 
 class State(StrEnum):
@@ -65,16 +70,19 @@ class State(StrEnum):
     COMMITTED = COMMITTED
     CONFLICTED = CONFLICTED
     FAILED = FAILED
+    LEFT = LEFT
+    """It did not begin, since the budget has nothing left for it."""
 
 
 _NEXT = {
-    State.WAITING: {State.MERGING, State.CONFLICTED, State.FAILED},
+    State.WAITING: {State.MERGING, State.CONFLICTED, State.FAILED, State.LEFT},
     State.MERGING: {State.MERGED, State.CONFLICTED, State.FAILED},
     State.MERGED: {State.PUBLISHING},
     State.PUBLISHING: {State.MERGED, State.COMMITTED, State.CONFLICTED},
     State.COMMITTED: set(),
     State.CONFLICTED: set(),
     State.FAILED: set(),
+    State.LEFT: set(),
 }
 """The states that may follow each one. From PUBLISHING back to MERGED: nothing was committed, it is tried again."""
 
@@ -201,6 +209,8 @@ class GroupRun:
             bytes_written=sum(result.bytes_written for result in self._results),
             task_seconds=round(sum(result.wall_seconds for result in self._results), 6),
             cpu_seconds=round(sum(result.cpu_seconds for result in self._results), 6),
+            bytes_copied=sum(result.bytes_copied for result in self._results),
+            predicted=self.group.price,
         )
 
     def recorded(self) -> dict[str, Any]:

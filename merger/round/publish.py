@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Generic, Protocol
 
 from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
-from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State
 from tblctl.merger.round.others import OtherWriters
-from tblctl.selector.plan import Plan
+from tblctl.selector.plan import Group, Plan
+from tblctl.selector.pricing.price import total_price
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, TblctlError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import (
@@ -21,7 +23,10 @@ from tblctl.tableformat.port import (
     VersionT,
 )
 
-_SUMS = ("blocks_in", "blocks_out", "rows", "bytes_read", "bytes_written", "task_seconds", "cpu_seconds")
+_SUMS = (
+    *("blocks_in", "blocks_out", "rows", "rows_copied", "bytes_read", "bytes_copied", "bytes_written"),
+    *("task_seconds", "cpu_seconds"),
+)
 """Figures of group outcomes whose sums are in a commit's summary."""
 
 
@@ -175,6 +180,9 @@ class Publisher(Generic[VersionT]):
             "conflicted_groups": states.count(State.CONFLICTED),
             "failed_groups": states.count(State.FAILED),
             **{name: sum(getattr(item, name) for item in outcomes) for name in _SUMS},
+            "memory_bytes": sum(decoded_memory(run.group, run.outcome()) for run in ready),
+            "merge_seconds": round(self.waiting_seconds, 6),
+            **self._predicted(ready),
             **(self._observer.summary(removed, added) if self._observer else {}),
         }
         record = {"groups": [run.recorded() for run in unrecorded]}
@@ -184,9 +192,24 @@ class Publisher(Generic[VersionT]):
             removed=removed, added=added, sorts=sorts, detail={"recluster": summary}, record=record
         )
 
+    def _predicted(self, ready: Sequence[GroupRun]) -> dict[str, Any]:
+        """Return what the groups were expected to take, and to bring if they are the whole plan; None if unknown."""
+        found = [run.group.price for run in ready]
+        priced = [price for price in found if price is not None]
+        whole = len(ready) == len(self._plan.groups)
+        return {
+            "predicted": asdict(total_price(priced)) if len(priced) == len(found) else None,
+            "predicted_depth_after": self._plan.predicted.average_depth_after if whole else None,
+        }
+
     def _unrecorded(self) -> list[GroupRun]:
         """Return the groups whose end is known and in no commit's record yet, in the order of the plan."""
         return [self._ended[number] for number in sorted(self._ended)]
+
+
+def decoded_memory(group: Group, outcome: GroupOutcome) -> int:
+    """Return about how many bytes the decoded rows of a merged group took in memory: all but the copied ones."""
+    return group.decoded_bytes * max(outcome.rows - outcome.rows_copied, 0) // max(outcome.rows, 1)
 
 
 def discard(io: BlockIO, runs: Iterable[GroupRun]) -> None:

@@ -2,7 +2,7 @@
 
 A round makes one commit at its end, or several as groups are merged (`commit_every.py`). Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
-live. All other groups are committed.
+live. It is left if the budget has no seconds or money for it any more. All other groups are committed.
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 from tblctl.merger.engines.engine import Engine, as_own
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
+from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
 from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
@@ -103,7 +104,10 @@ def merge_round(
         if not run.is_open:
             publisher.note_end(run)
     publisher.refuse_conflicts()
-    merging = _Round(version, io, runs, engine, publisher=publisher, due=commit_every, progress=progress)
+    clock = BudgetClock(plan.options, port.env.elapsed)
+    merging = _Round(
+        version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
+    )
     with _leaving_nothing(io, runs.values()):
         merging.merge(_cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
         publisher.publish()
@@ -137,11 +141,13 @@ class _Round:
         *,
         publisher: Publisher[Any],
         due: CommitEvery,
+        clock: BudgetClock,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
+        self._clock = clock
         self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
@@ -172,7 +178,10 @@ class _Round:
                     run.move(State.CONFLICTED, left_the_table(lost))
                 elif isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
+                elif refusal := self._clock.refusal(run.group):
+                    run.move(State.LEFT, refusal)
                 else:
+                    self._clock.begin(run.group)
                     run.start(tasks)
                     self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
                     yield from sorted(tasks, key=lambda task: -task.size_bytes)
@@ -194,6 +203,7 @@ class _Round:
         return self._others.took(run.group.blocks)
 
     def _note_end(self, run: GroupRun) -> None:
+        self._clock.end(run.number)
         self._publisher.note_end(run)
         if run.state is State.CONFLICTED:
             self._publisher.refuse_conflicts()

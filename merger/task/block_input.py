@@ -95,6 +95,11 @@ class BlockInput:
         return sum(item.stored_bytes for item in self.ranges)
 
     @property
+    def bytes_copied(self) -> int:
+        """Those of them that belong to copied row groups."""
+        return sum(item.stored_bytes for item in self.ranges if item.group in self.copied)
+
+    @property
     def decoded_bytes(self) -> float:
         """Approximate memory of the decoded rows."""
         return sum(item.rows * item.row_bytes for item in self.decoded)

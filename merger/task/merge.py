@@ -31,6 +31,7 @@ from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.presort.portions import Portion
 from tblctl.merger.presort.presorter import presort
 from tblctl.merger.presort.spill import SpillFolder
+from tblctl.merger.task.block_input import BlockInput
 from tblctl.merger.task.columns import Columns
 from tblctl.merger.task.copying import Copy, between
 from tblctl.merger.task.file_sizes import FileSizes, Span, Weights
@@ -155,6 +156,7 @@ def _result(task: MergeTask, order: MergeOrder, records: tuple[BlockRecord, ...]
         bytes_written=sum(record.size_bytes for record in records),
         wall_seconds=clock.wall(),
         cpu_seconds=clock.cpu(),
+        bytes_copied=sum(item.bytes_copied for item in order.inputs if isinstance(item, BlockInput)),
     )
 
 

@@ -114,7 +114,10 @@ class MergeTask:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A finished task: its blocks are stored and verified, not committed. `rows_copied`: copied undecoded."""
+    """A finished task: its blocks are stored and verified, not committed.
+
+    `rows_copied` and `bytes_copied`, of the stored bytes that were read, were copied undecoded.
+    """
 
     group: int
     number: int
@@ -125,6 +128,7 @@ class TaskResult:
     bytes_written: int
     wall_seconds: float
     cpu_seconds: float
+    bytes_copied: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,12 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome PendingPlan Plan Progress
-        Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
-        Table TableOptions WriteOutcome
-        create drop errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size
-        parse_statement read_schema spark spark_session survey type_from_text type_to_text watch WatchedRound
+        Bill BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
+        DepthPoint Estimate GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome PendingPlan Plan
+        Price Progress Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion
+        SurveyedTable Table TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables
+        from_iceberg open parse_duration parse_schema parse_size parse_statement read_schema spark spark_session
+        survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -97,19 +97,31 @@ NAMES = {
         named_by null_share terms unknown_block_count why
     """,
     "Plan": """
-        advice groups is_limited note options policy predicted rejected snapshot sorts table_id
+        advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id
+    """,
+    "Estimate": """
+        appends assumptions bytes_per_day cost_per_day days measured_amplification measured_runs policy
+        rewritten_bytes_per_day seconds_per_day simulated_depth target_depth write_amplification
+    """,
+    "Bill": """
+        measured_runs payback_queries point_query_bytes_after point_query_bytes_before total
+    """,
+    "Price": """
+        blocks bytes_copied bytes_decoded bytes_read bytes_written cost memory_bytes requests rows seconds
+        suggested_bytes
     """,
     "SelectOptions": """
-        include_unclustered max_blocks max_bytes max_group_bytes max_groups memory_bytes ratio target_depth threshold
+        include_unclustered max_blocks max_bytes max_cost max_group_bytes max_groups max_seconds memory_bytes
+        price_per_gib price_per_hour ratio target_depth threshold
     """,
     "Outcome": """
-        advice blocks_in blocks_out bytes_read bytes_written commits committed_groups conflicted_groups
-        depth_after depth_before engine entries_copied failed_groups figures_of groups note overlaps_after
-        overlaps_before policy rejected rounds rows seconds snapshot
+        advice blocks_in blocks_out bytes_copied bytes_read bytes_written commits committed_groups conflicted_groups
+        depth_after depth_before engine entries_copied failed_groups figures_of groups left_groups note overlaps_after
+        overlaps_before policy predicted predicted_depth_after rejected rounds rows seconds snapshot
     """,
     "GroupOutcome": """
-        blocks_in blocks_out bytes_read bytes_written cpu_seconds error number round rows rows_copied status
-        task_seconds why
+        blocks_in blocks_out bytes_copied bytes_read bytes_written cpu_seconds error number predicted round rows
+        rows_copied status task_seconds why
     """,
     "GcOutcome": "bytes_deleted dry_run objects_deleted snapshots_expired",
     "WatchedRound": "bytes_today error location outcome status time",
@@ -119,7 +131,8 @@ NAMES = {
         sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop files gc history info overwrite plan recluster
+        --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
+        recluster
         rollback scan sql suggest tag update
     """,
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
@@ -147,19 +160,21 @@ NAMES = {
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes --daily-bytes
         --day-column --day-rolling --debug --dry-run --engine --every-range --final --if-exists --include-unclustered
-        --json --list-policies --master --max-blocks --max-bytes --max-group-bytes --max-groups --memory
-        --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
-        --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending --plan
-        --plans-at --policy --ratio --recent-days --refine --remote --small-file-bytes --spark-conf --storage-option
-        --target-depth --target-file-bytes --threshold --watch --where LOC...
+        --json --list-policies --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
+        --max-seconds --memory --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling
+        --no-every-range --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions
+        --pending --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
+        --small-file-bytes --spark-conf --storage-option --target-depth --target-file-bytes --threshold --watch
+        --where LOC...
     """,
     "$ tblctl plan": """
         --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column --day-rolling
         --debug --every-range --expires --final --include-unclustered --json --list --max-blocks --max-bytes
-        --max-group-bytes --max-groups --memory --metadata-cache --min-input-files --most-blocks --no-day-rolling
-        --no-every-range --no-include-unclustered --output --partition-column --partition-regex --partitions
-        --plans-at --policy --ratio --recent-days --refine --schedule --small-file-bytes --storage-option
-        --target-depth --target-file-bytes --threshold --where LOC
+        --max-cost --max-group-bytes --max-groups --max-seconds --memory --metadata-cache --min-input-files
+        --most-blocks --no-day-rolling --no-every-range --no-include-unclustered --output --partition-column
+        --partition-regex --partitions --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days
+        --refine --schedule --small-file-bytes --storage-option --target-depth --target-file-bytes --threshold --where
+        LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -178,6 +193,10 @@ NAMES = {
     """,
     "$ tblctl check": """
         --branch --catalog-option --debug --deep --fix-clock --json --storage-option LOC --metadata-cache --refine
+    """,
+    "$ tblctl estimate": """
+        --branch --catalog-option --days --debug --json --metadata-cache --policy --price-per-gib --price-per-hour
+        --refine --storage-option --target-depth LOC
     """,
 }
 SIGNATURES = {
@@ -216,6 +235,7 @@ SIGNATURES = {
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
         "depth_history(limit=20)",
+        "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5)",
@@ -242,6 +262,7 @@ SIGNATURES = {
         "delete(where, *, progress=None)",
         "delete_tag(name)",
         "depth_history(limit=20)",
+        "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "drop_cluster_key()",
         "drop_column(path)",
         "files(limit=None)",
@@ -324,6 +345,9 @@ SIGNATURES = {
     "Candidate": [
         "to_dict()",
     ],
+    "Estimate": [
+        "to_dict()",
+    ],
     "Plan": [
         "from_json(value)",
         "to_json()",
@@ -331,7 +355,8 @@ SIGNATURES = {
     "SelectOptions": [
         (
             "SelectOptions(*, threshold=None, ratio=None, max_group_bytes=None, memory_bytes=1073741824, "
-            "max_bytes=None, max_blocks=None, max_groups=None, target_depth=None, include_unclustered=None)"
+            "max_bytes=None, max_blocks=None, max_groups=None, target_depth=None, max_seconds=None, max_cost=None, "
+            "price_per_gib=None, price_per_hour=None, include_unclustered=None)"
         ),
         "from_mapping(values)",
         "threshold_for(block_count)",

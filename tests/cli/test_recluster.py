@@ -49,6 +49,10 @@ class Done:
     note: str = ""
     entries_copied: int = 0
     figures_of: str = "table"
+    left_groups: int = 0
+    bytes_copied: int = 0
+    predicted: Any = None
+    predicted_depth_after: float | None = None
     groups: tuple[tblctl.GroupOutcome, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

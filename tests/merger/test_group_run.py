@@ -18,11 +18,13 @@ WAYS = {  # how to reach each state
     State.COMMITTED: (State.MERGING, State.MERGED, State.PUBLISHING, State.COMMITTED),
     State.CONFLICTED: (State.CONFLICTED,),
     State.FAILED: (State.FAILED,),
+    State.LEFT: (State.LEFT,),
 }
 STEPS = {
     (State.WAITING, State.MERGING),
     (State.WAITING, State.CONFLICTED),
     (State.WAITING, State.FAILED),
+    (State.WAITING, State.LEFT),
     (State.MERGING, State.MERGED),
     (State.MERGING, State.FAILED),
     (State.MERGING, State.CONFLICTED),

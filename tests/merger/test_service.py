@@ -29,6 +29,7 @@ from tblctl.maintain.recluster import (
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.policies import Budget, Decision, Draft, TableView, next_level
+from tblctl.selector.pricing.rates import Rates
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, ConflictError, StorageError
 
 from .subjects import KINDS, Meddling, Subject, making
@@ -132,6 +133,7 @@ def test_an_endless_job_keeps_the_groups_of_the_last_round_and_sums_of_all(twin:
     assert state.totals == Totals(
         rounds=6, commits=6, committed_groups=6, blocks_in=12, blocks_out=12, rows=48,
         bytes_read=state.totals.bytes_read, bytes_written=state.totals.bytes_written,
+        predicted=state.totals.predicted,
     )  # fmt: skip
     assert outcome_of(job, state, 0.0).rounds == 6
     in_turn = job_of(table_of_pairs(twin, pairs=6), options={"max_groups": 1}, endless=False, final=True)
@@ -267,17 +269,20 @@ def test_a_plan_that_the_budget_leaves_nothing_of_does_not_move_the_policy_on(tw
     assert taken.state.policy is None
 
 
+CHEAP = Rates(seconds_per_group=0.01)
+
+
 def test_workload_rates_and_an_earlier_state_reach_the_policy_and_the_last_state_is_left(make: Make) -> None:
     subject = table_of_pairs(make, pairs=1)
     policy = Pair(most=43)
     job = job_of(
-        subject, policy=policy, workload=lambda version: f"at {version.id}", rates="cheap", policy_state=42
+        subject, policy=policy, workload=lambda version: f"at {version.id}", rates=CHEAP, policy_state=42
     )
     first = subject.port.newest().id
     taken = steps(job, 2)
     assert [type(item) for item in taken] == [Committed, Idle]
     second = subject.port.newest().id
-    assert policy.handed == [(f"at {first}", 42, "cheap"), (f"at {second}", 43, "cheap")]
+    assert policy.handed == [(f"at {first}", 42, CHEAP), (f"at {second}", 43, CHEAP)]
     assert taken[-1].state.policy == 43
     assert outcome_of(job, taken[-1].state, 0.0).policy == "pair"
 

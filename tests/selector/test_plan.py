@@ -35,7 +35,7 @@ def test_a_plan_survives_json_and_pickling(chosen):
         (lambda plan: plan.update(version=1), "version 1, .*; plan again"),
         (lambda plan: plan.update(version=2), "version 2, .*; plan again"),
         (lambda plan: plan.update(version=3), "version 3, .*; plan again"),
-        (lambda plan: plan.update(version=5), "version 5"),
+        (lambda plan: plan.update(version=6), "version 6"),
         (lambda plan: plan.pop("version"), "not a plan"),
         (lambda plan: plan.pop("groups"), "groups is missing"),
         (lambda plan: plan.update(extra=1), "extra is unknown"),
@@ -64,8 +64,30 @@ def test_a_plan_of_version_1_is_refused_with_plan_again():
     value = some_plan().to_json()
     value["version"] = 1
     value["options"] = {"threshold": None, "max_blocks": None}
-    with pytest.raises(InvalidDataError, match="version 1, this tblctl reads version 4; plan again"):
+    with pytest.raises(InvalidDataError, match="version 1, this tblctl reads version 5; plan again"):
         Plan.from_json(value)
+
+
+def test_a_plan_of_version_4_is_read_without_prices():
+    plan = some_plan()
+    value = json.loads(json.dumps(plan.to_json()))
+    value["version"] = 4
+    del value["bill"]
+    for group in value["groups"]:
+        del group["price"]
+    for name in ("max_seconds", "max_cost", "price_per_gib", "price_per_hour"):
+        del value["options"]["budget"][name]
+    groups = tuple(dataclasses.replace(group, price=None) for group in plan.groups)
+    assert Plan.from_json(value) == dataclasses.replace(plan, groups=groups, bill=None)
+
+
+@pytest.mark.parametrize(
+    "broken", [{"groups": 7}, {"groups": [7]}, {"options": 3}, {"options": {"budget": 3}}]
+)
+def test_a_damaged_plan_of_version_4_is_refused(broken):
+    value = json.loads(json.dumps(some_plan().to_json()))
+    with pytest.raises(InvalidDataError, match=r"expected|missing"):
+        Plan.from_json({**value, "version": 4, **broken})
 
 
 def test_a_plan_of_an_unknown_depth_survives_json():
@@ -83,11 +105,17 @@ def test_the_options_of_a_plan_are_in_parts():
             "ratio": None,
             "max_group_bytes": 8 * 2**30,
             "include_unclustered": False,
+            "every_range": False,
         },
         budget=Budget(max_blocks=7),
         memory_bytes=2**28,
     )
-    unset = {"max_bytes": None, "max_groups": None, "target_depth": None}
+    unset = dict.fromkeys(
+        (
+            *("max_bytes", "max_groups", "target_depth", "max_seconds", "max_cost"),
+            *("price_per_gib", "price_per_hour"),
+        )
+    )
     assert plan.to_json()["options"]["budget"] == {"max_blocks": 7, **unset}
 
 

@@ -20,6 +20,7 @@ from tblctl.selector.planner import plan
 from tblctl.selector.policies.full import Full, FullOptions
 from tblctl.selector.policies.levels import Levels, LevelsOptions
 from tblctl.selector.policy import Alternative, Decision
+from tblctl.selector.pricing.rates import Rates
 from tblctl.selector.registry import policy_named, register, registered, unregister
 from tblctl.selector.rejections import rejection
 from tblctl.tableformat.errors import InvalidOptionError
@@ -107,13 +108,16 @@ def test_the_policies_of_tblctl_stay():
         unregister("full")
 
 
+RATES = Rates(seconds_per_group=3.0)
+
+
 def test_workload_state_and_rates_are_handed_through_and_the_state_comes_back(pairs):
     planned = some_table().planned(
         pairs,
         options={"span": 3, "max_groups": 2},
         workload="queries",
         state=41,
-        rates="costs",
+        rates=RATES,
         now=7.5,
         rng=lambda: 0.25,
     )
@@ -121,7 +125,7 @@ def test_workload_state_and_rates_are_handed_through_and_the_state_comes_back(pa
     assert len(view) == 4
     assert budget == Budget(max_groups=2)
     assert asked == PairsOptions(span=3)
-    assert rest == ["queries", 41, "costs", 7.5, 0.25]
+    assert rest == ["queries", 41, RATES, 7.5, 0.25]
     assert planned.state == 42
 
 
