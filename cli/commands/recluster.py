@@ -124,20 +124,18 @@ def recluster(
         return
     engine = EngineChoice.of(words).arguments()
     limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
-    check_words(
-        limits, {"--plan": plan_file, "--pending": pending}, final, dry_run, where=where, policy=policy
-    )
+    given = {"--plan": plan_file, "--pending": pending}
+    check_words(limits, given, final, dry_run, where=where, policy=policy)
     check_pending(pending, plans_at, engine, {"--plan": plan_file, "--cluster-by": cluster_by})
     selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
-        check_watch(locations, below, {**alone, "--plan": plan_file, "--pending": pending})
+        check_watch(locations, below, {**alone, **given})
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
         return
-    check_alone(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
-    (location,) = locations
+    location = only_one(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
     plan = None if plan_file is None else read_plan(plan_file)
     table = opened(location, opening, if_exists=if_exists)
     if table is None:
@@ -187,10 +185,11 @@ def check_pending(
             params.refuse(f"--pending and {flag} exclude each other")
 
 
-def check_alone(locations: tuple[str, ...], **of_watch: Any) -> None:
-    """Refuse several tables, and options of --watch, without it."""
+def only_one(locations: tuple[str, ...], **of_watch: Any) -> str:
+    """Return the table. Refuse several, and options of --watch, without it."""
     if len(locations) != 1 or any(value is not None for value in of_watch.values()):
         params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    return locations[0]
 
 
 def carry_out(
