@@ -44,7 +44,7 @@ RESERVED_NAMES = frozenset(
         ),
         *("locations", "watch", "every", "all", "below", "namespace", "daily_bytes", "output"),
         *("branch", "catalog_option", "catalog_options", "cluster_by", "metadata_cache", "refine"),
-        "list_policies",
+        *("list_policies", "pending", "plans_at", "schedule", "keep", "expires", "list", "show", "cancel"),
     )
 )
 """What `Table.plan`, `Table.recluster` and the commands call something else; a test holds them together."""
