@@ -190,6 +190,10 @@ def _how_far(view: TableView, rejected: Sequence[Rejection], options: PlanOption
     return "; ".join(found)
 
 
+def _count(blocks: int) -> str:
+    return f"{blocks} block" + ("" if blocks == 1 else "s")
+
+
 def _note(
     view: TableView, drafts: Sequence[Draft], rejected: Sequence[Rejection], options: PlanOptions
 ) -> str:
@@ -204,9 +208,9 @@ def _note(
         )
         return f"nothing to do: {has}"
     reasons = "; ".join(
-        item.why if item.level is not None else f"{item.blocks} blocks: {item.why}" for item in rejected
+        item.why if item.level is not None else f"{_count(item.blocks)}: {item.why}" for item in rejected
     )
-    reasons = reasons or f"{len(view)} blocks, and the policy selects none"
+    reasons = reasons or f"{_count(len(view))}, and the policy selects none"
     measured = any(item.rule == "well_clustered" for item in rejected)
     if any(item.rule in options.limits for item in rejected):
         return f"nothing to do within the limits: {reasons}. {_how_far(view, rejected, options)}"

@@ -356,8 +356,11 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
 
 
 def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Request:
-    """Return the request for what the budget of the whole run still gives. An endless job has one for each round."""
-    if not job.request.final or job.endless:
+    """Return the request for what the budget of the whole run still gives. An endless job has one for each round.
+
+    The first round has all of it, so that what does not fit is compared with the limits that were asked for.
+    """
+    if not job.request.final or job.endless or not state.totals.rounds:
         return request
     seconds = job.port.env.elapsed() - (state.began or 0.0)
     budget = left_of(request.options.budget, state.spent, seconds)

@@ -67,17 +67,22 @@ def estimate(
     put_estimate(found)
 
 
+_NEAR = 1.1
+"""A simulated depth is up to so many times the target where a policy keeps it."""
+
+
 def put_estimate(found: tblctl.Estimate) -> None:
     """Print the estimate, and what it rests on."""
     if found.write_amplification is None:
-        page.put_fields({"arrivals": f"none in {found.days:.3g} days: nothing to rewrite"})
+        page.put_fields({"arrivals": f"none in {_time(found.days)}: nothing to rewrite"})
         return
     measured = (
         "" if found.measured_amplification is None else f"; in these days {found.measured_amplification:.2f}"
     )
     rates = f"the last {render.count(found.measured_runs, 'run')}" if found.measured_runs else "default rates"
+    commits = render.count(found.appends, "commit")
     fields: dict[str, str | tuple[str, str]] = {
-        "arrivals": f"{render.size(found.bytes_per_day)} a day ({found.appends:,} commits in {found.days:.3g} days)",
+        "arrivals": f"{render.size(found.bytes_per_day)} a day ({commits} in {_time(found.days)})",
         "rewriting": f"{found.write_amplification:.2f} rows for each that arrives, simulated{measured}",
         "depth": f"{found.simulated_depth:.2f} by {found.policy}, for a target of {found.target_depth:g}",
         "a day": f"{render.size(found.rewritten_bytes_per_day)} to rewrite, "
@@ -86,9 +91,13 @@ def put_estimate(found: tblctl.Estimate) -> None:
     if found.cost_per_day is not None:
         fields["cost"] = f"{found.cost_per_day:.4g} a day"
     page.put_fields(fields)
+    if found.simulated_depth is not None and found.simulated_depth > _NEAR * found.target_depth:
+        page.put((f"({found.policy} does not keep the depth of {found.target_depth:g})", page.RULE))
     if found.days < 1:
-        page.put(
-            (f"(the history looked at is {found.days * 24:.2g} hours: a whole day may differ)", page.RULE)
-        )
+        page.put((f"(the history looked at is {_time(found.days)}: a whole day may differ)", page.RULE))
     for assumption in found.assumptions:
         page.put((f"(assumed: {assumption})", page.RULE))
+
+
+def _time(days: float) -> str:
+    return f"{days:.3g} days" if days >= 1 else render.duration(days * 86_400)

@@ -144,7 +144,12 @@ def test_the_command_prints_it_with_its_assumptions(tmp_path: Any, quick: None) 
     names = [line.split("  ")[0] for line in text.splitlines()[:5]]
     assert names == ["arrivals", "rewriting", "depth", "a day", "cost"]
     assert text.count("(assumed: ") == 3
-    assert "hours: a whole day may differ)" in text
+    assert "(the history looked at is 0.0" in text
+    assert "does not keep the depth of" not in text
+    assert (
+        "(sort-one does not keep the depth of 1.5)"
+        in run("--policy", "sort-one", "--target-depth", "1.5").stdout
+    )
     stated = json.loads(run("--json").stdout)
     assert stated == replace(made.estimate(), days=stated["days"]).to_dict() | {
         name: stated[name] for name in ("bytes_per_day", "rewritten_bytes_per_day", "seconds_per_day")

@@ -195,6 +195,13 @@ def test_final_stops_when_its_seconds_have_passed(memory_url: str) -> None:
     )
 
 
+def test_a_first_round_in_which_nothing_fits_names_the_limit_that_was_asked_for(memory_url: str) -> None:
+    """Not what is left of it after the time that opening the table took."""
+    outcome = table_of(memory_url).recluster(final=True, options={"max_seconds": 1e-6})
+    assert (outcome.rounds, outcome.snapshot) == (0, None)
+    assert "Raise max_seconds, now 1e-06" in outcome.note
+
+
 def test_a_round_that_leaves_groups_says_so(memory_url: str) -> None:
     table = table_of(memory_url)
     plan = table.plan()
