@@ -363,15 +363,19 @@ class ClusteredTable:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: lists every problem.
         """
+        from tblctl.maintain.experience import rates_of
         from tblctl.maintain.pending import schedule
         from tblctl.maintain.request import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         self._require_live()
+        env = self._port.env
         return schedule(
             self._plans(plans_at),
             lambda pending: self._read(
-                lambda version: make_plan(version, request, pending=pending, env=self._port.env)
+                lambda version: make_plan(
+                    version, request, pending=pending, rates=rates_of(self._port, version), env=env
+                )
             ),
             lifetime_seconds=seconds_of(expires),
         )

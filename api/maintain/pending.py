@@ -21,7 +21,7 @@ from tblctl.maintain.newest import on_newest
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.engine import Engine
-from tblctl.merger.round.group_run import COMMITTED
+from tblctl.merger.round.group_run import COMMITTED, LEFT
 from tblctl.merger.round.round import require_own_plan
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
 from tblctl.selector.plan import Group, Plan
@@ -265,6 +265,7 @@ class _Execution:
         self._job, self._pending, self._plan = job, pending, plan
         self._tried: set[int] = set()
         self._committed: set[int] = set()
+        self._left: set[int] = set()  # groups that did not begin, to keep to the budget
         self.outcomes: list[Outcome] = []
         self.notes: list[str] = []
 
@@ -349,6 +350,10 @@ class _Execution:
             for item in outcome.groups
         ]
         self._committed |= {item.number for item in numbered if item.status == COMMITTED}
+        left = {item.number for item in numbered if item.status == LEFT}
+        if left:  # the budget of this run is used up: others may have them at once
+            job.plans.release(self._pending.id, [claim for group, claim in claimed if group.number in left])
+        self._left |= left
         self.outcomes.append(replace(outcome, groups=tuple(numbered)))
 
     def _part(self, groups: Sequence[Group]) -> Plan:
@@ -365,9 +370,13 @@ class _Execution:
         if not live:
             _remove(self._job.plans, self._pending)
             return
-        failed = len({item.number for outcome in self.outcomes for item in outcome.groups} & _numbers(live))
+        tried = {item.number for outcome in self.outcomes for item in outcome.groups} & _numbers(live)
+        left = len(tried & self._left)
+        failed = len(tried) - left
         of = f"of {len(self._plan.groups)} groups"
-        if others := len(live) - failed:
+        if left:
+            self._note(f"{left} {of} did not begin, to keep to the plan's budget: run it again")
+        if others := len(live) - len(tried):
             self._note(f"{others} {of} left to other processes, which have claimed them")
         if failed:
             minutes = self._job.claim_seconds / 60

@@ -360,7 +360,7 @@ def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Req
 
     The first round has all of it, so that what does not fit is compared with the limits that were asked for.
     """
-    if not job.request.final or job.endless or not state.totals.rounds:
+    if job.endless or not state.totals.rounds:
         return request
     seconds = job.port.env.elapsed() - (state.began or 0.0)
     budget = left_of(request.options.budget, state.spent, seconds)

@@ -129,7 +129,7 @@ class NativeVersion:
         clustered: bool = True,
         runs: bool = False,
     ) -> Listing:
-        """Return the blocks with their bounds by `sort`. Reads each segment once; twice if keys were truncated."""
+        """Return the blocks with their bounds by `sort`. Reads each segment once; twice for runs of truncated keys."""
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
         from tblctl.tableformat.native.read.scan import condition_columns
 
@@ -147,7 +147,7 @@ class NativeVersion:
         figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
         same_key_rows = metadata.values("same_key_rows").cast(pa.int64()).fill_null(-1)
         cut, run = np.flatnonzero(ranges.own & ~ranges.exact), None
-        if cut.size:
+        if runs and cut.size:
             metadata.fetch_statistics([], ["run_id"])
             run = runs_of_some(metadata.values("run_id").take(pa.array(cut)), cut, len(ranges.own))
         return Listing(

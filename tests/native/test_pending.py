@@ -36,8 +36,10 @@ from tblctl.errors import (
     UnsupportedFormatError,
 )
 from tblctl.maintain.pending import CLAIM_SECONDS, PendingJob, execute
+from tblctl.maintain.pending import schedule as keep
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
+from tblctl.selector.budget import Budget
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.names import claim_of, claim_path, plan_of, plan_path
 from tblctl.tableformat.storage import Storage
@@ -103,6 +105,18 @@ def assert_clean(location: str, ids: Sequence[int] = IDS) -> None:
 
 
 # -- one process
+
+
+def test_groups_that_a_budget_leaves_are_free_for_others_at_once(url: str) -> None:
+    table = tblctl.open(url)
+    plan = table.plan()
+    short = dataclasses.replace(plan.options, budget=Budget(max_seconds=1e-6))
+    limited = dataclasses.replace(plan, options=short)
+    kept = keep(table._plans(None), lambda _taken: limited, lifetime_seconds=60)
+    outcome = table.recluster_pending(kept.id)
+    assert (outcome.committed_groups, outcome.snapshot) == (0, None)
+    assert "did not begin, to keep to the plan's budget: run it again" in outcome.note
+    assert table.pending_plans()[0].claimed == 0
 
 
 def test_a_scheduled_plan_is_listed_executed_and_gone(at: Places) -> None:
