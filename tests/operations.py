@@ -185,5 +185,6 @@ OPERATIONS = CHANGES | RECLUSTERS | READS
 
 TRIED_ELSEWHERE = {
     "picture": "reads as `info` and `depth_history` do",
+    "estimate": "reads as `history` does",
     "to_spark": "needs Spark: spark/test_source.py",
 }

@@ -531,7 +531,10 @@ def recluster(
     """
     env = port.env
     started = env.elapsed()
-    rates = None if plan else rates_of(port, port.newest())
+    budget = request.options.budget
+    is_timed = budget.max_seconds is not None or budget.max_cost is not None
+    # Earlier runs are read where a limit depends on them: others need no request more than their own.
+    rates = rates_of(port, port.newest()) if is_timed and not plan else None
     job = ReclusterJob(port=port, request=request, engine=engine, plan=plan, rates=rates)
     state = job.start()
     while True:

@@ -42,6 +42,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "info": ("LOC",),
     "depth": ("LOC", "id"),
     "suggest": ("LOC",),
+    "estimate": ("LOC",),
     "plan": ("LOC", "--policy", "full"),
     "plan --output": ("LOC", "--policy", "full", "--output", "OUT"),
     "recluster": ("LOC", "--final"),
