@@ -147,6 +147,7 @@ def wired(tmp_path: Path, minio: S3Server, proxy: CuttingProxy) -> Lake:
     return Lake(tmp_path, minio, proxy)
 
 
+@pytest.mark.timeout(1500)  # 13 s alone; it took 565 s beside other tests, why is not known
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_request_of_an_operation_fails_in_turn(name: str, wired: Lake, proxy: CuttingProxy) -> None:
     act, ids, judged = OPERATIONS[name], wired.ids(), Counter[bool]()
