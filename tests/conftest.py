@@ -20,6 +20,7 @@ Helpers beside this file are imported by name: `from faults import Faults, injec
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -71,6 +72,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not is_worker(config):
         SERVERS.end()
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """Restore the library's loggers after each test: `--debug` of a command in this process sets them for good."""
+    logger = logging.getLogger("tblctl")
+    level, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
 
 
 @pytest.fixture(scope="session")
