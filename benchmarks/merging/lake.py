@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import tblctl
 from benchmarks.common import Command, script
 from benchmarks.merging.contender import PROCESSES, MissingError
+from benchmarks.merging.packages import loaded_alone
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -189,9 +190,10 @@ def jars() -> list[str]:
             "none",
             "spark-internal",
         ]  # ends there
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=False, env={**os.environ, **_PYTHON}
-        )
+        with loaded_alone():
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, env={**os.environ, **_PYTHON}
+            )
         found = _downloaded()
         if found is None:
             msg = f"{PACKAGES} cannot be downloaded: {' '.join(done.stderr.strip().splitlines()[-1:])}"

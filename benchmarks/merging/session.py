@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.merging.contender import PROCESSES, MissingError
+from benchmarks.merging.packages import loaded_alone
 
 _CONF = {
     "spark.driver.memory": "4g",
@@ -44,7 +45,7 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None, *, packag
         return builder.getOrCreate()
     log = folder / "spark.log"
     try:
-        with _errors_to(log):
+        with loaded_alone(), _errors_to(log):
             return builder.getOrCreate()
     except Exception as error:
         last = log.read_text().strip().splitlines()[-1:]

@@ -24,10 +24,11 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 from position_deletes import commit, delete_file  # type: ignore[import-not-found]
 
 import tblctl
+from benchmarks.merging.packages import loaded_alone
 from tblctl.errors import TblctlError
 
 NAME = "lake"
@@ -269,7 +270,8 @@ def spark_of(options: dict[str, str]) -> Any:
     builder = SparkSession.builder.master("local[1]")
     for name, value in conf.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with loaded_alone():
+        return builder.getOrCreate()
 
 
 def patiently(load: Callable[[], Table]) -> Table:

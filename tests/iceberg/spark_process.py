@@ -18,6 +18,8 @@ from typing import Any, Self
 from jvm import quick_java
 from pyiceberg.table import Table
 
+from benchmarks.merging.packages import loaded_alone
+
 from .lake import NAME, Lake
 
 RUNTIMES = {
@@ -77,10 +79,9 @@ class SparkProcess:
             raise MissingError("no java in PATH or JAVA_HOME")
         if importlib.util.find_spec("pyspark") is None:
             raise MissingError("no pyspark: pip install 'tblctl[spark]'")
-        jars = ",".join([RUNTIMES[iceberg], *packages])
         self._log = (folder / "spark.log").open("wb")
         conf = {
-            "spark.jars.packages": jars,
+            "spark.jars.packages": ",".join([RUNTIMES[iceberg], *packages]),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             f"spark.sql.catalog.{NAME}": "org.apache.iceberg.spark.SparkCatalog",
             **{f"spark.sql.catalog.{NAME}.{name}": value for name, value in catalog.items()},
@@ -98,6 +99,11 @@ class SparkProcess:
         variables = os.environ | quick_java() | {"PYSPARK_PYTHON": sys.executable}
         for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
             variables.pop(name, None)
+        with loaded_alone():
+            self._start(conf, variables, folder)
+
+    def _start(self, conf: Mapping[str, str], variables: Mapping[str, str], folder: Path) -> None:
+        """Return when it answers."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, json.dumps(conf)],
             stdin=subprocess.PIPE,
@@ -112,7 +118,9 @@ class SparkProcess:
         except EOFError as error:
             self.close()
             last = (folder / "spark.log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise MissingError(f"it does not start with {jars}: {' '.join(last)}") from error
+            raise MissingError(
+                f"it does not start with {conf['spark.jars.packages']}: {' '.join(last)}"
+            ) from error
 
     def sql(self, *statements: str) -> list[dict[str, Any]]:
         """Run statements; return the rows of the last one."""
