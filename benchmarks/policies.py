@@ -8,8 +8,14 @@ means of seeds 0 to 2: rows rewritten over the second half of the events, the re
 - *runs* takes groups of any size. Variants on two traces: *exact*, one group a plan, chosen anew after each merge;
   *64 blocks*, groups hold 8 GiB at most; *ids unknown*, runs are guessed from bounds, as for files of other writers.
 - *levels*: groups of any size. *Dremio*: the first 64 blocks at the first deepest point until a target depth.
+- *Delta*: policy `newdata`, cubes of 4 to 512 blocks, run after every append as all others are. *Iceberg*: the whole
+  table is sorted after every so many appends (`rewrite_data_files`, `rewrite-all`).
 - *binomial*: runs of the weights of the binomial number system. It counts appends, and looks at no depth.
 - *floor*: uniform keys only; the cheapest merges of whole runs, knowing the end.
+
+Rules that look at no keys have no knob for depth. What they rewrite, and the depth that they leave, stands by itself:
+*size*, which is Hudi's size-based plan and Iceberg's binpack, and *Hudi, sorting*, which sorts new blocks once, 2 GiB
+of them together.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from tblctl.selector.table_view import TableView
 from tblctl.selector.traces.curve import Curve, floor_curve
 from tblctl.selector.traces.events import BLOCK_ROWS, MEASURED_EVERY, TRACES, Event
 from tblctl.selector.traces.replay import Choose, Replayed, by_policy, replayed
-from tblctl.selector.traces.rivals import Binomial, dremio
+from tblctl.selector.traces.rivals import Binomial, RewriteAll, dremio, hudi
 from tblctl.selector.traces.table import ROW_BYTES
 
 DEPTHS = (4, 5, 6, 7)
@@ -69,6 +75,11 @@ CONTENDERS: dict[str, Contender] = {
     ),
     "Dremio": Contender(knobs=(3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8), choose=dremio),
     "binomial": Contender(knobs=(3, 4, 5, 6, 7, 8, 9, 10, 12, 14), choose=lambda knob: Binomial(int(knob))),
+    "Delta": Contender(
+        knobs=(512, 256, 192, 128, 96, 64, 32, 16, 4),
+        choose=lambda knob: by_policy("newdata", cube_bytes=int(knob) * BLOCK_ROWS * ROW_BYTES),
+    ),
+    "Iceberg": Contender(knobs=(2, 4, 6, 8, 10, 12, 16, 20), choose=lambda knob: RewriteAll(int(knob))),
     "runs": Contender(knobs=TARGETS, choose=lambda knob: by_policy("runs", target_depth=knob)),
 }
 VARIANTS: dict[str, Contender] = {
@@ -83,6 +94,15 @@ VARIANTS: dict[str, Contender] = {
         knobs=FEWER_TARGETS, choose=lambda knob: without_ids(by_policy("runs", target_depth=knob))
     ),
 }
+
+
+KEYLESS: dict[str, Contender] = {
+    "size": Contender(knobs=(0,), choose=lambda _: by_policy("size", max_group_bytes=ENDLESS)),
+    "Hudi, sorting": Contender(knobs=(16,), choose=lambda knob: hudi(int(knob))),
+}
+"""Rules that look at no keys."""
+
+EVERYONE = CONTENDERS | VARIANTS | KEYLESS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +126,7 @@ class Case:
 
     def run(self) -> tuple[float, float, float, float, float]:
         """Return the depth, and the other figures there."""
-        found = replayed(self.events(), (CONTENDERS | VARIANTS)[self.contender].choose(self.knob))
+        found = replayed(self.events(), EVERYONE[self.contender].choose(self.knob))
         return figures_of(found)
 
 
@@ -147,6 +167,7 @@ def measure(report: Report, tiny: bool) -> None:
             for name in traces
             if name in CLOSER
         }
+        keyless = {name: curves(pool, name, tuple(KEYLESS), tiny) for name in traces}
     floors = floor_curve(64 if tiny else 256, [0.02 * 1.3**step for step in range(30)])
     report.begin(f"rows rewritten / ingested at mean block depth {' / '.join(map(str, DEPTHS))}")
     for name, by_contender in found.items():
@@ -156,6 +177,7 @@ def measure(report: Report, tiny: bool) -> None:
     report.begin("  where each block of an append is sorted alone")
     for name, by_contender in alone.items():
         write_costs(report, name, by_contender)
+    write_keyless(report, keyless)
     write_reads(report, found)
     if not tiny:
         write_goals(report, found)
@@ -184,7 +206,7 @@ def curves(
             most_events=24 if tiny else None,
         )
         for name in contenders
-        for knob in (CONTENDERS | VARIANTS)[name].knobs[: 2 if tiny else None]
+        for knob in EVERYONE[name].knobs[: 2 if tiny else None]
         for seed in seeds
     ]
     results = np.array(list(pool.map(Case.run, cases)))
@@ -209,6 +231,16 @@ def write_costs(report: Report, trace: str, found: Curves) -> None:
     report.line(f"  {trace}")
     for name, points in found.items():
         write_row(report, name, [curve_of(points, 1).at(depth) for depth in DEPTHS])
+
+
+def write_keyless(report: Report, found: Mapping[str, Curves]) -> None:
+    report.begin(
+        "rules that look at no keys: rows rewritten / ingested, mean block depth, blocks met by a point query"
+    )
+    for trace, by_contender in found.items():
+        report.line(f"  {trace}")
+        for name, ((depth, rewritten, _, point, _),) in by_contender.items():
+            write_row(report, name, [rewritten, depth, point])
 
 
 def write_reads(report: Report, found: Mapping[str, Curves]) -> None:

@@ -40,6 +40,41 @@ def _deepest(target_depth: float, view: TableView) -> Sequence[Draft]:
     return (_draft(here),) if here.size > 1 else ()
 
 
+def hudi(blocks: int) -> Choose:
+    """Sort new blocks, so many together, once they are there; never again (Hudi: a group of `max.bytes.per.group`)."""
+    return partial(_next_new, blocks)
+
+
+def _next_new(blocks: int, view: TableView) -> Sequence[Draft]:
+    new = np.flatnonzero(view.level == 0)[:blocks]
+    return (_draft(new),) if new.size == blocks else ()
+
+
+class RewriteAll:
+    """Sort the whole table after every so many appends: Iceberg's `rewrite_data_files` with `rewrite-all`.
+
+    It remembers what it wrote, so each object is for one table.
+
+    Args:
+        appends: sort once there are so many that it has not sorted.
+    """
+
+    def __init__(self, appends: int) -> None:
+        self._appends = appends
+        self._sorted = np.empty(0, np.int64)  # runs that need no sorting
+        self._has_merged = False
+
+    def __call__(self, view: TableView) -> Sequence[Draft]:
+        live = np.flatnonzero(view.level != CONSTANT_LEVEL)
+        if self._has_merged:
+            self._sorted = np.unique(view.run[live])
+            self._has_merged = False
+        if np.setdiff1d(view.run[live], self._sorted).size < self._appends:
+            return ()
+        self._has_merged = True
+        return (_draft(live),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Heap:
     """Runs that were merged as one.

@@ -15,7 +15,7 @@ from tblctl.selector.draft import Draft
 from tblctl.selector.traces.curve import Curve, floor, floor_curve
 from tblctl.selector.traces.events import BLOCK_ROWS, TRACES, Event
 from tblctl.selector.traces.replay import Replayed, by_policy, replayed
-from tblctl.selector.traces.rivals import Binomial, digits_of, dremio
+from tblctl.selector.traces.rivals import Binomial, RewriteAll, digits_of, dremio, hudi
 from tblctl.selector.traces.table import KeyTable, as_tables_cut, equal_parts
 
 
@@ -201,3 +201,15 @@ def test_figures_are_of_the_last_three_quarters():
     assert isinstance(found, Replayed)
     assert [item.event for item in found.measured] == [7, 15, 23, 31]
     assert found.depth == pytest.approx(np.mean([item.depth for item in found.measured[1:]]))
+
+
+def test_new_blocks_are_sorted_together_once_by_hudis_rule():
+    found = replayed(first("uniform", 10), hudi(16))
+    rows = 4 * BLOCK_ROWS
+    assert found.rewritten_rows == (0, 0, 0, 4 * rows, 0, 0, 0, 4 * rows, 0, 0)
+
+
+def test_the_whole_table_is_sorted_after_every_so_many_appends():
+    found = replayed(first("uniform", 7), RewriteAll(3))
+    rows = 4 * BLOCK_ROWS
+    assert found.rewritten_rows == (0, 0, 3 * rows, 0, 0, 6 * rows, 0)
