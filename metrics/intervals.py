@@ -36,6 +36,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tblctl.metrics.order import distinct
+
 Integers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -226,7 +228,7 @@ def _place(low: Integers, high: Integers) -> _Ends:
         points = np.arange(least, most + 1, dtype=np.int64)
         low, high = low - least, high - least
     else:
-        points, places = np.unique(np.concatenate((low, high)), return_inverse=True)
+        points, places = distinct(np.concatenate((low, high)))
         low, high = places[: low.size], places[low.size :]
     return _Ends(
         points=points,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask
+from tblctl.metrics.order import stable_order
 
 
 def components(low: Integers, high: Integers) -> Integers:
@@ -16,7 +17,7 @@ def components(low: Integers, high: Integers) -> Integers:
 
     O(n log n) for n blocks, given by their bounds.
     """
-    order = np.lexsort((high, low))
+    order = stable_order(low, high)
     found = np.empty(low.size, np.int64)
     found[order] = np.cumsum(_begins(low[order], high[order])) - 1
     return found
@@ -59,16 +60,14 @@ def greedy_runs(low: Integers, high: Integers) -> Integers:
     O(n log n) for n blocks.
     """
     count = low.size
-    events = np.argsort(
-        np.concatenate((2 * high, 2 * low + 1)), kind="stable"
-    )  # at one rank, ends come first
+    events = stable_order(np.concatenate((2 * high, 2 * low + 1)))  # at one rank, ends come first
     is_end = events < count
     stack = np.cumsum(np.where(is_end, 1, -1))
     floor = np.minimum(np.minimum.accumulate(stack), 0)  # it falls at each begin that finds no run
     continues = ~is_end & (np.diff(floor, prepend=0) == 0)
     paired = np.flatnonzero(is_end | continues)
     height = (stack - floor)[paired] + ~is_end[paired]
-    paired = paired[np.argsort(height, kind="stable")]
+    paired = paired[stable_order(height)]
     closes = np.flatnonzero(continues[paired])
     before = np.arange(count)
     before[events[paired[closes]] - count] = events[paired[closes - 1]]

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tblctl.metrics.information import RankedBlocks
 from tblctl.metrics.intervals import Integers, Mask
+from tblctl.metrics.order import stable_order
 from tblctl.metrics.partitions import TABLE
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
@@ -200,7 +201,7 @@ class TableView(RankedBlocks):
         if not (self.is_partitioned and chosen.size):
             yield chosen
             return
-        order = chosen[np.argsort(self.partition[chosen], kind="stable")]
+        order = chosen[stable_order(self.partition[chosen])]
         yield from np.split(order, np.flatnonzero(np.diff(self.partition[order])) + 1)
 
 

@@ -28,6 +28,7 @@ from tblctl.metrics.intervals import (
     grouped_selection_depths,
     rounded_mean,
 )
+from tblctl.metrics.order import stable_order
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth_merging
 from tblctl.selector.option_fields import option, require_valid
@@ -209,7 +210,7 @@ class _Partition:
         own = self.view.level[self.blocks]
         if own.size and (own == own[0]).all():  # as in most of many partitions
             return [(int(own[0]), self.blocks)]
-        order = self.blocks[np.argsort(own, kind="stable")]
+        order = self.blocks[stable_order(own)]
         levels, begins = np.unique(self.view.level[order], return_index=True)
         return list(zip(levels.tolist(), np.split(order, begins[1:]), strict=False))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tblctl.metrics.intervals import Integers
+from tblctl.metrics.order import stable_order
 from tblctl.selector.draft import Draft
 from tblctl.selector.table_view import TableView, joined
 
@@ -92,7 +93,7 @@ class Inputs:
         group = np.repeat(np.arange(len(drafts)), [draft.blocks.size for draft in drafts])
         low, high = axis.low[chosen] + group * axis.size, axis.high[chosen] + group * axis.size
         rows, same = view.row_count[chosen], view.same_key_rows[chosen]
-        by_low, by_high = np.argsort(low, kind="stable"), np.argsort(high, kind="stable")
+        by_low, by_high = stable_order(low), stable_order(high)
         begins = np.flatnonzero(np.diff(group, prepend=-1))
         most = np.maximum.reduceat(_weight_at_lows(low, high, same, by_low, by_high), begins)
         known = np.minimum.reduceat(same, begins) > 0

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.intervals import Integers
+from tblctl.metrics.order import distinct
 from tblctl.selector.predict.inputs import DENSE_SPAN, Axis, Inputs
 from tblctl.selector.predict.outputs import Outputs
 from tblctl.selector.table_view import TableView
@@ -83,7 +84,7 @@ def _places(inputs: Inputs, rows: Integers) -> Floats:
 def _ends(low: Integers, high: Integers) -> tuple[Integers, Integers, Integers]:
     """Return the ascending ranks where intervals begin or end, and for each interval the numbers of its two ranks."""
     if (span := int(high.max()) + 1) >= DENSE_SPAN * low.size:
-        points, places = np.unique(np.concatenate((low, high)), return_inverse=True)
+        points, places = distinct(np.concatenate((low, high)))
         return points, places[: low.size], places[low.size :]
     used = np.zeros(span, np.bool_)
     used[low] = used[high] = True

@@ -14,13 +14,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tblctl.metrics.intervals import Integers, Mask
+from tblctl.metrics.intervals import Integers
+from tblctl.metrics.order import stable_order
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, most_rows, sort_id_of
 from tblctl.selector.plan import Prediction
 from tblctl.selector.pricing.price import Bill, Price, cost_of, total_price
 from tblctl.selector.pricing.rates import BLOCK_REQUESTS, OUTPUT_REQUESTS, ROW_GROUP_REQUESTS, Rates
 from tblctl.selector.table_view import TableView, joined
+
+_DENSE_SPAN = 8
+"""Places that span at most this many times the number of blocks are counted; sparser ones are sorted."""
 
 _LEAST_SHARE = 0.5
 """Of `row_group_rows`: row groups with fewer rows are not copied (`merger/task/copying.py`)."""
@@ -127,24 +131,42 @@ def _whole_row_groups(group: Integers, low: Integers, high: Integers, row_groups
     `group` is the group of each block, from 0, ascending; `low` and `high` are the ranks of its bounds. Blocks that
     share one rank interleave there.
     """
-    least, size = int(low.min()), int(high.max()) - int(low.min()) + 1
-    begin, end = 2 * (low - least), 2 * (high - least) + 1  # a closed range of one rank is one long
-    section = group * (2 * size)
-    places = np.concatenate((section + begin, section + end))
-    count = low.size
-    order = np.argsort(places, kind="stable")
-    block = order % count
-    step = np.where(order < count, 1, -1)
-    depth, names = np.cumsum(step)[:-1], np.cumsum(step * block)[:-1]
-    length = np.diff(places[order])
-    alone: Mask = (depth == 1) & (length > 0)
+    firsts = np.flatnonzero(np.diff(group, prepend=-1))
+    number = np.cumsum(np.diff(group, prepend=-1) > 0) - 1  # of the groups that have blocks
+    least, most = np.minimum.reduceat(low, firsts), np.maximum.reduceat(high, firsts)
+    section = 2 * (np.cumsum(most - least + 1) - (most - least + 1) - least)[number]
+    begin, end = section + 2 * low, section + 2 * high + 1  # a closed range of one rank is one long
+    points, depth, names = _open_blocks(begin, end)
+    alone = np.flatnonzero(depth == 1)
     owner = names[alone]
-    first = places[order][:-1][alone] == (section + begin)[owner]
-    last = places[order][1:][alone] == (section + end)[owner]
-    stretch = length[alone] / (end - begin)[owner] * row_groups[owner]
+    first, last = points[alone] == begin[owner], points[alone + 1] == end[owner]
+    stretch = (points[alone + 1] - points[alone]) / (end - begin)[owner] * row_groups[owner]
     whole = np.maximum(stretch - 0.5 * (~first) - 0.5 * (~last), 0.0)
-    found: np.ndarray = np.bincount(owner, whole, minlength=count)
+    found: np.ndarray = np.bincount(owner, whole, minlength=low.size)
     return found
+
+
+def _open_blocks(begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the places where blocks begin or end, and, from each to the next, how many are open, and their sum.
+
+    The sum is of their numbers: the number itself of a single one. O(n) if the places span a few times as many as there
+    are, else O(n log n).
+    """
+    numbers = np.arange(begin.size)
+    span = int(end.max()) + 1
+    if span <= _DENSE_SPAN * begin.size:
+        begun, ended = np.bincount(begin, minlength=span), np.bincount(end, minlength=span)
+        points = np.flatnonzero(begun + ended)
+        named = np.bincount(begin, numbers, minlength=span) - np.bincount(end, numbers, minlength=span)
+        return points, np.cumsum((begun - ended)[points]), np.cumsum(named[points]).astype(np.int64)
+    places = np.concatenate((begin, end))
+    order = stable_order(places)
+    places = places[order]
+    last = np.flatnonzero(np.diff(places, append=places[-1:] + 1))  # of those at one place
+    is_begin = order < begin.size
+    depth = np.cumsum(np.where(is_begin, 1, -1))
+    names = np.cumsum(np.where(is_begin, order, begin.size - order))
+    return places[last], depth[last], names[last]
 
 
 def bill_of(view: TableView, priced: Sequence[Price], predicted: Prediction, rates: Rates) -> Bill:
