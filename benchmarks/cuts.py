@@ -153,6 +153,7 @@ def write_groups(
     assert outcome.committed_groups == len(to_cut), outcome
     report.line("  a whole round: planned, cut, merged by workers, committed")
     report.figure("    processor", 1000 * costs.seconds / len(to_cut), "ms")
+    report.figure("    Spark's JVM", 1000 * costs.jvm_seconds / len(to_cut), "ms")
 
 
 def make_ranges(url: str, storage_options: dict[str, Any], source: Path, *, groups: int, blocks: int) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import math
 import multiprocessing
 import pickle
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scr
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
 from tblctl.maintain.request import Request, make_plan
 from tblctl.merger.presort.decide import THRESHOLDS
+from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.task.spec import ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
 from tblctl.selector.options import SelectOptions
@@ -65,6 +67,9 @@ COMMITTED = "full"
 LEAST_BUSY = 0.9
 """Share of the executors' processors that a first round keeps busy, where it has every range of a large table."""
 
+MOST_DRIVER = 0.05
+"""Processor seconds of the driver, as a share of the executors'."""
+
 MANY_GROUPS = 100
 """Groups of the larger commit: `--commit-every 100`."""
 
@@ -89,16 +94,26 @@ class Rates:
         stored_share: bytes of lineitem's files for each of its rows in memory.
         row_bytes: what a row takes in memory.
         requests_a_gib: by kind, for each GiB of stored blocks merged.
+        key_core_seconds_a_gib: of a processor that reads the keys of a GiB of stored blocks, to find cuts.
+        key_gets_a_gib: GET requests of that.
+        driver_seconds_a_group: of the driver's processors in a round on Spark, with those of the JVM.
     """
 
     core_bytes_a_second: float
     stored_share: float
     row_bytes: float
     requests_a_gib: dict[str, float]
+    key_core_seconds_a_gib: float
+    key_gets_a_gib: float
+    driver_seconds_a_group: float
 
     def core_seconds(self, size_bytes: float) -> float:
         """Return the seconds in which a processor merges rows of the given size in memory."""
         return size_bytes * self.stored_share / self.core_bytes_a_second
+
+    def key_seconds(self, size_bytes: float) -> float:
+        """Return the seconds in which a processor finds the cuts of rows of the given size in memory."""
+        return size_bytes * self.stored_share / 2**30 * self.key_core_seconds_a_gib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,10 +161,15 @@ def measure(report: Report, tiny: bool) -> None:
             f"{EXECUTORS} executors of {CORES} processors; sizes are of rows in memory, of which lineitem's files "
             f"take {rates.stored_share:.2f}; blocks of {TableOptions().block_bytes / 2**20:.0f} MiB"
         )
-        report.begin("rates, from results/merge.txt and results/requests.txt")
+        report.begin("rates, from results/merge.txt, results/requests.txt and results/cuts.txt")
         report.figure("a processor merges", rates.core_bytes_a_second / 2**20, "MiB of files a second")
         for kind, count in rates.requests_a_gib.items():
             report.figure(f"{kind} requests", count, "a GiB of files merged")
+        report.figure(
+            "keys are read for cuts", rates.key_core_seconds_a_gib, "s of a processor a GiB of files"
+        )
+        report.figure("  GET requests, among those above", rates.key_gets_a_gib, "a GiB of files")
+        report.figure("the driver's processors, with Spark's JVM", rates.driver_seconds_a_group, "s a group")
         for title, size in TABLES.items():
             driven = in_own_process(str(folder / title), int(size * share), rates.stored_share)
             report.begin(f"{title}: metadata and driver, measured")
@@ -157,6 +177,7 @@ def measure(report: Report, tiny: bool) -> None:
             report.begin(f"{title}: executors and requests, from the rates")
             write_model(report, int(size * share), rates, driven.plans)
             write_commits(report, int(size * share), driven)
+            write_driver(report, int(size * share), rates, driven)
 
 
 def sample_table(place: Path) -> tblctl.Table:
@@ -169,7 +190,7 @@ def sample_table(place: Path) -> tblctl.Table:
 
 def read_rates(sample: tblctl.Table) -> Rates:
     """Read the committed results. The stored size of merged rows is taken from the sample."""
-    merge, requests = (RESULTS / name for name in ("merge.txt", "requests.txt"))
+    merge, requests, cuts = (RESULTS / f"{name}.txt" for name in ("merge", "requests", "cuts"))
     rows = number(merge, r"([\d,]+) rows of lineitem in 61 blocks")
     seconds = number(merge, r"tblctl, on warm Spark local\[2\] +([\d.]+) s")
     decoded = sum(decoded_bytes(sample))
@@ -182,6 +203,12 @@ def read_rates(sample: tblctl.Table) -> Rates:
         requests_a_gib={
             kind: number(requests, rf"7 blocks(?s:.*?)\n +{kind} requests +([\d.]+) a GiB") for kind in kinds
         },
+        key_core_seconds_a_gib=number(cuts, r"keys of one group(?s:.*?)processor +([\d.]+) s a GiB"),
+        key_gets_a_gib=number(cuts, r"keys of one group(?s:.*?)GET requests +([\d.]+) a GiB"),
+        driver_seconds_a_group=sum(
+            number(cuts, rf"a whole round(?s:.*?){process} +([\d.]+) ms") / 1000
+            for process in ("processor", "Spark's JVM")
+        ),
     )
 
 
@@ -361,21 +388,50 @@ def write_driven(report: Report, found: Driven) -> None:
     report.figure("peak memory of all this", found.peak_mib, "MiB")
 
 
-def busy_share(group_bytes: Sequence[int], task_bytes: float, slots: int) -> float:
+def busy_share(group_bytes: Sequence[int], rates: Rates, slots: int, least_tasks: float) -> float:
     """Return the share of the slots' time in which they have a task, until the last one of a round ends.
 
-    Tasks of a group are of one size. The longest begin first, each in the slot that is free first.
+    As in `merger/engines/spark/cut_jobs.py`: jobs find the cuts of as many groups as there are slots. The next job is
+    submitted before the merges of the last one's groups, and Spark gives slots to what was submitted first. A group is
+    merged as soon as the job that cut it has ended.
+
+    Args:
+        group_bytes: of rows in memory, of each group.
+        rates: of tasks.
+        slots: of the executors.
+        least_tasks: tasks that memory requires, for each byte.
     """
-    tasks = [
-        size / count
-        for size in group_bytes
-        for count in [max(1, math.ceil(size / task_bytes))]
-        for _ in range(count)
+    sizes = sorted(group_bytes, reverse=True)
+    if not sizes:
+        return 0.0
+    most = [max(1, math.ceil(size / TableOptions().block_bytes)) for size in sizes]
+    even = tasks_per_group(sizes, most=most, parallelism=slots)
+    counts = [
+        min(largest, count * math.ceil(max(1, size * least_tasks / count)))
+        for size, count, largest in zip(sizes, even, most, strict=True)
     ]
-    free = [0.0] * slots
-    for task in sorted(tasks, reverse=True):
-        heapq.heapreplace(free, free[0] + task)
-    return sum(tasks) / (slots * max(free)) if tasks else 0.0
+    jobs = [range(start, min(start + slots, len(sizes))) for start in range(0, len(sizes), slots)]
+    free, busy = [0.0] * slots, 0.0
+
+    def run(seconds: Iterable[float], ready: float = 0.0) -> float:
+        nonlocal busy
+        ends = [ready]
+        for one in seconds:
+            busy += one
+            ends.append(max(free[0], ready) + one)
+            heapq.heapreplace(free, ends[-1])
+        return max(ends)
+
+    def cuts_of(job: Iterable[int]) -> float:
+        return run(rates.key_seconds(sizes[group]) for group in job if counts[group] > 1)
+
+    cut_at = cuts_of(jobs[0])
+    for job, following in itertools.zip_longest(jobs, jobs[1:], fillvalue=range(0)):
+        following_cut_at = cuts_of(following)
+        tasks = ((sizes[group] / counts[group], counts[group]) for group in job)
+        run((rates.core_seconds(size) for size, count in tasks for _ in range(count)), cut_at)
+        cut_at = following_cut_at
+    return busy / (slots * max(free))
 
 
 def write_model(report: Report, size_bytes: int, rates: Rates, plans: Mapping[str, Planned]) -> None:
@@ -390,7 +446,7 @@ def write_model(report: Report, size_bytes: int, rates: Rates, plans: Mapping[st
         "tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each"
     )
     for title, plan in plans.items():
-        busy = busy_share(plan.group_bytes, size_bytes / tasks, slots)
+        busy = busy_share(plan.group_bytes, rates, slots, tasks / size_bytes)
         is_large = size_bytes / DEFAULT_GROUP_BYTES > MOST_GROUPS and title != "levels"
         report.figure(
             f"first round, {title}: busy", busy, "of the processors", least=LEAST_BUSY if is_large else None
@@ -420,6 +476,24 @@ def write_commits(report: Report, size_bytes: int, found: Driven) -> None:
     blocks = min(groups, MOST_GROUPS) * DEFAULT_GROUP_BYTES / TableOptions().block_bytes
     held = blocks * found.many.results_bytes / max(found.many.blocks, 1)
     report.figure("  with one a round the driver holds results of", held / 2**30, "GiB, pickled")
+
+
+def write_driver(report: Report, size_bytes: int, rates: Rates, found: Driven) -> None:
+    """Write the driver's processor seconds for one pass over the table, and those if it found the cuts itself."""
+    groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
+    merging, keys = rates.core_seconds(size_bytes), rates.key_seconds(size_bytes)
+    commits = math.ceil(groups / max(found.many.groups, 1)) * found.many.seconds
+    own = found.plans[COMMITTED].seconds + groups * rates.driver_seconds_a_group + commits
+    gets = size_bytes * rates.stored_share / 2**30 * rates.key_gets_a_gib
+    report.line(
+        f"  processor seconds of everything once: executors merge {merging:,.0f} s, and find cuts {keys:,.0f} s"
+    )
+    report.figure("    the driver", own, "s")
+    share = own / (merging + keys)
+    report.figure("    the driver / the executors", share, "x", most=MOST_DRIVER)
+    report.figure(
+        "    if the driver found the cuts", (own + keys) / merging, f"x, and {gets:,.0f} GETs of it"
+    )
 
 
 if __name__ == "__main__":
