@@ -148,12 +148,6 @@ def write_groups(
     assert all(len(of_group) > 1 for of_group in tasks), "groups of one task need no cuts"
     report.line(f"  {sum(map(len, tasks)) / len(tasks):.1f} tasks put together, and pickled")
     write_costs(report, costs, len(to_cut), has_jvm=False)
-    table = tblctl.open(url, storage_options=server.storage_options)
-    costs, outcome = cost(counted, pid, lambda: recluster(table, session, plan_options(there, groups)))
-    assert outcome.committed_groups == len(to_cut), outcome
-    report.line("  a whole round: planned, cut, merged by workers, committed")
-    report.figure("    processor", 1000 * costs.seconds / len(to_cut), "ms")
-    report.figure("    Spark's JVM", 1000 * costs.jvm_seconds / len(to_cut), "ms")
 
 
 def make_ranges(url: str, storage_options: dict[str, Any], source: Path, *, groups: int, blocks: int) -> None:
@@ -207,10 +201,6 @@ def put_together(io: Any, groups: list[CutTask], cuts: list[Any]) -> list[Any]:
         for task in tasks:
             pickle.dumps(task)
     return made
-
-
-def recluster(table: tblctl.Table, session: Any, options: dict[str, int]) -> tblctl.Outcome:
-    return table.recluster(policy="full", options=options, spark=session)
 
 
 def cost(counted: Wire, pid: int, work: Callable[[], Any]) -> tuple[Costs, Any]:

@@ -96,7 +96,7 @@ class Rates:
         requests_a_gib: by kind, for each GiB of stored blocks merged.
         key_core_seconds_a_gib: of a processor that reads the keys of a GiB of stored blocks, to find cuts.
         key_gets_a_gib: GET requests of that.
-        driver_seconds_a_group: of the driver's processors in a round on Spark, with those of the JVM.
+        driver_seconds_a_group: of the driver's processors, until its tasks are sent on Spark; with those of the JVM.
     """
 
     core_bytes_a_second: float
@@ -206,8 +206,12 @@ def read_rates(sample: tblctl.Table) -> Rates:
         key_core_seconds_a_gib=number(cuts, r"keys of one group(?s:.*?)processor +([\d.]+) s a GiB"),
         key_gets_a_gib=number(cuts, r"keys of one group(?s:.*?)GET requests +([\d.]+) a GiB"),
         driver_seconds_a_group=sum(
-            number(cuts, rf"a whole round(?s:.*?){process} +([\d.]+) ms") / 1000
-            for process in ("processor", "Spark's JVM")
+            number(cuts, rf"{pattern} +([\d.]+) ms") / 1000
+            for pattern in (
+                r"cuts found on Spark\n +processor",
+                r"cuts found on Spark(?s:.*?)Spark's JVM",
+                r"tasks put together, and pickled\n +processor",
+            )
         ),
     )
 

@@ -244,6 +244,32 @@ def test_what_an_engine_raises_commits_nothing_and_leaves_nothing(
     assert (two_ranges.stored(), blocks_of(two_ranges)) == (before, blocks)
 
 
+@pytest.mark.parametrize("while_cutting", [False, True])
+def test_what_ends_a_round_ends_the_search_for_cuts(two_ranges: Subject, while_cutting: bool) -> None:
+    ended: list[str] = []
+
+    class Interrupted(Meddling):
+        def cut(self, io: Any, groups: Any, **more: Any) -> Any:
+            try:
+                for place, found in enumerate(LocalEngine().cut(io, groups, **more)):
+                    if place and while_cutting:
+                        raise KeyboardInterrupt
+                    yield found
+            finally:
+                ended.append("cuts")
+
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            for number, _ in enumerate(tasks):
+                if number and not while_cutting:
+                    raise KeyboardInterrupt
+
+    blocks = blocks_of(two_ranges)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(two_ranges, engine=Interrupted())
+    assert ended == ["cuts"], f"not only once {caught} is gone"
+    assert blocks_of(two_ranges) == blocks
+
+
 @pytest.mark.parametrize("error", [CommitOutcomeUnknownError("no reply"), KeyboardInterrupt()])
 def test_while_a_commit_may_stand_nothing_of_it_is_deleted(
     two_ranges: Subject, error: BaseException, monkeypatch: pytest.MonkeyPatch
