@@ -26,6 +26,7 @@ import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
 from tblctl.maintain.request import Request, make_plan
+from tblctl.merger.engines.spark.cut_jobs import groups_a_job
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.task.spec import ORDER_BYTES
@@ -168,7 +169,7 @@ def measure(report: Report, tiny: bool) -> None:
         report.figure(
             "keys are read for cuts", rates.key_core_seconds_a_gib, "s of a processor a GiB of files"
         )
-        report.figure("  GET requests, among those above", rates.key_gets_a_gib, "a GiB of files")
+        report.figure("  GET requests, besides those above", rates.key_gets_a_gib, "a GiB of files")
         report.figure("the driver's processors, with Spark's JVM", rates.driver_seconds_a_group, "s a group")
         for title, size in TABLES.items():
             driven = in_own_process(str(folder / title), int(size * share), rates.stored_share)
@@ -395,9 +396,9 @@ def write_driven(report: Report, found: Driven) -> None:
 def busy_share(group_bytes: Sequence[int], rates: Rates, slots: int, least_tasks: float) -> float:
     """Return the share of the slots' time in which they have a task, until the last one of a round ends.
 
-    As in `merger/engines/spark/cut_jobs.py`: jobs find the cuts of as many groups as there are slots. The next job is
-    submitted before the merges of the last one's groups, and Spark gives slots to what was submitted first. A group is
-    merged as soon as the job that cut it has ended.
+    As in `merger/engines/spark/cut_jobs.py`: a job finds the cuts of `groups_a_job` groups. The next job is submitted
+    before their merges, and Spark gives slots to what was submitted first. A group is merged as soon as the job that
+    cut it has ended.
 
     Args:
         group_bytes: of rows in memory, of each group.
@@ -414,7 +415,8 @@ def busy_share(group_bytes: Sequence[int], rates: Rates, slots: int, least_tasks
         min(largest, count * math.ceil(max(1, size * least_tasks / count)))
         for size, count, largest in zip(sizes, even, most, strict=True)
     ]
-    jobs = [range(start, min(start + slots, len(sizes))) for start in range(0, len(sizes), slots)]
+    at_once = groups_a_job(slots)
+    jobs = [range(start, min(start + at_once, len(sizes))) for start in range(0, len(sizes), at_once)]
     free, busy = [0.0] * slots, 0.0
 
     def run(seconds: Iterable[float], ready: float = 0.0) -> float:

@@ -19,7 +19,7 @@ from tblctl.maintain.request import Request
 from tblctl.merger.cutting.cuts import CutTask, Output, whole_splits
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.engines.local import LocalEngine
-from tblctl.merger.engines.spark.cut_jobs import CutJobs
+from tblctl.merger.engines.spark.cut_jobs import CutJobs, groups_a_job
 from tblctl.merger.engines.spark.engine import SparkEngine
 from tblctl.merger.engines.spark.on_worker import WorkerSetup
 from tblctl.merger.presort.decide import THRESHOLDS
@@ -197,6 +197,13 @@ def test_the_next_job_begins_before_the_groups_of_the_last_one_are_merged(table:
     assert (jobs.sent, taken) == ([[0, 1], [2, 3]], [0, 1, 2, 3]), "and no more are held"
     assert [one.group for one in found] == [1, 2, 3, 4]
     assert jobs.sent == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize(("parallelism", "expected"), [(1, 1), (2, 2), (16, 16), (40, 16), (400, 100)])
+def test_a_job_has_groups_for_a_quarter_of_the_processors_of_a_large_cluster(
+    parallelism: int, expected: int
+) -> None:
+    assert groups_a_job(parallelism) == expected
 
 
 def test_a_single_group_is_cut_on_the_driver(table: tblctl.Table, opened: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The cuts of groups, found on Spark: jobs of as many groups as there are processors, a task for each group.
+"""The cuts of groups, found on Spark by jobs of many groups, a task for each group.
 
 While the groups of one job are merged, the next job already finds cuts: Spark runs it first, because it was submitted
 before their merges. So once the first job has ended, no processor waits for cuts. Only the places of the cuts return to
@@ -27,8 +27,19 @@ from tblctl.tableformat.errors import AccessDeniedError, TblctlError
 Found = Cuts | TblctlError
 
 _JOBS_AHEAD = 1
+_PROCESSORS_A_GROUP = 4
+_LEAST_GROUPS = 16  # of a job, if there are as many processors: a job costs 0.1 s
 _TRIES = 3
 """Tries of a group whose keys the storage denied: credentials that were sent along may have expired."""
+
+
+def groups_a_job(parallelism: int) -> int:
+    """Return how many groups a job has: for large clusters a quarter of its processors.
+
+    All processors merge these for three times as long as it takes to find the cuts of one, so the next ones are known in
+    time. There are not more, because a processor that reads keys sends 400 GETs a second, and one that merges 34.
+    """
+    return max(parallelism // _PROCESSORS_A_GROUP, min(parallelism, _LEAST_GROUPS))
 
 
 class CutJobs:
@@ -47,8 +58,10 @@ class CutJobs:
         self._title = f"{title}, cuts"
         self._threads = JobThreads(session, tag)
 
-    def cuts(self, groups: Iterable[CutTask], groups_a_job: int) -> Generator[Found, None, None]:
+    def cuts(self, groups: Iterable[CutTask], at_once: int) -> Generator[Found, None, None]:
         """Yield the cuts of each group, in order; an error where they cannot be found. `close` cancels jobs.
+
+        A job has `at_once` groups.
 
         Raises:
             EngineError: the session ended.
@@ -57,9 +70,9 @@ class CutJobs:
         begun: deque[tuple[list[CutTask], _Job | None]] = deque()
         is_first = True
         try:
-            while batch := list(islice(waiting, groups_a_job)):
+            while batch := list(islice(waiting, at_once)):
                 sent = [group for group in batch if not self._reads_no_keys(group)]
-                is_only = is_first and len(batch) < groups_a_job and len(sent) == 1
+                is_only = is_first and len(batch) < at_once and len(sent) == 1
                 begun.append((batch, self._started(sent) if sent and not is_only else None))
                 is_first = False
                 if len(begun) > _JOBS_AHEAD:

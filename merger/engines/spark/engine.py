@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from tblctl.merger.cutting.cuts import Cuts, CutTask
 from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.spark import on_worker, workers
-from tblctl.merger.engines.spark.cut_jobs import CutJobs
+from tblctl.merger.engines.spark.cut_jobs import CutJobs, groups_a_job
 from tblctl.merger.engines.spark.frame import one_each
 from tblctl.merger.engines.spark.jobs import JobThreads, given_up, named
 from tblctl.merger.engines.spark.on_worker import TaskFunction, WorkerSetup
@@ -98,7 +98,7 @@ class SparkEngine:
         workers.prepare(self._session, self._code)
         setup = WorkerSetup(io=io, thresholds=self.thresholds)
         jobs = CutJobs(self._session, setup, title=title, tag=io.env.new_id())
-        return jobs.cuts(groups, self.parallelism)
+        return jobs.cuts(groups, groups_a_job(self.parallelism))
 
     def run(
         self,
