@@ -36,8 +36,8 @@ _TRIES = 3
 def groups_a_job(parallelism: int) -> int:
     """Return how many groups a job has: for large clusters a quarter of its processors.
 
-    All processors merge these for three times as long as it takes to find the cuts of one, so the next ones are known in
-    time. There are not more, because a processor that reads keys sends 400 GETs a second, and one that merges 34.
+    All processors merge these for three times as long as it takes to find the cuts of one, so the next ones are known
+    in time. There are not more, because a processor that reads keys sends 400 GETs a second, and one that merges 34.
     """
     return max(parallelism // _PROCESSORS_A_GROUP, min(parallelism, _LEAST_GROUPS))
 
