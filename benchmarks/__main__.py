@@ -26,6 +26,7 @@ SUBJECTS = (
     "group",
     "requests",
     "skew",
+    "cuts",
     "scale",
     "spark_source",
     "manifests",

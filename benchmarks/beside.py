@@ -105,6 +105,7 @@ class Beside:
         self._act = act
         self._engine = LocalEngine()
         self.thresholds = self._engine.thresholds
+        self.cut = self._engine.cut
 
     def run(self, io: Any, tasks: Iterable[MergeTask], done: Callable[[Any], None], **more: Any) -> None:
         def ended(outcome: Any) -> None:

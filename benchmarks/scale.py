@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import math
 import multiprocessing
 import pickle
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -25,7 +26,9 @@ import tblctl
 from benchmarks.common import RESULTS, Report, lineitem, main, resident_mib, scratch
 from benchmarks.metadata import DAYS, KEY, SCHEMA, segment_rows, with_segments
 from tblctl.maintain.request import Request, make_plan
+from tblctl.merger.engines.spark.cut_jobs import groups_a_job
 from tblctl.merger.presort.decide import THRESHOLDS
+from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.task.spec import ORDER_BYTES
 from tblctl.selector.draft import MOST_GROUPS
 from tblctl.selector.options import SelectOptions
@@ -65,6 +68,9 @@ COMMITTED = "full"
 LEAST_BUSY = 0.9
 """Share of the executors' processors that a first round keeps busy, where it has every range of a large table."""
 
+MOST_DRIVER = 0.05
+"""Processor seconds of the driver, as a share of the executors'."""
+
 MANY_GROUPS = 100
 """Groups of the larger commit: `--commit-every 100`."""
 
@@ -89,16 +95,26 @@ class Rates:
         stored_share: bytes of lineitem's files for each of its rows in memory.
         row_bytes: what a row takes in memory.
         requests_a_gib: by kind, for each GiB of stored blocks merged.
+        key_core_seconds_a_gib: of a processor that reads the keys of a GiB of stored blocks, to find cuts.
+        key_gets_a_gib: GET requests of that.
+        driver_seconds_a_group: of the driver's processors, until its tasks are sent on Spark; with those of the JVM.
     """
 
     core_bytes_a_second: float
     stored_share: float
     row_bytes: float
     requests_a_gib: dict[str, float]
+    key_core_seconds_a_gib: float
+    key_gets_a_gib: float
+    driver_seconds_a_group: float
 
     def core_seconds(self, size_bytes: float) -> float:
         """Return the seconds in which a processor merges rows of the given size in memory."""
         return size_bytes * self.stored_share / self.core_bytes_a_second
+
+    def key_seconds(self, size_bytes: float) -> float:
+        """Return the seconds in which a processor finds the cuts of rows of the given size in memory."""
+        return size_bytes * self.stored_share / 2**30 * self.key_core_seconds_a_gib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,6 +124,7 @@ class Commit:
     groups: int
     blocks: int
     seconds: float
+    cpu_seconds: float
     objects: int
     written_bytes: int
     results_bytes: int
@@ -119,6 +136,7 @@ class Planned:
     """Costs and results of opening the table and planning: the decoded bytes of each group, and the bytes of files."""
 
     seconds: float
+    cpu_seconds: float
     group_bytes: tuple[int, ...]
     stored_bytes: int
 
@@ -146,10 +164,15 @@ def measure(report: Report, tiny: bool) -> None:
             f"{EXECUTORS} executors of {CORES} processors; sizes are of rows in memory, of which lineitem's files "
             f"take {rates.stored_share:.2f}; blocks of {TableOptions().block_bytes / 2**20:.0f} MiB"
         )
-        report.begin("rates, from results/merge.txt and results/requests.txt")
+        report.begin("rates, from results/merge.txt, results/requests.txt and results/cuts.txt")
         report.figure("a processor merges", rates.core_bytes_a_second / 2**20, "MiB of files a second")
         for kind, count in rates.requests_a_gib.items():
             report.figure(f"{kind} requests", count, "a GiB of files merged")
+        report.figure(
+            "keys are read for cuts", rates.key_core_seconds_a_gib, "s of a processor a GiB of files"
+        )
+        report.figure("  GET requests, besides those above", rates.key_gets_a_gib, "a GiB of files")
+        report.figure("the driver's processors, with Spark's JVM", rates.driver_seconds_a_group, "s a group")
         for title, size in TABLES.items():
             driven = in_own_process(str(folder / title), int(size * share), rates.stored_share)
             report.begin(f"{title}: metadata and driver, measured")
@@ -157,6 +180,7 @@ def measure(report: Report, tiny: bool) -> None:
             report.begin(f"{title}: executors and requests, from the rates")
             write_model(report, int(size * share), rates, driven.plans)
             write_commits(report, int(size * share), driven)
+            write_driver(report, int(size * share), rates, driven)
 
 
 def sample_table(place: Path) -> tblctl.Table:
@@ -169,7 +193,7 @@ def sample_table(place: Path) -> tblctl.Table:
 
 def read_rates(sample: tblctl.Table) -> Rates:
     """Read the committed results. The stored size of merged rows is taken from the sample."""
-    merge, requests = (RESULTS / name for name in ("merge.txt", "requests.txt"))
+    merge, requests, cuts = (RESULTS / f"{name}.txt" for name in ("merge", "requests", "cuts"))
     rows = number(merge, r"([\d,]+) rows of lineitem in 61 blocks")
     seconds = number(merge, r"tblctl, on warm Spark local\[2\] +([\d.]+) s")
     decoded = sum(decoded_bytes(sample))
@@ -182,6 +206,16 @@ def read_rates(sample: tblctl.Table) -> Rates:
         requests_a_gib={
             kind: number(requests, rf"7 blocks(?s:.*?)\n +{kind} requests +([\d.]+) a GiB") for kind in kinds
         },
+        key_core_seconds_a_gib=number(cuts, r"keys of one group(?s:.*?)processor +([\d.]+) s a GiB"),
+        key_gets_a_gib=number(cuts, r"keys of one group(?s:.*?)GET requests +([\d.]+) a GiB"),
+        driver_seconds_a_group=sum(
+            number(cuts, rf"{pattern} +([\d.]+) ms") / 1000
+            for pattern in (
+                r"cuts found on Spark\n +processor",
+                r"cuts found on Spark(?s:.*?)Spark's JVM",
+                r"tasks put together, and pickled\n +processor",
+            )
+        ),
     )
 
 
@@ -265,12 +299,13 @@ def _drive(end: Connection, place: str) -> None:
     plans: dict[str, Planned] = {}
     made = {}
     for title, (policy, options) in PLANS.items():
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         version = port.newest()
         plan = make_plan(version, Request.of(policy=policy, condition=lambda _: None, options=options))
-        seconds = time.perf_counter() - started
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
         plans[title] = Planned(
             seconds=seconds,
+            cpu_seconds=cpu_seconds,
             group_bytes=tuple(group.decoded_bytes for group in plan.groups),
             stored_bytes=sum(group.size_bytes for group in plan.groups),
         )
@@ -304,9 +339,9 @@ def commit(port: NativePort, version: NativeVersion, groups: Sequence[Group]) ->
     for record in added:
         (Path(version.location) / record.path).touch()  # a commit checks that they exist
     before = {item.name for item in Storage(version.location).list("metadata/")}
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     newest = port.replace(version, Replacement(removed=frozenset(removed), added=added))
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     written = [
         item.size_bytes for item in Storage(version.location).list("metadata/") if item.name not in before
     ]
@@ -314,6 +349,7 @@ def commit(port: NativePort, version: NativeVersion, groups: Sequence[Group]) ->
         groups=len(groups),
         blocks=len(removed),
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
         objects=len(written),
         written_bytes=sum(written),
         results_bytes=len(pickle.dumps(added)),
@@ -361,21 +397,51 @@ def write_driven(report: Report, found: Driven) -> None:
     report.figure("peak memory of all this", found.peak_mib, "MiB")
 
 
-def busy_share(group_bytes: Sequence[int], task_bytes: float, slots: int) -> float:
+def busy_share(group_bytes: Sequence[int], rates: Rates, slots: int, least_tasks: float) -> float:
     """Return the share of the slots' time in which they have a task, until the last one of a round ends.
 
-    Tasks of a group are of one size. The longest begin first, each in the slot that is free first.
+    As in `merger/engines/spark/cut_jobs.py`: a job finds the cuts of `groups_a_job` groups. The next job is submitted
+    before their merges, and Spark gives slots to what was submitted first. A group is merged as soon as the job that
+    cut it has ended.
+
+    Args:
+        group_bytes: of rows in memory, of each group.
+        rates: of tasks.
+        slots: of the executors.
+        least_tasks: tasks that memory requires, for each byte.
     """
-    tasks = [
-        size / count
-        for size in group_bytes
-        for count in [max(1, math.ceil(size / task_bytes))]
-        for _ in range(count)
+    sizes = sorted(group_bytes, reverse=True)
+    if not sizes:
+        return 0.0
+    most = [max(1, math.ceil(size / TableOptions().block_bytes)) for size in sizes]
+    even = tasks_per_group(sizes, most=most, parallelism=slots)
+    counts = [
+        min(largest, count * math.ceil(max(1, size * least_tasks / count)))
+        for size, count, largest in zip(sizes, even, most, strict=True)
     ]
-    free = [0.0] * slots
-    for task in sorted(tasks, reverse=True):
-        heapq.heapreplace(free, free[0] + task)
-    return sum(tasks) / (slots * max(free)) if tasks else 0.0
+    at_once = groups_a_job(slots)
+    jobs = [range(start, min(start + at_once, len(sizes))) for start in range(0, len(sizes), at_once)]
+    free, busy = [0.0] * slots, 0.0
+
+    def run(seconds: Iterable[float], ready: float = 0.0) -> float:
+        nonlocal busy
+        ends = [ready]
+        for one in seconds:
+            busy += one
+            ends.append(max(free[0], ready) + one)
+            heapq.heapreplace(free, ends[-1])
+        return max(ends)
+
+    def cuts_of(job: Iterable[int]) -> float:
+        return run(rates.key_seconds(sizes[group]) for group in job if counts[group] > 1)
+
+    cut_at = cuts_of(jobs[0])
+    for job, following in itertools.zip_longest(jobs, jobs[1:], fillvalue=range(0)):
+        following_cut_at = cuts_of(following)
+        tasks = ((sizes[group] / counts[group], counts[group]) for group in job)
+        run((rates.core_seconds(size) for size, count in tasks for _ in range(count)), cut_at)
+        cut_at = following_cut_at
+    return busy / (slots * max(free))
 
 
 def write_model(report: Report, size_bytes: int, rates: Rates, plans: Mapping[str, Planned]) -> None:
@@ -390,7 +456,7 @@ def write_model(report: Report, size_bytes: int, rates: Rates, plans: Mapping[st
         "tasks of 1 GiB of memory", tasks, f"of {rates.core_seconds(size_bytes / tasks):.0f} s each"
     )
     for title, plan in plans.items():
-        busy = busy_share(plan.group_bytes, size_bytes / tasks, slots)
+        busy = busy_share(plan.group_bytes, rates, slots, tasks / size_bytes)
         is_large = size_bytes / DEFAULT_GROUP_BYTES > MOST_GROUPS and title != "levels"
         report.figure(
             f"first round, {title}: busy", busy, "of the processors", least=LEAST_BUSY if is_large else None
@@ -420,6 +486,24 @@ def write_commits(report: Report, size_bytes: int, found: Driven) -> None:
     blocks = min(groups, MOST_GROUPS) * DEFAULT_GROUP_BYTES / TableOptions().block_bytes
     held = blocks * found.many.results_bytes / max(found.many.blocks, 1)
     report.figure("  with one a round the driver holds results of", held / 2**30, "GiB, pickled")
+
+
+def write_driver(report: Report, size_bytes: int, rates: Rates, found: Driven) -> None:
+    """Write the driver's processor seconds for one pass over the table, and those if it found the cuts itself."""
+    groups = math.ceil(size_bytes / DEFAULT_GROUP_BYTES)
+    merging, keys = rates.core_seconds(size_bytes), rates.key_seconds(size_bytes)
+    commits = math.ceil(groups / max(found.many.groups, 1)) * found.many.cpu_seconds
+    own = found.plans[COMMITTED].cpu_seconds + groups * rates.driver_seconds_a_group + commits
+    gets = size_bytes * rates.stored_share / 2**30 * rates.key_gets_a_gib
+    report.line(
+        f"  processor seconds of everything once: executors merge {merging:,.0f} s, and find cuts {keys:,.0f} s"
+    )
+    report.figure("    the driver", own, "s")
+    share = own / (merging + keys)
+    report.figure("    the driver / the executors", share, "x", most=MOST_DRIVER)
+    report.figure(
+        "    if the driver found the cuts", (own + keys) / merging, f"x, and {gets:,.0f} GETs of it"
+    )
 
 
 if __name__ == "__main__":

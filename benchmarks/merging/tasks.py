@@ -6,7 +6,7 @@ from typing import Any
 
 import tblctl
 from tblctl.maintain.request import Request, make_plan
-from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
+from tblctl.merger.cutting.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.task.spec import MergeTask
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.port import NativePort

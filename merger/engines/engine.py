@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
+from tblctl.merger.cutting.cuts import Cuts, CutTask, find_cuts
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import InternalError, TblctlError
 from tblctl.tableformat.port import BlockIO
+
+LOG = logging.getLogger("tblctl")
 
 Done = Callable[[TaskResult | TaskFailure], None]
 Advance = Callable[[int], None]
@@ -23,6 +27,15 @@ class Engine(Protocol):
     @property
     def parallelism(self) -> int:
         """How many tasks it runs at once."""
+
+    def cut(
+        self, io: BlockIO, groups: Iterable[CutTask], *, title: str, groups_ahead: int
+    ) -> Generator[Cuts | TblctlError, None, None]:
+        """Yield where each group is cut, in the given order, or why that cannot be found out: then it fails alone.
+
+        Later groups are cut while earlier ones are merged: here `groups_ahead` of them, as many as it likes elsewhere.
+        Groups are taken as late as that allows. `close` stops what runs. `title` names the work for people.
+        """
 
     def run(
         self,
@@ -46,6 +59,23 @@ class Engine(Protocol):
         tasks stored are deleted as far as possible, except those that were reported: the caller may have committed
         them. `title` names the work for people.
         """
+
+
+def cuts_here(io: BlockIO, group: CutTask, thresholds: Thresholds) -> Cuts | TblctlError:
+    """Find the cuts of a group in this process, or return why that is impossible."""
+    try:
+        return find_cuts(io, group, thresholds)
+    except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
+        return as_own(error, group.title)
+
+
+def renewed(io: BlockIO) -> bool:
+    """Ask for fresh credentials; return whether there are any. If nobody can be asked, a warning is logged."""
+    try:
+        return io.renew()
+    except TblctlError as error:
+        LOG.warning("credentials of the storage cannot be renewed: %s", error)
+        return False
 
 
 def failure(task: MergeTask, error: Exception) -> TaskFailure:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
 
-from tblctl.merger.engines.engine import Advance, Done, failure
+from tblctl.merger.cutting.cuts import Cuts, CutTask
+from tblctl.merger.engines.engine import Advance, Done, cuts_here, failure
 from tblctl.merger.engines.presorted_unit import PresortedUnit
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, units
 from tblctl.merger.presort.portions import Portion
 from tblctl.merger.task.memory import ProcessMemory
 from tblctl.merger.task.merge import THREADS, Cancelled, Hooks, run_task
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
-from tblctl.tableformat.concurrency import cpu_threads
+from tblctl.tableformat.concurrency import ahead, cpu_threads
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
 RunTask: TypeAlias = Callable[[MergeTask], TaskResult]
@@ -68,6 +70,17 @@ class LocalEngine:
     def parallelism(self) -> int:
         """How many tasks keep all processors busy; each task uses as many as it has threads."""
         return max(1, self._processors() // THREADS)
+
+    def cut(
+        self,
+        io: BlockIO,
+        groups: Iterable[CutTask],
+        *,
+        title: str,  # noqa: ARG002
+        groups_ahead: int,
+    ) -> Generator[Cuts | TblctlError, None, None]:
+        """See `Engine.cut`."""
+        return ahead(lambda group: cuts_here(io, group, self.thresholds), groups, threads=groups_ahead)
 
     def run(
         self,

@@ -103,7 +103,7 @@ class GroupRun:
         self.sort: Sort | None = None
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
-        self._tasks: tuple[MergeTask, ...] = ()
+        self._numbers: tuple[int, ...] = ()  # of its tasks, which a round of 10,000 groups has no room for
         self._results: list[TaskResult] = []
         self._failures = 0
         self._outcome: GroupOutcome | None = None
@@ -121,7 +121,7 @@ class GroupRun:
     @property
     def all_reported(self) -> bool:
         """Whether every task ended. A group that failed or conflicts may have tasks that still run, and write."""
-        return len(self._results) + self._failures == len(self._tasks)
+        return len(self._results) + self._failures == len(self._numbers)
 
     @property
     def records(self) -> list[BlockRecord]:
@@ -148,7 +148,7 @@ class GroupRun:
     def start(self, tasks: tuple[MergeTask, ...]) -> None:
         """Begin to merge it as `tasks`. Without tasks it is MERGED: it has no rows left."""
         self.move(State.MERGING)
-        self._tasks = tasks
+        self._numbers = tuple(sorted(task.number for task in tasks))
         if not tasks:
             self.move(State.MERGED)
 
@@ -180,9 +180,9 @@ class GroupRun:
         reported = sorted(result.number for result in self._results)
         rows_in = sum(block.row_count for block in self.blocks)
         rows_out = sum(record.row_count for record in self.records)
-        if reported != sorted(task.number for task in self._tasks) or rows_in != rows_out:
+        if tuple(reported) != self._numbers or rows_in != rows_out:
             msg = (
-                f"group {self.number}: {rows_in} rows went in and {rows_out} came out of {len(self._tasks)} tasks; "
+                f"group {self.number}: {rows_in} rows went in and {rows_out} came out of {len(self._numbers)} tasks; "
                 f"{reported} tasks reported. It was not committed; this is a bug, please report it"
             )
             raise VerificationError(msg)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from tblctl.merger.engines.engine import Advance, Done, Engine
+from tblctl.merger.engines.engine import Advance, Done, Engine, renewed
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
-from tblctl.tableformat.errors import AccessDeniedError, TblctlError
+from tblctl.tableformat.errors import AccessDeniedError
 from tblctl.tableformat.port import BlockIO
 
 LOG = logging.getLogger("tblctl")
@@ -38,7 +38,7 @@ def run_renewed(
             return
         LOG.info("%d tasks were denied access, and run again with fresh credentials", len(watched.denied))
         tasks = watched.denied
-        _renewed(io)  # the last time may be long ago
+        renewed(io)  # the last time may be long ago
 
 
 class _Watched:
@@ -74,13 +74,5 @@ class _Watched:
 
     def _renews(self) -> bool:
         """Renew credentials at the first denial: the tasks of a job are denied together."""
-        self._renewed = self._renewed or _renewed(self._io)
+        self._renewed = self._renewed or renewed(self._io)
         return self._renewed
-
-
-def _renewed(io: BlockIO) -> bool:
-    try:
-        return io.renew()
-    except TblctlError as error:
-        LOG.warning("credentials of the storage cannot be renewed: %s", error)
-        return False

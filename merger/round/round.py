@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tblctl.merger.cutting.cuts import Cuts, CutTask, Output, tasks_of, whole_splits
 from tblctl.merger.engines.engine import Engine, as_own
-from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
-from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard
@@ -35,6 +35,7 @@ from tblctl.tableformat.errors import (
     InternalError,
     InvalidDataError,
     InvalidOptionError,
+    TblctlError,
 )
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import most_rows
@@ -46,7 +47,7 @@ LEAST_MEMORY_BYTES = 16 << 20
 """A task takes at least this much, even if given less: windows of a few rows would take hours."""
 
 GROUPS_AHEAD = 2
-"""Groups that are cut into tasks while others are merged; each may hold the keys of some blocks."""
+"""Groups that this process cuts into tasks while others are merged; each may hold the keys of some blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def merge_round(
         progress: called with (done, total, unit); the unit is rows or groups.
         observer: follows the commits, and adds to their summaries.
         number: which round of a recluster it is, from 1.
-        groups_ahead: how many groups are cut into tasks while others are merged.
+        groups_ahead: how many groups this process cuts into tasks while others are merged.
 
     Raises:
         InvalidOptionError: the plan is of another table, or `on_conflict` is not valid.
@@ -109,7 +110,7 @@ def merge_round(
         version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
     )
     with _leaving_nothing(io, runs.values()):
-        merging.merge(_cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
+        merging.merge(_Cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
         publisher.publish()
     groups = tuple(run.outcome() for run in runs.values())
     return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
@@ -157,22 +158,22 @@ class _Round:
             progress, groups=len(self._open), rows=sum(run.group.rows for run in self._open)
         )
 
-    def merge(self, cut: Cutter) -> None:
+    def merge(self, cutter: _Cutter) -> None:
         """Merge all open groups. Errors raised concern all groups that are not committed."""
         groups = len(self._open)
         if not groups:
             return
         title = f"tblctl recluster {self._version.location} ({groups} group{'s' * (groups > 1)})"
-        with closing(self._tasks(cut)) as tasks:
+        with closing(self._tasks(cutter, title)) as tasks:
             merged = self._progress.rows_merged
             run_renewed(self._engine, self._io, tasks, self._report, title=title, advance=merged)
         for run in self._open:
             if run.is_open:
                 run.require_complete()
 
-    def _tasks(self, cut: Cutter) -> Generator[MergeTask, None, None]:
+    def _tasks(self, cutter: _Cutter, title: str) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
-        with closing(cut(self._open)) as found:
+        with closing(cutter.tasks_of_each(self._open, title)) as found:
             for run, tasks in zip(self._open, found, strict=True):
                 if lost := self._lost(run, was_cut=not isinstance(tasks, str)):
                     run.move(State.CONFLICTED, left_the_table(lost))
@@ -304,36 +305,84 @@ def _require_as_planned(run: GroupRun) -> None:
         raise InvalidDataError(msg)
 
 
-Cutter = Callable[[Sequence[GroupRun]], Generator["tuple[MergeTask, ...] | str", None, None]]
-"""Yields the tasks of each group, in order; for a group without tasks, the reason."""
+class _Cutter:
+    """Cuts groups into tasks, while earlier ones are merged.
 
+    The engine reads the keys, wherever it has processors for it. Deletes are looked up here, since only here is the
+    version, and tasks are put together here.
+    """
 
-def _cutter(
-    port: TablePort[VersionT],
-    version: VersionT,
-    io: BlockIO,
-    *,
-    plan: Plan,
-    engine: Engine,
-    groups_ahead: int,
-) -> Cutter:
-    """Return the function that cuts groups into tasks: the next `groups_ahead` groups while earlier ones are merged."""
-    memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
+    def __init__(
+        self,
+        port: TablePort[VersionT],
+        version: VersionT,
+        io: BlockIO,
+        *,
+        plan: Plan,
+        engine: Engine,
+        groups_ahead: int,
+    ) -> None:
+        self._version, self._io, self._engine = version, io, engine
+        self._new_run_id = port.env.new_run_id
+        self._memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
+        self._groups_ahead = groups_ahead
 
-    def cut(runs: Sequence[GroupRun]) -> Generator[tuple[MergeTask, ...] | str, None, None]:
+    def tasks_of_each(
+        self, runs: Sequence[GroupRun], title: str
+    ) -> Generator[tuple[MergeTask, ...] | str, None, None]:
+        """Yield the tasks of each group, in order; for a group without tasks, the reason."""
+        described: deque[tuple[GroupRun, CutTask | str | None]] = deque()
+
+        def to_cut() -> Iterator[CutTask]:
+            for run, item in zip(runs, found, strict=True):
+                described.append((run, item))
+                if isinstance(item, CutTask):
+                    yield item
+
+        with (
+            closing(ahead(self._described, self._to_describe(runs), threads=self._groups_ahead)) as found,
+            closing(
+                self._engine.cut(self._io, to_cut(), title=title, groups_ahead=self._groups_ahead)
+            ) as all_cuts,
+        ):
+            for cuts in all_cuts:
+                run, item = described.popleft()
+                while not isinstance(item, CutTask):
+                    yield item or ()
+                    run, item = described.popleft()
+                yield self._tasks(run, item, cuts)
+            for _, item in described:
+                yield "a bug: it was not cut; please report it" if isinstance(item, CutTask) else item or ()
+
+    def _to_describe(self, runs: Sequence[GroupRun]) -> Iterator[tuple[GroupRun, Output, int]]:
         counts = tasks_per_group(
             [run.group.decoded_bytes for run in runs],
-            most=[_most_blocks(run.group, version.options) for run in runs],
-            parallelism=engine.parallelism,
+            most=[_most_blocks(run.group, self._version.options) for run in runs],
+            parallelism=self._engine.parallelism,
         )
-        outputs = [_output(run, port.env.new_run_id(), memory_bytes) for run in runs]
-        return ahead(
-            lambda item: _cut_group(version, io, *item, thresholds=engine.thresholds),
-            zip(runs, outputs, counts, strict=True),
-            threads=groups_ahead,
-        )
+        outputs = [_output(run, self._new_run_id(), self._memory_bytes) for run in runs]
+        return zip(runs, outputs, counts, strict=True)
 
-    return cut
+    def _described(self, group: tuple[GroupRun, Output, int]) -> CutTask | str | None:
+        """Return what is to be cut, without deleted rows: None if no row is left; or why that is unknown."""
+        run, output, tasks = group
+        try:
+            run.blocks = self._io.live(run.blocks)
+            splits = whole_splits(self._version, output.sort, run.blocks)
+        except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
+            return str(as_own(error, f"planning the tasks of group {run.number}"))
+        if not splits:
+            return None
+        return CutTask(group=run.number, splits=tuple(splits), output=output, tasks=tasks)
+
+    def _tasks(self, run: GroupRun, task: CutTask, cuts: Cuts | TblctlError) -> tuple[MergeTask, ...] | str:
+        """Return the tasks of a group, or why it has none."""
+        if isinstance(cuts, TblctlError):
+            return str(cuts)
+        found = tasks_of(task, cuts, self._io.options)
+        if not covers(found, run.blocks):
+            return "a bug: its tasks do not take every row once; nothing was written, please report it"
+        return found
 
 
 def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
@@ -346,23 +395,6 @@ def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
         memory_bytes=memory_bytes,
         same_key_rows=run.group.same_key_rows,
     )
-
-
-def _cut_group(
-    version: Version, io: BlockIO, run: GroupRun, output: Output, tasks: int, *, thresholds: Thresholds
-) -> tuple[MergeTask, ...] | str:
-    """Return the tasks of a group, or why it has none."""
-    try:
-        run.blocks = io.live(run.blocks)
-        splits = whole_splits(version, output.sort, run.blocks)
-        if not splits:
-            return ()
-        found = cut_into_tasks(io, run.number, splits, output, tasks=tasks, thresholds=thresholds)
-    except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
-        return str(as_own(error, f"planning the tasks of group {run.number}"))
-    if not covers(found, run.blocks):
-        return "a bug: its tasks do not take every row once; nothing was written, please report it"
-    return found
 
 
 @contextmanager

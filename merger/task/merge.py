@@ -3,7 +3,7 @@
 First only the keys are read and put in order (`order.py`), so that it is known where every row goes. Then the rows are
 read once, in windows, gathered, verified and written. A budget of B bytes is divided as follows:
 
-- keys and order take a quarter at first (`round/cuts.py` cuts tasks accordingly); later the order and a size for each
+- keys and order take a quarter at first (`cutting/cuts.py` cuts tasks accordingly); later the order and a size for each
   row stay;
 - rows that were read take a quarter, and pages read ahead at most an eighth;
 - windows take 0.6 B: three times one window, for the window that is gathered while the one before it is prepared, and

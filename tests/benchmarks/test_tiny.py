@@ -13,7 +13,7 @@ from jvm import quick_java
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUBJECTS = runpy.run_path(str(ROOT / "benchmarks" / "__main__.py"))["SUBJECTS"]
-SLOW = {"merge", "spark_source"}  # start Spark
+SLOW = {"cuts", "merge", "spark_source"}  # start Spark
 
 
 def tiny(subject, *words, spark=False):

@@ -20,6 +20,7 @@ from tblctl.conditions import resolved
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.engine import failure
+from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import MergeTask
@@ -86,6 +87,7 @@ class Jobs:
     name = "local"
     thresholds = THRESHOLDS
     parallelism = 1
+    cut = LocalEngine.cut
 
     def __init__(self, is_good: Callable[[str], bool], after: Callable[[], None] = lambda: None) -> None:
         self.runs: list[tuple[int, int]] = []

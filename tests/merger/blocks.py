@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
+from tblctl.merger.cutting.cuts import Output, cut_into_tasks
 from tblctl.merger.presort.decide import Thresholds
-from tblctl.merger.round.cuts import Output, cut_into_tasks
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import InputSplit
 from tblctl.tableformat.environment import SYSTEM

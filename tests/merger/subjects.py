@@ -219,6 +219,8 @@ class Meddling:
     parallelism: int = 2
     thresholds: Thresholds = THRESHOLDS
 
+    cut = LocalEngine.cut
+
     def run(
         self,
         io: BlockIO,

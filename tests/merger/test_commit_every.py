@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tblctl.errors import CommitOutcomeUnknownError, ConflictError, InvalidOptionError, StorageError
+from tblctl.merger.cutting.cuts import CutTask
+from tblctl.merger.engines import engine as engine_module
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.round import round as round_module
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
@@ -399,13 +401,13 @@ def test_the_largest_groups_are_merged_first(pairs: Subject) -> None:
 def test_merging_begins_before_all_groups_are_cut_into_tasks(
     pairs: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, cut, seen = round_module.cut_into_tasks, [], []
+    real, cut, seen = engine_module.find_cuts, [], []
 
-    def cut_into_tasks(io: Any, group: int, *rest: Any, **more: Any) -> Any:
-        cut.append(group)
-        return real(io, group, *rest, **more)
+    def find_cuts(io: Any, task: CutTask, *rest: Any) -> Any:
+        cut.append(task.group)
+        return real(io, task, *rest)
 
-    monkeypatch.setattr(round_module, "cut_into_tasks", cut_into_tasks)
+    monkeypatch.setattr(engine_module, "find_cuts", find_cuts)
     run(pairs, engine=one_by_one(lambda _done: seen.append(len(cut))), groups_ahead=1)
     assert seen[0] <= 3
     assert len(cut) == 4

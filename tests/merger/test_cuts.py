@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.presort.decide import THRESHOLDS
-from tblctl.merger.round import cuts
+from tblctl.merger.cutting import cuts
+from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.cut import cut_rows
@@ -326,3 +327,58 @@ def test_where_new_blocks_have_a_few_old_keys_the_old_blocks_are_streamed_and_co
         (task,) = here.cut(memory_bytes=4 * group_bytes * 4, useful_piece_bytes=1)
         assert {item.place for item in task.splits if item.is_presorted} == {15, 16, 17, 18, 19}
         assert run_task(here.io, task).rows_copied >= 1_800
+
+
+def to_cut(here, *, tasks, memory_bytes):
+    output = cuts.Output(sort=here.sort, level=LEVEL, run_id=RUN, memory_bytes=memory_bytes)
+    return cuts.CutTask(group=7, splits=tuple(here.splits), output=output, tasks=tasks)
+
+
+@settings(max_examples=cases(40), deadline=None)
+@given(
+    blocks=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    tasks=st.integers(1, 3),
+    block_rows=st.integers(5, 100),
+    memory_bytes=st.integers(1_000, 40_000),
+    ordered=st.booleans(),
+    most_open=st.integers(1, 6),
+)
+def test_a_group_that_reads_no_keys_is_cut_without_a_request(
+    blocks, tasks, block_rows, memory_bytes, ordered, most_open
+):
+    thresholds = Thresholds(open_blocks=most_open, useful_piece_bytes=1)
+    with lake("k: int64, n: int64", "k", block_rows=block_rows) as here:
+        for number, rows in enumerate(blocks):
+            add(here, range(number, number + rows), ordered=ordered)
+        group = to_cut(here, tasks=tasks, memory_bytes=memory_bytes)
+        calls = storage_calls(lambda: cuts.find_cuts(here.io, group, thresholds))
+        if cuts.reads_no_keys(here.io, group, thresholds):
+            assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "tasks", "memory_bytes", "expected"),
+    [
+        (100, 1, LARGE_BYTES, True),
+        (100, 2, LARGE_BYTES, False),
+        (10, 2, LARGE_BYTES, True),  # one block, so one task
+        (100, 1, 4_000, False),  # more rows than a task can hold
+        (10, 1, 400, False),  # more row groups than it can hold
+    ],
+)
+def test_one_task_that_can_hold_all_rows_reads_no_keys(rows, tasks, memory_bytes, expected):
+    with lake("k: int64, n: int64", "k", block_rows=20) as here:
+        add(here, range(rows // 2), range(rows // 2))
+        group = to_cut(here, tasks=tasks, memory_bytes=memory_bytes)
+        thresholds = Thresholds(useful_piece_bytes=1)
+        assert cuts.reads_no_keys(here.io, group, thresholds) == expected
+        assert (storage_calls(lambda: cuts.find_cuts(here.io, group, thresholds)) == []) == expected
+
+
+def test_tasks_put_together_elsewhere_are_those_of_one_process():
+    with lake("k: int64, n: int64", "k", block_rows=20) as here:
+        add(here, [1] * 50, range(60))
+        add(here, range(0, 80, 2), [5, 4, 3], ordered=False)
+        group = to_cut(here, tasks=3, memory_bytes=LARGE_BYTES)
+        found = pickle.loads(pickle.dumps(cuts.find_cuts(here.io, group)))
+        assert cuts.tasks_of(group, found, here.io.options) == here.cut(tasks=3)

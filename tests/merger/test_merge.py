@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
+from tblctl.merger.cutting.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.task import order as order_module
 from tblctl.merger.task.inputs import RowStream
 from tblctl.merger.task.merge import Cancelled, Hooks, run_task, windows

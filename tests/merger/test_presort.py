@@ -16,6 +16,7 @@ from faults import Faults, inject
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tblctl.merger.cutting.key_cuts import SplitKeys
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark import on_worker
 from tblctl.merger.engines.spark.on_worker import WorkerSetup
@@ -25,7 +26,6 @@ from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, deal
 from tblctl.merger.presort.presorter import presort
 from tblctl.merger.presort.sort_tasks import sort_tasks
 from tblctl.merger.presort.spill import Pieces, SpillFolder
-from tblctl.merger.round.key_cuts import SplitKeys
 from tblctl.merger.task.merge import run_task
 from tblctl.merger.task.spec import TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError

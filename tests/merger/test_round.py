@@ -16,8 +16,9 @@ from tblctl.errors import (
     InvalidOptionError,
     StorageError,
 )
+from tblctl.merger.cutting.cuts import CutTask
+from tblctl.merger.engines import engine as engine_module
 from tblctl.merger.engines.local import LocalEngine
-from tblctl.merger.round import round as round_module
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.verify import VerificationError
 from tblctl.selector.plan import Plan
@@ -216,14 +217,14 @@ def test_a_missing_block_is_named_and_fails_its_group_alone(two_ranges: Subject)
 def test_a_group_whose_tasks_cannot_be_planned_fails_alone(
     two_ranges: Subject, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = round_module.cut_into_tasks
+    real = engine_module.find_cuts
 
-    def cut_into_tasks(io: Any, group: int, *rest: Any, **more: Any) -> Any:
-        if group == 0:
+    def find_cuts(io: Any, task: CutTask, *rest: Any) -> Any:
+        if task.group == 0:
             raise error
-        return real(io, group, *rest, **more)
+        return real(io, task, *rest)
 
-    monkeypatch.setattr(round_module, "cut_into_tasks", cut_into_tasks)
+    monkeypatch.setattr(engine_module, "find_cuts", find_cuts)
     outcome = run(two_ranges)
     assert statuses(outcome) == ["failed", "committed"]
     assert str(outcome.groups[0].error).endswith("no room")
@@ -241,6 +242,32 @@ def test_what_an_engine_raises_commits_nothing_and_leaves_nothing(
     with pytest.raises(type(error)):
         run(two_ranges, engine=Meddling(after=stop))
     assert (two_ranges.stored(), blocks_of(two_ranges)) == (before, blocks)
+
+
+@pytest.mark.parametrize("while_cutting", [False, True])
+def test_what_ends_a_round_ends_the_search_for_cuts(two_ranges: Subject, while_cutting: bool) -> None:
+    ended: list[str] = []
+
+    class Interrupted(Meddling):
+        def cut(self, io: Any, groups: Any, **more: Any) -> Any:
+            try:
+                for place, found in enumerate(LocalEngine().cut(io, groups, **more)):
+                    if place and while_cutting:
+                        raise KeyboardInterrupt
+                    yield found
+            finally:
+                ended.append("cuts")
+
+        def run(self, io: Any, tasks: Any, done: Any, **rest: Any) -> None:
+            for number, _ in enumerate(tasks):
+                if number and not while_cutting:
+                    raise KeyboardInterrupt
+
+    blocks = blocks_of(two_ranges)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(two_ranges, engine=Interrupted())
+    assert ended == ["cuts"], f"not only once {caught} is gone"
+    assert blocks_of(two_ranges) == blocks
 
 
 @pytest.mark.parametrize("error", [CommitOutcomeUnknownError("no reply"), KeyboardInterrupt()])

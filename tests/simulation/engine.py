@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
+from tblctl.merger.cutting.cuts import Cuts, CutTask
 from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
 _TINY = dataclasses.replace(THRESHOLDS, many_blocks=3)
@@ -29,6 +31,12 @@ class PlayedEngine:
     def __init__(self, run_twice: Callable[[], bool]) -> None:
         self._run_twice = run_twice
         self._local = LocalEngine(thresholds=_TINY, processors=lambda: 2)
+
+    def cut(
+        self, io: BlockIO, groups: Iterable[CutTask], *, title: str, groups_ahead: int
+    ) -> Generator[Cuts | TblctlError, None, None]:
+        """See `Engine.cut`."""
+        return self._local.cut(io, groups, title=title, groups_ahead=groups_ahead)
 
     def run(
         self,

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tblctl.merger.engines.spark.engine import SparkEngine, _by_group, _DealtUnit, _in_jobs, _Jobs, _name
+from tblctl.merger.engines.spark.engine import SparkEngine, _by_group, _DealtUnit, _in_jobs, _Jobs
+from tblctl.merger.engines.spark.jobs import named
 from tblctl.merger.engines.spark.on_worker import WorkerSetup
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.round.renewal import run_renewed
@@ -63,9 +64,9 @@ def alone(group: int, number: int = 0) -> _DealtUnit:
 
 
 def test_a_job_is_named_by_its_groups() -> None:
-    assert _name("t", [alone(3), alone(3, 1)]) == "t: group 3"
-    assert _name("t", [alone(5), alone(1), alone(5, 1)]) == "t: groups 1, 5"
-    assert _name("t", [alone(group) for group in range(20)]) == "t: groups 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+    assert named("t", [3, 3]) == "t: group 3"
+    assert named("t", [5, 1, 5]) == "t: groups 1, 5"
+    assert named("t", range(20)) == "t: groups 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
 
 
 def test_a_job_that_was_given_up_is_parted_by_group() -> None:

@@ -18,17 +18,22 @@ import tblctl
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.engines.spark.engine import SparkEngine
 from tblctl.spark.code import CODE
+from tblctl.tableformat.iceberg.block_io import IcebergBlockIO
 
 from ..iceberg.lake import Lake, append, fields
 from ..iceberg.position_deletes import delete_rows
 
+SMALL_FILES = {"write.target-file-size-bytes": "1000"}
+"""With these, a group of 100 rows becomes several files, and may be several tasks."""
 
-def fill(catalog: Any, name: str) -> Table:
+
+def fill(catalog: Any, name: str, **properties: str) -> Table:
     """Make a table of two partitions, each of four overlapping files, two with deleted rows."""
     table = catalog.create_table(
         f"db.{name}",
         fields(id=LongType(), part=IntegerType(), s=StringType()),
         partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part")),
+        properties=properties,
     )
     for first in range(4):
         ids = list(range(first, 200, 4))
@@ -44,9 +49,10 @@ def rows(table: Table) -> list[Any]:
 
 def shape(table: Table) -> list[Any]:
     files = [task.file for task in table.refresh().scan().plan_files()]
-    return sorted(
+    found = [
         (repr(file.partition), file.record_count, file.lower_bounds, file.upper_bounds) for file in files
-    )
+    ]
+    return sorted(found, key=repr)
 
 
 def test_both_engines_give_the_same_table(
@@ -78,6 +84,34 @@ def test_both_engines_give_the_same_table(
     assert figures[0][1] > 0
     assert rows(here) == rows(there) == before
     assert shape(here) == shape(there)
+
+
+def test_workers_find_the_cuts_of_groups_with_deletes_and_the_driver_opens_no_file(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real = IcebergBlockIO.open
+
+    def recorded(self: Any, block: Any, **more: Any) -> Any:
+        opened.append(block.path)
+        return real(self, block, **more)
+
+    monkeypatch.setattr(IcebergBlockIO, "open", recorded)
+    for engine in (LocalEngine, SparkEngine):
+        monkeypatch.setattr(engine, "parallelism", 8)
+    lake = Lake(tmp_path)
+    tables = {name: fill(lake.catalog, name, **SMALL_FILES) for name in ("local", "spark")}
+    before = rows(tables["local"])
+    outcomes = {}
+    for name in tables:
+        opened.clear()
+        session = {"spark": spark.session} if name == "spark" else {}
+        outcomes[name] = lake.open(name).recluster(cluster_by="id", policy="full", engine=name, **session)
+        assert bool(opened) == (name == "local")
+    assert outcomes["spark"].committed_groups == outcomes["local"].committed_groups == 2
+    assert outcomes["spark"].blocks_out == outcomes["local"].blocks_out > 2
+    assert rows(tables["spark"]) == rows(tables["local"]) == before
+    assert shape(tables["spark"]) == shape(tables["local"])
 
 
 def test_secrets_are_in_no_plan_event_or_message(spark: Any, minio: S3Server, tmp_path: Path) -> None:

@@ -19,24 +19,25 @@ from __future__ import annotations
 import pickle
 import queue
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from tblctl.merger.cutting.cuts import Cuts, CutTask
 from tblctl.merger.engines.engine import Advance, Done
 from tblctl.merger.engines.spark import on_worker, workers
+from tblctl.merger.engines.spark.cut_jobs import CutJobs, groups_a_job
 from tblctl.merger.engines.spark.frame import one_each
+from tblctl.merger.engines.spark.jobs import JobThreads, given_up, named
 from tblctl.merger.engines.spark.on_worker import TaskFunction, WorkerSetup
 from tblctl.merger.engines.spark.shipping import Code
 from tblctl.merger.engines.spark.shuffled import sorted_and_merged
-from tblctl.merger.engines.spark.workers import reason
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, deal, decodings, units
 from tblctl.merger.presort.sort_tasks import SortTask, sort_tasks
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
-from tblctl.tableformat.errors import EngineError
+from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.port import BlockIO
 
 Outcome = TaskResult | TaskFailure
@@ -46,9 +47,6 @@ JOB_BYTES = 128 << 20
 
 _JOBS_AT_ONCE = 3
 """Jobs at once: one runs, one uses the processors that the first leaves idle at its end, one is being planned."""
-
-_NAMED_GROUPS = 8  # of a job, in Spark's UI
-_CANCEL_TRIES = 30  # with a second between them
 
 
 class SparkEngine:
@@ -83,6 +81,24 @@ class SparkEngine:
     def parallelism(self) -> int:
         """How many tasks the session runs at once, estimated by its default number of partitions."""
         return workers.parallelism(self._session)
+
+    def cut(
+        self,
+        io: BlockIO,
+        groups: Iterable[CutTask],
+        *,
+        title: str,
+        groups_ahead: int,  # noqa: ARG002 (workers have room for more)
+    ) -> Generator[Cuts | TblctlError, None, None]:
+        """See `Engine.cut`. The keys are read by tasks on executors (`cut_jobs.py`).
+
+        Raises:
+            EngineError: the session does not answer, or its workers lack what tasks need.
+        """
+        workers.prepare(self._session, self._code)
+        setup = WorkerSetup(io=io, thresholds=self.thresholds)
+        jobs = CutJobs(self._session, setup, title=title, tag=io.env.new_id())
+        return jobs.cuts(groups, groups_a_job(self.parallelism))
 
     def run(
         self,
@@ -162,14 +178,6 @@ def _in_jobs(units: Iterable[_DealtUnit], parallelism: int, job_bytes: int) -> I
         yield job
 
 
-def _name(title: str, job: Job) -> str:
-    """Return the title with the numbers of the first groups, such as `title: groups 0, 3, 4 and 20 more`."""
-    numbers = sorted({unit.group for unit in job})
-    more = len(numbers) - _NAMED_GROUPS
-    texts = ", ".join(map(str, numbers[:_NAMED_GROUPS])) + (f" and {more} more" if more > 0 else "")
-    return f"{title}: group{'s' if len(numbers) > 1 else ''} {texts}"
-
-
 def _by_group(job: Job) -> list[Job]:
     group = attrgetter("group")
     return [list(of_one) for _, of_one in groupby(sorted(job, key=group), key=group)]
@@ -185,10 +193,9 @@ class _Jobs:
         self._setup = setup
         self._function = function
         self._title = title
-        self._tag = tag
+        self._threads = JobThreads(session, tag)
         self._ended: queue.SimpleQueue[tuple[Job, deque[Outcome] | BaseException]] = queue.SimpleQueue()
         self._written: dict[int, deque[Outcome]] = {}  # and not reported, by identity
-        self._threads: list[Any] = []
 
     def run(self, jobs: Iterable[Job], report: Callable[[Outcome], None]) -> None:
         """Run all jobs, and report the outcomes of each when it ends. Errors cancel jobs and delete their blocks."""
@@ -197,7 +204,7 @@ class _Jobs:
         try:
             while True:
                 for job in islice(waiting, _JOBS_AT_ONCE - running):
-                    self._start(job)
+                    self._threads.start(partial(self._wait_for, job))
                     running += 1
                 if not running:
                     return
@@ -210,7 +217,7 @@ class _Jobs:
                     continue
                 if not isinstance(outcomes, Exception):
                     raise outcomes  # noqa: TRY301
-                self._require_session(outcomes)
+                self._threads.require_session(outcomes)
                 apart = _by_group(job)
                 if len(apart) > 1:
                     waiting = chain(apart, waiting)
@@ -218,17 +225,10 @@ class _Jobs:
                     for failure in _given_up(job, outcomes):
                         report(failure)
         except BaseException:
-            self._cancel()
+            self._threads.cancel()
             results = [item for item in chain(*self._written.values()) if isinstance(item, TaskResult)]
             self._setup.io.discard([record.path for result in results for record in result.records])
             raise
-
-    def _start(self, job: Job) -> None:
-        from pyspark.util import InheritableThread  # inherits the caller's scheduler pool and job group
-
-        thread = InheritableThread(self._wait_for, session=self._session, args=(job,), daemon=True)
-        self._threads = [other for other in self._threads if other.is_alive()] + [thread]
-        thread.start()
 
     def _wait_for(self, job: Job) -> None:
         try:
@@ -239,13 +239,7 @@ class _Jobs:
             self._ended.put((job, error))
 
     def _outcomes(self, job: Job) -> deque[Outcome]:
-        name = _name(self._title, job)
-        if workers.is_connect(self._session):
-            self._session.addTag(self._tag)
-            self._session.addTag(name.replace(",", ";"))  # a tag must not contain commas
-        else:
-            self._session.sparkContext.addJobTag(self._tag)
-            self._session.sparkContext.setJobDescription(name)
+        self._threads.mark(named(self._title, [unit.group for unit in job]))
         shares = [share for unit in job for share in unit.shares]
         sorts = [sort for unit in job for sort in unit.sorts]
         if sorts:
@@ -254,28 +248,6 @@ class _Jobs:
             tasks = one_each(self._session, [pickle.dumps(share) for share in shares])
             frame = tasks.mapInArrow(_mapper(pickle.dumps(self._setup), self._function), "outcome binary")
         return deque(pickle.loads(row.outcome) for row in frame.collect())  # noqa: S301 (made by our own function)
-
-    def _require_session(self, cause: Exception) -> None:
-        """Raise unless the session still works; nothing is started on its executors."""
-        try:
-            self._session.sql("SELECT 1").collect()
-        except Exception:  # noqa: BLE001 (the one that ended the job says more)
-            raise EngineError(
-                f"the Spark session ended while tblctl was merging ({reason(cause)}): start a session and run it again"
-            ) from cause
-
-    def _cancel(self) -> None:
-        """Cancel repeatedly: a thread may have been about to start its job."""
-        for _ in range(_CANCEL_TRIES):
-            alive = [thread for thread in self._threads if thread.is_alive()]
-            if not alive:
-                return
-            with suppress(Exception):  # a session that is gone runs nothing
-                if workers.is_connect(self._session):
-                    self._session.interruptTag(self._tag)
-                else:
-                    self._session.sparkContext.cancelJobsWithTag(self._tag)
-            alive[0].join(1)
 
 
 def _mapper(setup: bytes, function: TaskFunction) -> Callable[[Any], Any]:
@@ -298,13 +270,7 @@ def _mapper(setup: bytes, function: TaskFunction) -> Callable[[Any], Any]:
 
 
 def _given_up(job: Job, error: Exception) -> list[TaskFailure]:
-    text = (
-        f"Spark gave up the job that merged group {job[0].group} ({reason(error)}). A worker that dies has usually "
-        "run out of memory: give tasks less memory (memory_bytes), or executors more outside of the JVM "
-        "(spark.executor.memoryOverhead)"
-    )
+    own = given_up(job[0].group, "merged", error)
     return [
-        TaskFailure(group=task.group, number=task.number, error=EngineError(text))
-        for unit in job
-        for task in unit.tasks
+        TaskFailure(group=task.group, number=task.number, error=own) for unit in job for task in unit.tasks
     ]

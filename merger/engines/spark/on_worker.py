@@ -16,7 +16,8 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 
-from tblctl.merger.engines.engine import as_own, failure
+from tblctl.merger.cutting.cuts import Cuts, CutTask
+from tblctl.merger.engines.engine import as_own, cuts_here, failure
 from tblctl.merger.engines.presorted_unit import PresortedUnit
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.presort.portions import Portion, pieces, sorted_portions
@@ -49,6 +50,22 @@ class WorkerSetup:
 def run(io: BlockIO, task: MergeTask, **more: Any) -> TaskResult:
     """Run a task with the usual threads: an executor's slot is one core, but it can read or write while it computes."""
     return run_task(io, task, threads=THREADS, **more)
+
+
+def cut_pickled(setup: bytes, group: bytes) -> bytes:
+    """Find the cuts of a group, given the pickles of a `WorkerSetup` and a `CutTask`.
+
+    Returns:
+        The pickle of its `Cuts`, or of the error if that is impossible.
+    """
+    task: CutTask = pickle.loads(group)  # noqa: S301 (both pickles are the driver's)
+    found: Cuts | TblctlError
+    try:
+        opened: WorkerSetup = pickle.loads(setup)  # noqa: S301
+        found = cuts_here(opened.io, task, opened.thresholds)
+    except Exception as error:  # noqa: BLE001 (the worker lacks something: no group can be cut on it)
+        found = as_own(error, task.title)
+    return pickle.dumps(found, protocol=5)
 
 
 def run_pickled(setup: bytes, share: bytes, function: TaskFunction = run) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tblctl.merger.cutting.key_cuts import KeyCuts, KeyEstimate, SplitKeys, estimate_keys
 from tblctl.merger.presort.decide import (
     THRESHOLDS,
     Thresholds,
@@ -20,7 +21,6 @@ from tblctl.merger.presort.decide import (
     presort_unstreamable,
 )
 from tblctl.merger.presort.spill import SpillFolder
-from tblctl.merger.round.key_cuts import KeyCuts, KeyEstimate, SplitKeys, estimate_keys
 from tblctl.merger.task.spec import ORDER_BYTES, InputSplit, MergeTask
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
@@ -52,6 +52,47 @@ class Output:
     same_key_rows: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CutTask:
+    """A group whose cuts between its merge tasks are to be found.
+
+    Attributes:
+        group: its number in the plan.
+        splits: all rows of each of its blocks; at least one.
+        output: of the merge.
+        tasks: the desired number of merge tasks; there are fewer if there are fewer output blocks, and more if memory
+            requires it.
+    """
+
+    group: int
+    splits: tuple[InputSplit, ...]
+    output: Output
+    tasks: int
+
+    @property
+    def title(self) -> str:
+        """Its name in errors."""
+        return f"planning the tasks of group {self.group}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cuts:
+    """Where a group is cut, and how its blocks are read: all that its merge tasks need besides its `CutTask`.
+
+    Attributes:
+        group: its number in the plan.
+        firsts: the first output block of each task.
+        bounds: how many rows of each block (columns) lie before each task, and in all (rows).
+        is_ordered, is_presorted: of each block, as in `InputSplit`.
+    """
+
+    group: int
+    firsts: tuple[int, ...]
+    bounds: np.ndarray
+    is_ordered: tuple[bool, ...]
+    is_presorted: tuple[bool, ...]
+
+
 def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[InputSplit]:
     """Return all rows of a group's blocks, given in its order; blocks without rows have no split."""
     return [
@@ -76,29 +117,44 @@ def cut_into_tasks(
     tasks: int,
     thresholds: Thresholds = THRESHOLDS,
 ) -> tuple[MergeTask, ...]:
-    """Return the tasks that merge some whole blocks.
+    """Return the tasks that merge some whole blocks: `find_cuts` and `tasks_of` in one."""
+    task = CutTask(group=group, splits=tuple(splits), output=output, tasks=tasks)
+    return tasks_of(task, find_cuts(io, task, thresholds), io.options)
+
+
+def reads_no_keys(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -> bool:
+    """Return whether `find_cuts` certainly reads nothing: there is one merge task, and it can hold all rows."""
+    decoded_bytes = sum(item.block.decoded_bytes for item in task.splits)
+    blocks = _OutputBlocks.of(task, io.options)
+    return (
+        _needs_no_estimate(_with_whole_files(io, task, blocks), blocks, thresholds)
+        and decoded_bytes <= task.output.memory_bytes // thresholds.read_divisor
+        and len(task.splits) <= thresholds.open_blocks
+    )
+
+
+def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -> Cuts:
+    """Return where a group is cut.
 
     Args:
-        io: of the version that has them.
-        group: their number in the plan.
-        splits: all rows of each block.
-        output: of the merge.
-        tasks: the desired number; there are fewer if there are fewer output blocks, and more if memory requires it.
+        io: of the version that has its blocks.
+        task: the group.
         thresholds: to compare sizes with.
 
     Keys are read only if there is more than one task, if more row groups may be needed at once than a task can hold, or
     if it is not known whether blocks are in key order, and a few row groups of them are.
     They are read once, except keys of large blocks in key order, which are not kept. Memory: 12 bytes for each sample,
     half of a task's memory for keys that are being read (or those of one block), and a quarter for other keys.
+
+    Raises:
+        CorruptTableError: a block is missing or damaged; named.
     """
-    splits = presort_many_small(splits, thresholds)
-    blocks = _OutputBlocks.of(splits, output, io.options)
-    if (
-        io.file_bytes is not None
-    ):  # rows in order take less: a task for each planned file would write small ones
-        tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
+    splits = presort_many_small(task.splits, thresholds)
+    blocks = _OutputBlocks.of(task, io.options)
+    task = _with_whole_files(io, task, blocks)
+    output = task.output
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
-    expected = _expected_keys(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
+    expected = _expected_keys(io, task, blocks, thresholds)
     most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
     with SpillFolder() as folder:
         keys = SplitKeys(
@@ -112,7 +168,7 @@ def cut_into_tasks(
             piece_rows=thresholds.key_piece_rows,
         )
         cuts = KeyCuts(keys, expected.key_bytes, thresholds)
-        firsts = _first_blocks(cuts, blocks, tasks, most_rows_held)
+        firsts = _first_blocks(cuts, blocks, task.tasks, most_rows_held)
         if len(firsts) == 1 and expected.may_be_sorted:  # otherwise the cuts read all keys
             keys.find_order()
         found = [cuts.rows_before(blocks.ranks[first], blocks.slack[first - 1]) for first in firsts[1:]]
@@ -126,7 +182,13 @@ def cut_into_tasks(
             memory_bytes=output.memory_bytes,
             thresholds=thresholds,
         )
-    return _tasks(group, splits, output, blocks, firsts=firsts, bounds=bounds)
+    return Cuts(
+        group=task.group,
+        firsts=tuple(firsts),
+        bounds=bounds,
+        is_ordered=tuple(item.is_ordered for item in splits),
+        is_presorted=tuple(item.is_presorted for item in splits),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +204,11 @@ class _OutputBlocks:
     slack: tuple[int, ...]
 
     @classmethod
-    def of(cls, splits: Sequence[InputSplit], output: Output, options: TableOptions) -> _OutputBlocks:
-        """Return the output blocks for all rows of some splits."""
-        all_rows = sum(item.rows for item in splits)
-        most = most_rows(options, sum(item.block.decoded_bytes for item in splits) / all_rows)
-        rows = tuple(cut_rows(all_rows, most, output.same_key_rows))
+    def of(cls, task: CutTask, options: TableOptions) -> _OutputBlocks:
+        """Return the output blocks for all rows of a group."""
+        all_rows = sum(item.rows for item in task.splits)
+        most = most_rows(options, sum(item.block.decoded_bytes for item in task.splits) / all_rows)
+        rows = tuple(cut_rows(all_rows, most, task.output.same_key_rows))
         return cls(rows=rows, slack=tuple(slack_rows(rows, most)))
 
     @property
@@ -155,22 +217,30 @@ class _OutputBlocks:
         return list(itertools.accumulate(self.rows, initial=0))
 
 
-def _expected_keys(
-    io: BlockIO,
-    splits: Sequence[InputSplit],
-    output: Output,
-    blocks: _OutputBlocks,
-    *,
-    tasks: int,
-    key_memory_bytes: int,
-) -> KeyEstimate:
-    """Return what to expect of the keys. They are not read if whole rows already fit the memory for keys."""
-    rows = sum(item.rows for item in splits)
-    decoded_bytes = sum(item.block.decoded_bytes for item in splits)
-    is_one_task = tasks == 1 and decoded_bytes + ORDER_BYTES * rows <= key_memory_bytes
-    if len(blocks.rows) == 1 or is_one_task:
-        return KeyEstimate(key_bytes=decoded_bytes / rows, may_be_sorted=False)
-    return estimate_keys(io, splits, output.sort)
+def _with_whole_files(io: BlockIO, task: CutTask, blocks: _OutputBlocks) -> CutTask:
+    """Return the group with fewer tasks where the size of files counts: rows in order take less than planned.
+
+    A task for each planned file would write small ones.
+    """
+    if io.file_bytes is None:
+        return task
+    return replace(task, tasks=min(task.tasks, max(1, len(blocks.rows) // _FILES_PER_TASK)))
+
+
+def _needs_no_estimate(task: CutTask, blocks: _OutputBlocks, thresholds: Thresholds) -> bool:
+    """Return whether nothing depends on the size of keys: there is one task, and whole rows fit the memory for keys."""
+    decoded_bytes = sum(item.block.decoded_bytes + ORDER_BYTES * item.rows for item in task.splits)
+    fits = decoded_bytes <= max(1, task.output.memory_bytes // thresholds.keys_divisor)
+    return len(blocks.rows) == 1 or (task.tasks == 1 and fits)
+
+
+def _expected_keys(io: BlockIO, task: CutTask, blocks: _OutputBlocks, thresholds: Thresholds) -> KeyEstimate:
+    """Return what to expect of the keys. They are not read if nothing depends on it."""
+    if not _needs_no_estimate(task, blocks, thresholds):
+        return estimate_keys(io, task.splits, task.output.sort)
+    rows = sum(item.rows for item in task.splits)
+    decoded_bytes = sum(item.block.decoded_bytes for item in task.splits)
+    return KeyEstimate(key_bytes=decoded_bytes / rows, may_be_sorted=False)
 
 
 def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_held: float) -> list[int]:
@@ -207,35 +277,31 @@ def _shared_out(loads: Sequence[float], tasks: int) -> list[int]:
     return firsts
 
 
-def _tasks(
-    group: int,
-    splits: Sequence[InputSplit],
-    output: Output,
-    blocks: _OutputBlocks,
-    *,
-    firsts: Sequence[int],
-    bounds: np.ndarray,
-) -> tuple[MergeTask, ...]:
-    """Return the tasks of a group.
+def tasks_of(task: CutTask, cuts: Cuts, options: TableOptions) -> tuple[MergeTask, ...]:
+    """Return the merge tasks of a group, given where it is cut. Pure.
 
     Args:
-        group: its number in the plan.
-        splits: all rows of its blocks.
-        output: of the merge.
-        blocks: the planned output blocks.
-        firsts: the first block of each task.
-        bounds: how many rows of each split (columns) lie before each task, and in all (rows).
+        task: the group.
+        cuts: as found for it.
+        options: of the table, with which they were found.
     """
+    splits = [
+        replace(item, is_ordered=is_ordered, is_presorted=is_presorted)
+        for item, is_ordered, is_presorted in zip(
+            task.splits, cuts.is_ordered, cuts.is_presorted, strict=True
+        )
+    ]
+    output, blocks, bounds = task.output, _OutputBlocks.of(task, options), cuts.bounds
     parts = [_parts(splits, start, stop) for start, stop in itertools.pairwise(bounds.tolist())]
     presorted_tasks = sum(not all(item.is_streamed for item in part) for part in parts)
     ranks = blocks.ranks
     made = []
-    for number, (first, stop) in enumerate(itertools.pairwise([*firsts, len(blocks.rows)])):
+    for number, (first, stop) in enumerate(itertools.pairwise([*cuts.firsts, len(blocks.rows)])):
         # The cuts at both ends of the task have moved back to where a key ends.
         ends = [int(bounds[number].sum()), *ranks[first + 1 : stop], int(bounds[number + 1].sum())]
         made.append(
             MergeTask(
-                group=group,
+                group=task.group,
                 number=number,
                 presorted_tasks=presorted_tasks,
                 splits=parts[number],

@@ -1,0 +1,1 @@
+"""Cutting a group into tasks, from the keys of its blocks alone."""
