@@ -388,9 +388,8 @@ BUGS: dict[str, Bug] = {
         what="the checksum of footers is not compared",
         patches=_footer_believed,
         roles=("reader", "updater", "reclusterer"),
-        faults=("flipped bit",),
+        faults=("flipped footer",),
         gap=2,
-        first=22,
         may_crash=True,
     ),
     "planned once": Bug(
