@@ -3,6 +3,11 @@
 A round makes one commit at its end, or several as groups are merged (`commit_every.py`). Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
 live. It is left if the budget has no seconds or money for it any more. All other groups are committed.
+
+Beside other writers little is merged in vain. A group that lost a few blocks before it began goes on without them; one
+that loses a block while it is merged is stopped within a second; and from another writer's commit on, all processors
+work on one group instead of one on each, so that groups take less time in which they can lose a block.
+
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
 
@@ -15,7 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tblctl.merger.engines.engine import Engine, as_own
+from tblctl.merger.engines.engine import Engine, as_own, stopped
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.budget_clock import BudgetClock
@@ -23,6 +28,7 @@ from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
 from tblctl.merger.round.cuts import Output, cut_into_tasks, whole_splits
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
+from tblctl.merger.round.others import OtherWriters
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard
 from tblctl.merger.round.renewal import run_renewed
@@ -99,7 +105,7 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts)
+    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)
@@ -109,7 +115,17 @@ def merge_round(
         version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
     )
     with _leaving_nothing(io, runs.values()):
-        merging.merge(_cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
+        merging.merge(
+            _cutter(
+                port,
+                version,
+                io,
+                plan=plan,
+                engine=engine,
+                others=publisher.others,
+                groups_ahead=groups_ahead,
+            )
+        )
         publisher.publish()
     groups = tuple(run.outcome() for run in runs.values())
     return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
@@ -164,8 +180,15 @@ class _Round:
             return
         title = f"tblctl recluster {self._version.location} ({groups} group{'s' * (groups > 1)})"
         with closing(self._tasks(cut)) as tasks:
-            merged = self._progress.rows_merged
-            run_renewed(self._engine, self._io, tasks, self._report, title=title, advance=merged)
+            run_renewed(
+                self._engine,
+                self._io,
+                tasks,
+                self._report,
+                title=title,
+                advance=self._advance,
+                wanted=lambda number: self._runs[number].is_open,
+            )
         for run in self._open:
             if run.is_open:
                 run.require_complete()
@@ -174,7 +197,11 @@ class _Round:
         """Yield the tasks of all groups, the largest task of each group first."""
         with closing(cut(self._open)) as found:
             for run, tasks in zip(self._open, found, strict=True):
-                if lost := self._lost(run, was_cut=not isinstance(tasks, str)):
+                lost = self._lost(run, was_cut=not isinstance(tasks, str))
+                if lost and self._goes_on_without(lost, run):
+                    with closing(cut([run])) as again:
+                        tasks, lost = next(again), ()  # noqa: PLW2901 (the first ones are of no use)
+                if lost:
                     run.move(State.CONFLICTED, left_the_table(lost))
                 elif isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
@@ -183,12 +210,43 @@ class _Round:
                 else:
                     self._clock.begin(run.group)
                     run.start(tasks)
-                    self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
-                    yield from sorted(tasks, key=lambda task: -task.size_bytes)
+                    self._progress.leave_out(sum(block.deleted_rows for block in run.blocks))
+                    yield from self._as_long_as_wanted(run, sorted(tasks, key=lambda task: -task.size_bytes))
                     if tasks:
                         continue
                 self._note_end(run)
                 self._progress.group_ended()
+
+    def _as_long_as_wanted(self, run: GroupRun, tasks: Sequence[MergeTask]) -> Iterator[MergeTask]:
+        """Yield the tasks of a group; once it failed or conflicts, report the others as stopped."""
+        for task in tasks:
+            if run.is_open:
+                yield task
+            else:
+                self._report(stopped(task))
+
+    def _goes_on_without(self, lost: Sequence[str], run: GroupRun) -> bool:
+        """Return whether a group goes on without the blocks that it lost before it began."""
+        rows = run.group.rows
+        if not self._publisher.salvages or not run.goes_on_without(lost):
+            return False
+        self._progress.leave_out(rows - run.group.rows)
+        return True
+
+    def _advance(self, rows: int) -> None:
+        """Count rows that were merged within tasks, and now and then look whether that is in vain."""
+        self._progress.rows_merged(rows)
+        if not self._others.looked_lately:
+            self._stop_lost()
+
+    def _stop_lost(self) -> None:
+        """Give up groups under way that have lost a block."""
+        merging = [run for run in self._open if run.state is State.MERGING]
+        lost = frozenset(self._others.took([path for run in merging for path in run.group.blocks]))
+        for run in merging if lost else ():
+            if gone := tuple(path for path in run.group.blocks if path in lost):
+                run.move(State.CONFLICTED, left_the_table(gone))
+                self._note_end(run)
 
     def _lost(self, run: GroupRun, *, was_cut: bool) -> tuple[str, ...]:
         """Return blocks of a group that left the table, as far as is known before it is merged.
@@ -233,11 +291,16 @@ class _Round:
 
 
 def _find_blocks_unless_expired(
-    port: TablePort[VersionT], version: VersionT, runs: Collection[GroupRun], added: Sequence[Sort]
+    port: TablePort[VersionT],
+    version: VersionT,
+    runs: Collection[GroupRun],
+    added: Sequence[Sort],
+    *,
+    salvages: bool,
 ) -> None:
     """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
     try:
-        find_blocks(version, runs, added)
+        find_blocks(version, runs, added, salvages=salvages)
     except CorruptTableError:
         if port.newest().id == version.id:
             raise
@@ -246,11 +309,13 @@ def _find_blocks_unless_expired(
                 run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
 
 
-def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
+def find_blocks(
+    version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
+) -> None:
     """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
 
     A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
-    `added`, those that the plan brings, and its id is still free.
+    `added`, those that the plan brings, and its id is still free. One that lost few blocks goes on if one `salvages`.
 
     Raises:
         InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
@@ -275,10 +340,12 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
     found = version.blocks(paths)
     dropped = conflicts(wanted, frozenset(paths) - found.keys())
     for run in waiting:
-        if run.number in dropped:
-            run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
+        run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
+        lost = dropped.get(run.number, ())
+        if lost and not (salvages and run.goes_on_without(lost)):
+            run.blocks = ()
+            run.move(State.CONFLICTED, left_the_table(lost))
             continue
-        run.blocks = tuple(found[path] for path in run.group.blocks)
         _require_as_planned(run)
 
 
@@ -315,9 +382,13 @@ def _cutter(
     *,
     plan: Plan,
     engine: Engine,
+    others: OtherWriters[Any],
     groups_ahead: int,
 ) -> Cutter:
-    """Return the function that cuts groups into tasks: the next `groups_ahead` groups while earlier ones are merged."""
+    """Return the function that cuts groups into tasks: the next `groups_ahead` groups while earlier ones are merged.
+
+    Beside other writers each is cut into a task for every processor.
+    """
     memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
 
     def cut(runs: Sequence[GroupRun]) -> Generator[tuple[MergeTask, ...] | str, None, None]:
@@ -327,8 +398,14 @@ def _cutter(
             parallelism=engine.parallelism,
         )
         outputs = [_output(run, port.env.new_run_id(), memory_bytes) for run in runs]
+
+        def cut_one(item: tuple[GroupRun, Output, int]) -> tuple[MergeTask, ...] | str:
+            run, output, count = item
+            tasks = max(count, engine.parallelism) if others.wrote_before else count
+            return _cut_group(version, io, run, output, tasks, thresholds=engine.thresholds)
+
         return ahead(
-            lambda item: _cut_group(version, io, *item, thresholds=engine.thresholds),
+            cut_one,
             zip(runs, outputs, counts, strict=True),
             threads=groups_ahead,
         )
@@ -353,7 +430,8 @@ def _cut_group(
 ) -> tuple[MergeTask, ...] | str:
     """Return the tasks of a group, or why it has none."""
     try:
-        run.blocks = io.live(run.blocks)
+        if not run.is_live:
+            run.blocks, run.is_live = io.live(run.blocks), True
         splits = whole_splits(version, output.sort, run.blocks)
         if not splits:
             return ()

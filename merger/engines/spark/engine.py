@@ -26,7 +26,7 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.engine import Advance, Done, Wanted, always
 from tblctl.merger.engines.spark import on_worker, workers
 from tblctl.merger.engines.spark.frame import one_each
 from tblctl.merger.engines.spark.on_worker import TaskFunction, WorkerSetup
@@ -92,6 +92,7 @@ class SparkEngine:
         *,
         title: str,
         advance: Advance | None = None,
+        wanted: Wanted = always,  # noqa: ARG002 (tasks that run on workers go on)
     ) -> None:
         """See `Engine.run`. Outcomes and rows of a job are reported together, when it ends.
 
