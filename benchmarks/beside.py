@@ -21,15 +21,15 @@ import pyarrow as pa
 
 import tblctl
 from benchmarks.common import Report, main, scratch
-from tblctl.maintain.recluster import Committed, ReclusterJob, step
+from tblctl.maintain.recluster import Committed, ReclusterJob, Retry, step
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.task.spec import MergeTask
 
 RANGES, BLOCKS, ROWS = 10, 4, 2_000
 KEYS = 1_000_000
-STEPS = 40
-SEEDS = 5
+STEPS = 30
+SEEDS = 4
 PARALLEL = 2
 ROWS_PER_SECOND = 100
 TICK_SECONDS = 1.0
@@ -41,7 +41,7 @@ AT_END = 10**6
 def measure(report: Report, tiny: bool) -> None:
     steps, seeds = (10, 1) if tiny else (STEPS, SEEDS)
     for what, run in (
-        (f"one round of {RANGES} groups", one_round),
+        (f"one run of {RANGES} groups", one_run),
         (
             f"a loop as long as {steps} updates, with appends",
             lambda table, seed, every: loop(table, seed, every, steps),
@@ -79,9 +79,7 @@ class Found:
     depth: float
 
 
-def fresh(
-    run: Callable[[tblctl.Table, int, int | None], Found], seed: int, every: int | None
-) -> Found:
+def fresh(run: Callable[[tblctl.Table, int, int | None], Found], seed: int, every: int | None) -> Found:
     """Run on a table of its own."""
     with scratch() as folder:
         return run(make_table(folder, seed), seed, every)
@@ -157,7 +155,9 @@ class Simulated:
             for place, (task, left) in list(running.items()):
                 if not left or not wanted(task.group):
                     del running[place]
-                    LocalEngine().run(io, [task], done, title=title, **({} if left == 0 else {"wanted": wanted}))
+                    LocalEngine().run(
+                        io, [task], done, title=title, **({} if left == 0 else {"wanted": wanted})
+                    )
 
 
 def updater(table: tblctl.Table, seed: int, *, appends: bool) -> Callable[[], None]:
@@ -175,7 +175,9 @@ def updater(table: tblctl.Table, seed: int, *, appends: bool) -> Callable[[], No
     return act
 
 
-def job_of(table: tblctl.Table, engine: Simulated, time: Time, every: int | None, *, endless: bool) -> ReclusterJob:
+def job_of(
+    table: tblctl.Table, engine: Simulated, time: Time, every: int | None, *, endless: bool
+) -> ReclusterJob:
     request = Request.of(
         policy="levels", condition=lambda _: None, options={"threshold": 1.5}, commit_every=every
     )
@@ -184,13 +186,15 @@ def job_of(table: tblctl.Table, engine: Simulated, time: Time, every: int | None
     return ReclusterJob(port=port, request=request, engine=lambda _: engine, endless=endless)
 
 
-def one_round(table: tblctl.Table, seed: int, every: int | None) -> Found:
+def one_run(table: tblctl.Table, seed: int, every: int | None) -> Found:
     other = tblctl.open(table.location)
     time = Time(updater(other, seed, appends=False))
     engine = Simulated(time)
     job = job_of(table, engine, time, every, endless=False)
-    totals = step(job, job.start()).state.totals
-    return found_of(totals, engine, other.info().average_depth or 0.0)
+    taken = step(job, job.start())
+    while isinstance(taken, Committed | Retry) and getattr(taken, "more", True):
+        taken = step(job, taken.state)
+    return found_of(taken.state.totals, engine, other.info().average_depth or 0.0)
 
 
 def loop(table: tblctl.Table, seed: int, every: int | None, steps: int) -> Found:

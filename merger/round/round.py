@@ -4,9 +4,10 @@ A round makes one commit at its end, or several as groups are merged (`commit_ev
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
 live. It is left if the budget has no seconds or money for it any more. All other groups are committed.
 
-Beside other writers little is merged in vain. A group that lost a few blocks before it began goes on without them; one
-that loses a block while it is merged is stopped within a second; and from another writer's commit on, all processors
-work on one group instead of one on each, so that groups take less time in which they can lose a block.
+Beside other writers little is merged in vain. A group that lost a few blocks before it began goes on without them. One
+that lost more is put back, if the caller plans again. One that loses a block while it is merged is stopped within a
+second. And from another writer's commit on, all processors work on one group instead of one on each, so that groups
+take less time in which they can lose a block.
 
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
@@ -57,11 +58,19 @@ GROUPS_AHEAD = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """What a round did. `version` is that of its last commit; None without a commit."""
+    """What a round did.
+
+    Attributes:
+        version: that of its last commit; None without a commit.
+        commits: how many it made.
+        groups: all that came to their end.
+        put_back: how many others it had, which never began: another writer replaced blocks of theirs.
+    """
 
     version: Version | None
     commits: int
     groups: tuple[GroupOutcome, ...]
+    put_back: int = 0
 
 
 def merge_round(
@@ -72,6 +81,7 @@ def merge_round(
     *,
     on_conflict: str = OnConflict.SALVAGE,
     commit_every: CommitEvery = AT_END,
+    plans_again: bool = False,
     progress: Progress | None = None,
     observer: Observer | None = None,
     number: int = 1,
@@ -86,6 +96,7 @@ def merge_round(
         engine: runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
+        plans_again: groups that lost blocks before they began are put back, since the caller plans again.
         progress: called with (done, total, unit); the unit is rows or groups.
         observer: follows the commits, and adds to their summaries.
         number: which round of a recluster it is, from 1.
@@ -112,7 +123,15 @@ def merge_round(
     publisher.refuse_conflicts()
     clock = BudgetClock(plan.options, port.env.elapsed)
     merging = _Round(
-        version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
+        version,
+        io,
+        runs,
+        engine,
+        publisher=publisher,
+        due=commit_every,
+        plans_again=plans_again,
+        clock=clock,
+        progress=progress,
     )
     with _leaving_nothing(io, runs.values()):
         merging.merge(
@@ -127,8 +146,13 @@ def merge_round(
             )
         )
         publisher.publish()
-    groups = tuple(run.outcome() for run in runs.values())
-    return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
+    groups = tuple(run.outcome() for run in runs.values() if run.state is not State.WAITING)
+    return RoundOutcome(
+        version=publisher.newest,
+        commits=publisher.commits,
+        groups=groups,
+        put_back=len(runs) - len(groups),
+    )
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -157,13 +181,14 @@ class _Round:
         *,
         publisher: Publisher[Any],
         due: CommitEvery,
+        plans_again: bool,
         clock: BudgetClock,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
-        self._clock = clock
+        self._clock, self._plans_again = clock, plans_again
         self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
@@ -190,7 +215,7 @@ class _Round:
                 wanted=lambda number: self._runs[number].is_open,
             )
         for run in self._open:
-            if run.is_open:
+            if run.state is State.MERGING or (run.is_open and not self._plans_again):
                 run.require_complete()
 
     def _tasks(self, cut: Cutter) -> Generator[MergeTask, None, None]:
@@ -201,6 +226,9 @@ class _Round:
                 if lost and self._goes_on_without(lost, run):
                     with closing(cut([run])) as again:
                         tasks, lost = next(again), ()  # noqa: PLW2901 (the first ones are of no use)
+                if lost and self._plans_again:
+                    self._progress.group_ended()
+                    continue
                 if lost:
                     run.move(State.CONFLICTED, left_the_table(lost))
                 elif isinstance(tasks, str):

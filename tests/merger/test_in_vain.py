@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tblctl.errors import ConflictError
+from tblctl.maintain.recluster import recluster
+from tblctl.maintain.request import Request
 from tblctl.merger.engines.engine import stopped
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.round import RoundOutcome, merge_round
@@ -99,6 +101,47 @@ def test_a_group_that_lost_two_of_three_blocks_conflicts_and_is_not_merged(tripl
     assert statuses(outcome) == ["committed", "committed", "conflicted"]
     assert engine.groups == [0, 1]
     assert "left the table" in str(outcome.groups[2].error)
+
+
+def test_where_it_is_planned_again_a_group_that_lost_its_blocks_is_put_back_and_the_others_go_on(
+    triples: Subject,
+) -> None:
+    engine = Seen(
+        after=lambda: [triples.delete(number) for number in (12, 16)] if engine.groups == [0] else 0
+    )
+    outcome = run(triples, engine, plans_again=True)
+    assert (statuses(outcome), outcome.put_back) == (["committed"] * 2, 1)
+    assert engine.groups == [0, 2]
+    assert listed(triples) <= triples.stored()
+    assert run(triples, Seen(), plans_again=True).put_back == 0
+
+
+def test_what_was_lost_before_the_round_began_conflicts(triples: Subject) -> None:
+    plan = plan_of(triples)
+    for number in (0, 4):
+        triples.delete(number)
+    outcome = run(triples, Seen(), plan=plan, plans_again=True)
+    assert (statuses(outcome), outcome.put_back) == (["conflicted", "committed", "committed"], 0)
+
+
+@pytest.mark.parametrize("budget", [{}, {"max_groups": 2}])
+def test_a_run_of_one_round_merges_as_many_groups_as_it_planned_though_others_disturb_it(
+    triples: Subject, budget: dict[str, int]
+) -> None:
+    rows = len(triples.rows())
+
+    def after() -> None:
+        if len(engine.tasks) == 1:
+            triples.delete(12)  # of group 1, which is the next
+            triples.delete(16)
+
+    engine = Seen(after=after)
+    request = Request.of(policy="levels", condition=lambda _schema: None, options=budget)
+    outcome = recluster(triples.port, request, lambda _plan: engine)
+    assert outcome.committed_groups == budget.get("max_groups", 3)
+    assert (outcome.conflicted_groups, outcome.failed_groups, outcome.left_groups) == (0, 0, 0)
+    assert outcome.rounds == 2
+    assert len(triples.rows()) == rows - 2
 
 
 def test_with_fail_a_group_that_lost_one_block_ends_the_round(triples: Subject) -> None:
