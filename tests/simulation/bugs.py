@@ -388,8 +388,9 @@ BUGS: dict[str, Bug] = {
         what="the checksum of footers is not compared",
         patches=_footer_believed,
         roles=("reader", "updater", "reclusterer"),
-        faults=("flipped footer",),
+        faults=("flipped bit",),
         gap=2,
+        first=22,
         may_crash=True,
     ),
     "planned once": Bug(

@@ -132,15 +132,6 @@ def _flip(call: Call, value: float) -> Any:
     return flipped(found, value) if isinstance(found, bytes) else found
 
 
-def _flip_footer(call: Call, value: float) -> Any:
-    """One bit of a Parquet file's footer is wrong when it is read."""
-    found = call.run()
-    if not isinstance(found, bytes) or found[-4:] != b"PAR1":
-        return found
-    start = len(found) - 8 - int.from_bytes(found[-8:-4], "little")
-    return found[:start] + flipped(found[start:], value)
-
-
 def flipped(data: bytes, place: float) -> bytes:
     """Return the bytes with one bit changed; `place` from 0 to 1 chooses which."""
     if not data:
@@ -182,6 +173,5 @@ FAULTS: dict[str, Fault] = {
     "crash after": Fault(act=_crash_after, weight=2),
     "torn write": Fault(act=_torn, draw=lambda rng: rng.random()),
     "flipped bit": Fault(act=_flip, weight=2, draw=lambda rng: rng.random()),
-    "flipped footer": Fault(act=_flip_footer, weight=RARE, draw=lambda rng: rng.random()),
     "commit cut off": Fault(act=_commit_cut_off, weight=RARE, draw=lambda _rng: 5.0),
 }
