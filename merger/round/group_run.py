@@ -30,7 +30,7 @@ class GroupOutcome:
 
     Attributes:
         round: the number of the round, from 1.
-        number, why: as in the plan.
+        number, why: as in the plan; `why` also says how many blocks it went on without.
         status: committed, conflicted (a block of it left the table, or its sort ended or is another one), failed, or
             left (the seconds or the money of the budget did not suffice for it).
         error: why it was not committed; None if it was.

@@ -389,7 +389,7 @@ BUGS: dict[str, Bug] = {
         patches=_footer_believed,
         roles=("reader", "deleter", "updater", "overwriter"),
         faults=("misspelt name",),
-        gap=4,
+        gap=2,
         may_crash=True,
     ),
     "planned once": Bug(

@@ -134,19 +134,19 @@ def _flip(call: Call, value: float) -> Any:
 
 
 def _misspell(call: Call, value: float) -> Any:
-    """One bit is wrong in the footer of a segment that is read, within the name of a column with statistics."""
+    """One bit is wrong in the footer of a segment that is read, within the name of a column of null counts."""
     found = call.run()
     if not isinstance(found, bytes) or found[-4:] != b"PAR1":
         return found
     start = len(found) - 8 - int.from_bytes(found[-8:-4], "little")
-    places = [place for name in _STATISTICS.finditer(found, start) for place in range(*name.span())]
+    places = [place for name in _NULL_COUNTS.finditer(found, start) for place in range(*name.span())]
     if not places:
         return found
     place = places[int(value * len(places))]
     return found[:place] + flipped(found[place : place + 1], value * len(places) % 1) + found[place + 1 :]
 
 
-_STATISTICS = re.compile(rb"column_\d+_\w+")
+_NULL_COUNTS = re.compile(rb"column_\d+_null_count")
 
 
 def flipped(data: bytes, place: float) -> bytes:
