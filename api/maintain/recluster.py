@@ -319,6 +319,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         engine,
         on_conflict=job.request.on_conflict,
         commit_every=job.request.commit_every,
+        plans_again=job.plan is None and job.request.may_plan_again,
         progress=job.request.progress,
         observer=watch,
         number=state.totals.rounds + 1,
@@ -376,6 +377,13 @@ def _paced(request: Request, most_groups: int | None) -> Request:
     return replace(request, options=replace(request.options, budget=budget))
 
 
+def _most_groups(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> int | None:
+    """Return how many groups the next round may have. One that goes on for groups that were put back has no others."""
+    if outcome.put_back and not (job.request.final or job.endless):
+        return outcome.put_back
+    return _next_most_groups(state.most_groups, outcome.groups) if job.request.commit_every.adapts else None
+
+
 def _next_most_groups(most_groups: int | None, groups: Sequence[GroupOutcome]) -> int | None:
     """Return how many groups the next round may have: half as many after conflicts, else one more (as TCP's window).
 
@@ -417,14 +425,12 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
-        most_groups=_next_most_groups(state.most_groups, outcome.groups)
-        if job.request.commit_every.adapts
-        else None,
+        most_groups=_most_groups(job, state, outcome),
         idle=0 if outcome.version else state.idle,
         note=_note(len(failed), [group for group in outcome.groups if group.status == LEFT]),
     )
     statuses = {group.status for group in outcome.groups}
-    several = job.request.final or job.endless
+    several = job.request.final or job.endless or outcome.put_back > 0
     again = not job.plan and (several or (state.fruitless > 0 and FAILED in statuses))
     if outcome.version:
         return Committed(state=state, more=again)
@@ -432,7 +438,7 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         return Done(state=state)
     if state.fruitless > job.waits.most_fruitless:
         return _given_up(job, state)
-    if CONFLICTED not in statuses:
+    if CONFLICTED not in statuses and not outcome.put_back:
         return Retry(state=state, after_seconds=0.0)
     waits = job.waits
     wait = _wait_seconds(

@@ -60,6 +60,11 @@ class Request:
     commit_every: CommitEvery = BESIDE_OTHERS
     progress: Progress | None = None
 
+    @property
+    def may_plan_again(self) -> bool:
+        """Whether groups that other writers took blocks of before they began are planned again."""
+        return self.commit_every.adapts and self.on_conflict is OnConflict.SALVAGE
+
     @classmethod
     def of(
         cls,

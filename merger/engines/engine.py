@@ -9,13 +9,19 @@ from typing import Protocol
 from tblctl.merger.cutting.cuts import Cuts, CutTask, find_cuts
 from tblctl.merger.presort.decide import Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
-from tblctl.tableformat.errors import InternalError, TblctlError
+from tblctl.tableformat.errors import ConflictError, InternalError, TblctlError
 from tblctl.tableformat.port import BlockIO
 
 LOG = logging.getLogger("tblctl")
 
 Done = Callable[[TaskResult | TaskFailure], None]
 Advance = Callable[[int], None]
+Wanted = Callable[[int], bool]
+
+
+def always(_group: int) -> bool:
+    """Every group stays wanted."""
+    return True
 
 
 class Engine(Protocol):
@@ -45,6 +51,7 @@ class Engine(Protocol):
         *,
         title: str,
         advance: Advance | None = None,
+        wanted: Wanted = always,
     ) -> None:
         """Run all tasks, in the given order. Call `done` once for each when it ends, in the calling thread.
 
@@ -53,6 +60,9 @@ class Engine(Protocol):
 
         An engine that can see into tasks calls `advance`, in the calling thread, with numbers of rows merged. They add
         up to all rows of the tasks that succeed.
+
+        `wanted` tells whether the group of a number is still merged, in any thread. Where it is not, an engine that can
+        stop tasks does so, and reports them as failed.
 
         A task that fails is reported, not raised, and the others go on. An error is raised only if it concerns all
         tasks: the session is gone, workers lack a library, the user interrupts, `done` raises. Then the blocks that
@@ -82,6 +92,12 @@ def failure(task: MergeTask, error: Exception) -> TaskFailure:
     """Return an engine's report of a task that raised `error`."""
     own = as_own(error, task.title)
     return TaskFailure(group=task.group, number=task.number, error=own)
+
+
+def stopped(task: MergeTask) -> TaskFailure:
+    """Return an engine's report of a task that it stopped, since its group is not wanted any more."""
+    error = ConflictError(f"{task.title} was stopped: its group is not merged any more")
+    return TaskFailure(group=task.group, number=task.number, error=error)
 
 
 def as_own(error: Exception, what: str) -> TblctlError:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import TypeAlias
 
 from tblctl.merger.cutting.cuts import Cuts, CutTask
-from tblctl.merger.engines.engine import Advance, Done, cuts_here, failure
+from tblctl.merger.engines.engine import Advance, Done, Wanted, always, cuts_here, failure, stopped
 from tblctl.merger.engines.presorted_unit import PresortedUnit
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds, units
 from tblctl.merger.presort.portions import Portion
@@ -90,9 +91,10 @@ class LocalEngine:
         *,
         title: str,  # noqa: ARG002
         advance: Advance | None = None,
+        wanted: Wanted = always,
     ) -> None:
         """See `Engine.run`. `parallelism` tasks are in memory, and one more that runs while others wait."""
-        run = _Attempts(io, self.thresholds)
+        run = _Attempts(io, self.thresholds, wanted)
         at_once = self.parallelism + 1
         running = 0
         with ExitStack() as opened, ThreadPoolExecutor(at_once, thread_name_prefix="tblctl") as pool:
@@ -127,6 +129,7 @@ class _Attempts:
     Attributes:
         io: of the table.
         thresholds: of the engine.
+        wanted: whether a group is still merged.
         events: reports of attempts.
         written: results that the caller does not have yet, by identity.
         stop: set when the run is over.
@@ -134,15 +137,16 @@ class _Attempts:
 
     io: BlockIO
     thresholds: Thresholds
+    wanted: Wanted
     events: queue.SimpleQueue[_ProgressEvent] = field(default_factory=queue.SimpleQueue)
     written: dict[int, TaskResult] = field(default_factory=dict)
     stop: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
         self._memory = ProcessMemory(self.io.env)
-        self._hooks = Hooks(
-            advance=lambda rows: self.events.put(_RowsMerged(rows)), cancelled=self.stop.is_set
-        )
+
+    def _is_cancelled(self, group: int) -> bool:
+        return self.stop.is_set() or not self.wanted(group)
 
     def attempt(self, run_one: RunTask, task: MergeTask) -> None:
         """Run a task in this thread, and report its outcome."""
@@ -151,7 +155,8 @@ class _Attempts:
             self.written[id(result)] = result
             self.events.put(_TaskEnded(result))
         except Cancelled:
-            pass
+            if not self.stop.is_set():
+                self.events.put(_TaskEnded(stopped(task)))
         except Exception as error:  # noqa: BLE001 (whatever it is, only this task failed)
             self.events.put(_TaskEnded(failure(task, error)))
         except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
@@ -169,7 +174,7 @@ class _Attempts:
                     self._run_task,
                     self._memory,
                     thresholds=self.thresholds,
-                    cancelled=self.stop.is_set,
+                    cancelled=partial(self._is_cancelled, unit[0].group),
                 )
                 run_one = opened.enter_context(presorted).run
             for task in unit:
@@ -180,7 +185,10 @@ class _Attempts:
             self.io,
             task,
             threads=THREADS,
-            hooks=self._hooks,
+            hooks=Hooks(
+                advance=lambda rows: self.events.put(_RowsMerged(rows)),
+                cancelled=partial(self._is_cancelled, task.group),
+            ),
             portions=portions,
             memory=self._memory,
             thresholds=self.thresholds,

@@ -236,7 +236,7 @@ def units(
     """Yield the units of tasks: one task, or the tasks of a group that sort their rows together.
 
     Args:
-        tasks: of groups, all tasks of one after the other.
+        tasks: of groups, one group after the other; of a group that is given up, maybe only the first ones.
         group_rows: the most rows of a row group.
         thresholds: to compare with.
     """
@@ -245,6 +245,9 @@ def units(
         if task.is_streamed:
             yield (task,)
             continue
+        if waiting and waiting[0].group != task.group:  # the others of that group are not wanted any more
+            yield from ((one,) for one in waiting)
+            waiting = []
         waiting.append(task)
         if len(waiting) == task.presorted_tasks:
             alone = [(one,) for one in waiting]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,9 @@ from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.values import value_for_people
 from tblctl.tableformat.port import BlocksReplacedError
 
+_LEAST_KEPT = 0.5
+"""A group that lost blocks goes on if it keeps this share of its rows."""
+
 COMMITTED, CONFLICTED, FAILED, LEFT = "committed", "conflicted", "failed", "left"
 
 
@@ -27,7 +30,7 @@ class GroupOutcome:
 
     Attributes:
         round: the number of the round, from 1.
-        number, why: as in the plan.
+        number, why: as in the plan; `why` also says how many blocks it went on without.
         status: committed, conflicted (a block of it left the table, or its sort ended or is another one), failed, or
             left (the seconds or the money of the budget did not suffice for it).
         error: why it was not committed; None if it was.
@@ -101,6 +104,7 @@ class GroupRun:
         self.error: str | None = None
         self.blocks: tuple[Block, ...] = ()
         self.sort: Sort | None = None
+        self.is_live = False  # rows that are deleted are off its blocks' counts
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
         self._numbers: tuple[int, ...] = ()  # of its tasks, which a round of 10,000 groups has no room for
@@ -144,6 +148,28 @@ class GroupRun:
         if state not in _NEXT[self.state]:
             raise InternalError(f"group {self.number} cannot become {state}: it is {self.state}")
         self.state, self.error = state, error
+
+    def goes_on_without(self, lost: Collection[str]) -> bool:
+        """Leave lost blocks out, and return whether that leaves enough to merge: two blocks, and half of the rows.
+
+        What another writer made of the lost ones keeps its level, and is chosen again by a later plan. The price was
+        that of the whole group. To be called before it is cut into tasks.
+        """
+        kept = tuple(block for block in self.blocks if block.path not in lost)
+        rows = sum(block.stored_rows for block in kept)
+        if len(kept) < 2 or rows < _LEAST_KEPT * self.group.rows:  # noqa: PLR2004
+            return False
+        self.blocks = kept
+        self.group = replace(
+            self.group,
+            blocks=tuple(block.path for block in kept),
+            rows=rows,
+            size_bytes=sum(block.size_bytes for block in kept),
+            decoded_bytes=sum(block.decoded_bytes for block in kept),
+            why=f"{self.group.why}; without {len(lost)} that left the table",
+            price=None,
+        )
+        return True
 
     def start(self, tasks: tuple[MergeTask, ...]) -> None:
         """Begin to merge it as `tasks`. Without tasks it is MERGED: it has no rows left."""

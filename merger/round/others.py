@@ -22,6 +22,9 @@ LOOK_SHARE = 0.1
 QUICK_LOOK_SECONDS = 0.25
 """Looks that take less are not rationed."""
 
+PAUSE_SECONDS = 1.0
+"""Between looks while tasks run, also if these are quick: a group that is given up so much later costs no more."""
+
 
 class OtherWriters(Generic[VersionT]):
     """Looks for commits of other writers, and for blocks that these removed.
@@ -37,6 +40,7 @@ class OtherWriters(Generic[VersionT]):
         self._own = base.id  # the id of the version that was committed last, or of the base
         self._wrote = False
         self._next_look_seconds = -math.inf
+        self._looked_seconds = port.env.elapsed()
 
     def note_own(self, version: VersionT) -> None:
         """Take note of the round's own commit."""
@@ -49,6 +53,16 @@ class OtherWriters(Generic[VersionT]):
             with self._rationed(), suppress(TblctlError):
                 self._look()
         return self._wrote
+
+    @property
+    def wrote_before(self) -> bool:
+        """Whether another writer is known to have committed since the round began; asks nobody."""
+        return self._wrote
+
+    @property
+    def looked_lately(self) -> bool:
+        """Whether the last look, or the round's start, is less than `PAUSE_SECONDS` ago."""
+        return self._port.env.elapsed() < self._looked_seconds + PAUSE_SECONDS
 
     def took(self, paths: Collection[str]) -> tuple[str, ...]:
         """Do `took_inputs`, unless slow looks used up their time: then none are returned."""
@@ -90,5 +104,6 @@ class OtherWriters(Generic[VersionT]):
             self._next_look_seconds = ended + (ended - began) / LOOK_SHARE
 
     def _look(self) -> None:
+        self._looked_seconds = self._port.env.elapsed()
         self._newest = self._port.newest()
         self._wrote |= self._newest.id != self._own

@@ -26,8 +26,8 @@ class RoundProgress:
         if self._progress:
             self._progress(self._groups, self._total_groups, "groups")
 
-    def rows_are_deleted(self, rows: int) -> None:
-        """Take deleted rows off the total: deletes are read only now."""
+    def leave_out(self, rows: int) -> None:
+        """Take rows off the total: deleted ones, since deletes are read only now, or those of blocks that left."""
         self._total_rows -= rows
 
     def task_ended(self, rows: int) -> None:

@@ -79,6 +79,11 @@ class Publisher(Generic[VersionT]):
         self._since_seconds = port.env.elapsed()
 
     @property
+    def salvages(self) -> bool:
+        """Whether a conflict does not end the round."""
+        return self._on_conflict is OnConflict.SALVAGE
+
+    @property
     def waiting_seconds(self) -> float:
         """The time since the last commit, or since the round began."""
         return self._port.env.elapsed() - self._since_seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from tblctl.merger.engines.engine import Advance, Done, Engine, renewed
+from tblctl.merger.engines.engine import Advance, Done, Engine, Wanted, always, renewed
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import AccessDeniedError
 from tblctl.tableformat.port import BlockIO
@@ -29,11 +29,12 @@ def run_renewed(
     *,
     title: str,
     advance: Advance | None = None,
+    wanted: Wanted = always,
 ) -> None:
     """As `Engine.run`, but tasks that were denied run again, where credentials can be renewed; twice at most."""
     for tries_left in reversed(range(_TRIES)):
         watched = _Watched(io, done, may_repeat=tries_left > 0)
-        engine.run(io, watched.given(tasks), watched.report, title=title, advance=advance)
+        engine.run(io, watched.given(tasks), watched.report, title=title, advance=advance, wanted=wanted)
         if not watched.denied:
             return
         LOG.info("%d tasks were denied access, and run again with fresh credentials", len(watched.denied))

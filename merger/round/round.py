@@ -3,6 +3,12 @@
 A round makes one commit at its end, or several as groups are merged (`commit_every.py`). Each group stands alone. It
 fails if it cannot be merged. It conflicts if one of its blocks has left the table, or its sort can no longer become
 live. It is left if the budget has no seconds or money for it any more. All other groups are committed.
+
+Beside other writers little is merged in vain. A group that lost a few blocks before it began goes on without them. One
+that lost more is put back, if the caller plans again. One that loses a block while it is merged is stopped within a
+second. And from another writer's commit on, all processors work on one group instead of one on each, so that groups
+take less time in which they can lose a block.
+
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
 
@@ -17,12 +23,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tblctl.merger.cutting.cuts import Cuts, CutTask, Output, tasks_of, whole_splits
-from tblctl.merger.engines.engine import Engine, as_own
+from tblctl.merger.engines.engine import Engine, as_own, stopped
 from tblctl.merger.round.balance import tasks_per_group
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
 from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
+from tblctl.merger.round.others import OtherWriters
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard
 from tblctl.merger.round.renewal import run_renewed
@@ -52,11 +59,19 @@ GROUPS_AHEAD = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """What a round did. `version` is that of its last commit; None without a commit."""
+    """What a round did.
+
+    Attributes:
+        version: that of its last commit; None without a commit.
+        commits: how many it made.
+        groups: all that came to their end.
+        put_back: how many others it had, which never began: another writer replaced blocks of theirs.
+    """
 
     version: Version | None
     commits: int
     groups: tuple[GroupOutcome, ...]
+    put_back: int = 0
 
 
 def merge_round(
@@ -67,6 +82,7 @@ def merge_round(
     *,
     on_conflict: str = OnConflict.SALVAGE,
     commit_every: CommitEvery = AT_END,
+    plans_again: bool = False,
     progress: Progress | None = None,
     observer: Observer | None = None,
     number: int = 1,
@@ -81,6 +97,7 @@ def merge_round(
         engine: runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
+        plans_again: groups that lost blocks before they began are put back, since the caller plans again.
         progress: called with (done, total, unit); the unit is rows or groups.
         observer: follows the commits, and adds to their summaries.
         number: which round of a recluster it is, from 1.
@@ -100,20 +117,43 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts)
+    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)
     publisher.refuse_conflicts()
     clock = BudgetClock(plan.options, port.env.elapsed)
     merging = _Round(
-        version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
+        version,
+        io,
+        runs,
+        engine,
+        publisher=publisher,
+        due=commit_every,
+        plans_again=plans_again,
+        clock=clock,
+        progress=progress,
     )
     with _leaving_nothing(io, runs.values()):
-        merging.merge(_Cutter(port, version, io, plan=plan, engine=engine, groups_ahead=groups_ahead))
+        merging.merge(
+            _Cutter(
+                port,
+                version,
+                io,
+                plan=plan,
+                engine=engine,
+                others=publisher.others,
+                groups_ahead=groups_ahead,
+            )
+        )
         publisher.publish()
-    groups = tuple(run.outcome() for run in runs.values())
-    return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups)
+    groups = tuple(run.outcome() for run in runs.values() if run.state is not State.WAITING)
+    return RoundOutcome(
+        version=publisher.newest,
+        commits=publisher.commits,
+        groups=groups,
+        put_back=len(runs) - len(groups),
+    )
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -142,13 +182,14 @@ class _Round:
         *,
         publisher: Publisher[Any],
         due: CommitEvery,
+        plans_again: bool,
         clock: BudgetClock,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
-        self._clock = clock
+        self._clock, self._plans_again = clock, plans_again
         self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
@@ -165,17 +206,31 @@ class _Round:
             return
         title = f"tblctl recluster {self._version.location} ({groups} group{'s' * (groups > 1)})"
         with closing(self._tasks(cutter, title)) as tasks:
-            merged = self._progress.rows_merged
-            run_renewed(self._engine, self._io, tasks, self._report, title=title, advance=merged)
+            run_renewed(
+                self._engine,
+                self._io,
+                tasks,
+                self._report,
+                title=title,
+                advance=self._advance,
+                wanted=lambda number: self._runs[number].is_open,
+            )
         for run in self._open:
-            if run.is_open:
+            if run.state is State.MERGING or (run.is_open and not self._plans_again):
                 run.require_complete()
 
     def _tasks(self, cutter: _Cutter, title: str) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
         with closing(cutter.tasks_of_each(self._open, title)) as found:
             for run, tasks in zip(self._open, found, strict=True):
-                if lost := self._lost(run, was_cut=not isinstance(tasks, str)):
+                lost = self._lost(run, was_cut=not isinstance(tasks, str))
+                if lost and self._goes_on_without(lost, run):
+                    with closing(cutter.tasks_of_each([run], title)) as again:
+                        tasks, lost = next(again), ()  # noqa: PLW2901 (the first ones are of no use)
+                if lost and self._plans_again:
+                    self._progress.group_ended()
+                    continue
+                if lost:
                     run.move(State.CONFLICTED, left_the_table(lost))
                 elif isinstance(tasks, str):
                     run.move(State.FAILED, tasks)
@@ -184,12 +239,43 @@ class _Round:
                 else:
                     self._clock.begin(run.group)
                     run.start(tasks)
-                    self._progress.rows_are_deleted(sum(block.deleted_rows for block in run.blocks))
-                    yield from sorted(tasks, key=lambda task: -task.size_bytes)
+                    self._progress.leave_out(sum(block.deleted_rows for block in run.blocks))
+                    yield from self._as_long_as_wanted(run, sorted(tasks, key=lambda task: -task.size_bytes))
                     if tasks:
                         continue
                 self._note_end(run)
                 self._progress.group_ended()
+
+    def _as_long_as_wanted(self, run: GroupRun, tasks: Sequence[MergeTask]) -> Iterator[MergeTask]:
+        """Yield the tasks of a group; once it failed or conflicts, report the others as stopped."""
+        for task in tasks:
+            if run.is_open:
+                yield task
+            else:
+                self._report(stopped(task))
+
+    def _goes_on_without(self, lost: Sequence[str], run: GroupRun) -> bool:
+        """Return whether a group goes on without the blocks that it lost before it began."""
+        rows = run.group.rows
+        if not self._publisher.salvages or not run.goes_on_without(lost):
+            return False
+        self._progress.leave_out(rows - run.group.rows)
+        return True
+
+    def _advance(self, rows: int) -> None:
+        """Count rows that were merged within tasks, and now and then look whether that is in vain."""
+        self._progress.rows_merged(rows)
+        if not self._others.looked_lately:
+            self._stop_lost()
+
+    def _stop_lost(self) -> None:
+        """Give up groups under way that have lost a block."""
+        merging = [run for run in self._open if run.state is State.MERGING]
+        lost = frozenset(self._others.took([path for run in merging for path in run.group.blocks]))
+        for run in merging if lost else ():
+            if gone := tuple(path for path in run.group.blocks if path in lost):
+                run.move(State.CONFLICTED, left_the_table(gone))
+                self._note_end(run)
 
     def _lost(self, run: GroupRun, *, was_cut: bool) -> tuple[str, ...]:
         """Return blocks of a group that left the table, as far as is known before it is merged.
@@ -234,11 +320,16 @@ class _Round:
 
 
 def _find_blocks_unless_expired(
-    port: TablePort[VersionT], version: VersionT, runs: Collection[GroupRun], added: Sequence[Sort]
+    port: TablePort[VersionT],
+    version: VersionT,
+    runs: Collection[GroupRun],
+    added: Sequence[Sort],
+    *,
+    salvages: bool,
 ) -> None:
     """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
     try:
-        find_blocks(version, runs, added)
+        find_blocks(version, runs, added, salvages=salvages)
     except CorruptTableError:
         if port.newest().id == version.id:
             raise
@@ -247,11 +338,13 @@ def _find_blocks_unless_expired(
                 run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
 
 
-def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = ()) -> None:
+def find_blocks(
+    version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
+) -> None:
     """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
 
     A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
-    `added`, those that the plan brings, and its id is still free.
+    `added`, those that the plan brings, and its id is still free. One that lost few blocks goes on if one `salvages`.
 
     Raises:
         InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
@@ -276,10 +369,12 @@ def find_blocks(version: Version, runs: Iterable[GroupRun], added: Sequence[Sort
     found = version.blocks(paths)
     dropped = conflicts(wanted, frozenset(paths) - found.keys())
     for run in waiting:
-        if run.number in dropped:
-            run.move(State.CONFLICTED, left_the_table(dropped[run.number]))
+        run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
+        lost = dropped.get(run.number, ())
+        if lost and not (salvages and run.goes_on_without(lost)):
+            run.blocks = ()
+            run.move(State.CONFLICTED, left_the_table(lost))
             continue
-        run.blocks = tuple(found[path] for path in run.group.blocks)
         _require_as_planned(run)
 
 
@@ -320,9 +415,10 @@ class _Cutter:
         *,
         plan: Plan,
         engine: Engine,
+        others: OtherWriters[Any],
         groups_ahead: int,
     ) -> None:
-        self._version, self._io, self._engine = version, io, engine
+        self._version, self._io, self._engine, self._others = version, io, engine, others
         self._new_run_id = port.env.new_run_id
         self._memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
         self._groups_ahead = groups_ahead
@@ -366,8 +462,11 @@ class _Cutter:
     def _described(self, group: tuple[GroupRun, Output, int]) -> CutTask | str | None:
         """Return what is to be cut, without deleted rows: None if no row is left; or why that is unknown."""
         run, output, tasks = group
+        if self._others.wrote_before:
+            tasks = max(tasks, self._engine.parallelism)
         try:
-            run.blocks = self._io.live(run.blocks)
+            if not run.is_live:
+                run.blocks, run.is_live = self._io.live(run.blocks), True
             splits = whole_splits(self._version, output.sort, run.blocks)
         except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
             return str(as_own(error, f"planning the tasks of group {run.number}"))

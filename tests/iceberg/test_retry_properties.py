@@ -80,6 +80,57 @@ def test_without_properties_twenty_retries_wait_up_to_a_minute(lake: Lake) -> No
     assert (waits[0], max(waits)) == pytest.approx((0.075, 45.0))
 
 
+@pytest.mark.parametrize(("merge_seconds", "expected"), [(0, 61), (3600, 3601)])
+def test_a_catalog_that_cannot_be_reached_is_waited_for_a_minute_or_as_long_as_the_merge_took(
+    merge_seconds: float, expected: float
+) -> None:
+    patience = Patience.of({})
+    over = [
+        seconds
+        for seconds in range(4000)
+        if patience.is_over(9, seconds=min(seconds, 99), silent_seconds=seconds, merge_seconds=merge_seconds)
+    ]
+    assert over[0] == expected
+
+
+def test_a_recluster_of_a_second_does_not_wait_minutes_for_a_storage_that_is_gone(lake: Lake) -> None:
+    table: Table = lake.create("t", fields(id=LongType(), s=StringType()))
+    for first in range(2):
+        append(table, id=[first, first + 2], s=["a", "b"])
+    port = port_of(table)
+    waits = Waits()
+    port.env = waits.environment()
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+    load = port._load
+
+    def gone() -> Any:
+        raise errors.StorageError("no reply")
+
+    port._load = gone
+    with pytest.raises(errors.StorageError, match="no reply"):
+        port.replace(base, change)
+    assert 60 < waits.elapsed() < 120
+    port._load = load
+    assert port.newest().id == base.id
+
+
+def test_races_lost_in_between_show_that_the_catalog_is_there(lake: Lake) -> None:
+    table: Table = lake.create("t", fields(id=LongType(), s=StringType()))
+    for first in range(2):
+        append(table, id=[first, first + 2], s=["a", "b"])
+    port = port_of(table)
+    waits = Waits()
+    port.env = waits.environment()
+    base = port.newest()
+    change = replacement_of(base, data_files(table))
+    silent = raising(TimeoutError("no reply"))
+    with Meanwhile(table, *[silent] * 8, LOST, silent, silent) as catalog:
+        port.replace(base, change)
+    assert catalog.calls == 12
+    assert waits.elapsed() > 120
+
+
 def test_properties_that_are_no_numbers_count_as_not_set() -> None:
     assert Patience.of({"commit.retry.num-retries": "-1", "commit.retry.min-wait-ms": "soon"}) == Patience.of(
         {}

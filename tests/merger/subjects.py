@@ -12,7 +12,7 @@ import pytest
 
 import tblctl
 from tblctl.maintain.request import Request, make_plan
-from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.engine import Done
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.task.spec import MergeTask, TaskFailure
@@ -228,13 +228,13 @@ class Meddling:
         done: Done,
         *,
         title: str,
-        advance: Advance | None = None,
+        **rest: Any,
     ) -> None:
         self.before()
         tasks = list(tasks)
         last = {task.group: task.number for task in tasks if task.group in self.failing}
         bad = [task for task in tasks if last.get(task.group) == task.number]
-        LocalEngine().run(io, [task for task in tasks if task not in bad], done, title=title, advance=advance)
+        LocalEngine().run(io, [task for task in tasks if task not in bad], done, title=title, **rest)
         for task in bad:
             done(TaskFailure(group=task.group, number=task.number, error=self.error))
         self.after()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from faults import Faults, Killed, inject
 from tblctl.merger.engines import local
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.task.spec import TaskFailure, TaskResult
-from tblctl.tableformat.errors import CorruptTableError, InternalError, StorageError
+from tblctl.tableformat.errors import ConflictError, CorruptTableError, InternalError, StorageError
 
 from .blocks import lake, merge_threads
 
@@ -222,3 +224,27 @@ def test_what_is_no_error_of_a_task_is_raised(here, processors):
 @pytest.mark.parametrize(("processors", "tasks"), [(1, 1), (2, 1), (4, 2), (9, 4)])
 def test_two_processors_work_on_one_task_and_four_on_two(processors, tasks):
     assert LocalEngine(processors=lambda: processors).parallelism == tasks
+
+
+def test_a_task_whose_group_is_not_wanted_any_more_is_stopped_and_leaves_no_blocks(here):
+    tasks = here.cut(tasks=2)
+    asked = []
+
+    def wanted(group):
+        asked.append(group)
+        return len(asked) <= 2
+
+    found = run(here, tasks, wanted=wanted)
+    assert [type(item) for item in found] == [TaskFailure] * 2
+    assert all(isinstance(item.error, ConflictError) for item in found)
+    assert "was stopped: its group is not merged any more" in str(found[0].error)
+    assert here.stored() == set()
+    assert set(asked) == {7}
+
+
+def test_tasks_of_other_groups_go_on_when_one_is_stopped(here):
+    tasks = here.cut(tasks=2)
+    other = [dataclasses.replace(task, group=8) for task in tasks]
+    found = run(here, [*tasks, *other], wanted=lambda group: group != 7)
+    assert Counter((item.group, type(item)) for item in found) == {(7, TaskFailure): 2, (8, TaskResult): 2}
+    assert here.stored() == paths(item for item in found if item.group == 8)

@@ -21,7 +21,7 @@ class Engine:
         self.runs: list[int] = []
         self._outcomes = outcomes
 
-    def run(self, io: Any, tasks: Any, done: Any, *, title: str, advance: Any) -> None:
+    def run(self, io: Any, tasks: Any, done: Any, *, title: str, **_: Any) -> None:
         for task in tasks:
             self.runs.append(task.number)
             for outcome in self._outcomes(task, self.runs.count(task.number)):

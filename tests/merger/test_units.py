@@ -28,6 +28,16 @@ def test_tasks_that_would_read_the_same_blocks_again_and_again_are_one_unit():
         assert [len(unit) for unit in units([*tasks, *other], group_rows=1, thresholds=THRESHOLDS)] == [5, 5]
 
 
+def test_a_group_that_is_given_up_half_way_takes_no_part_in_the_next_ones_unit():
+    with lake(COLUMNS, "k", block_rows=100) as here:
+        for seed in range(4):
+            here.unordered(rows(seed, 200))
+        tasks = here.cut(tasks=4)
+        other = [replace(task, group=8) for task in tasks]
+        found = [*units([*tasks[:2], *other], group_rows=1, thresholds=THRESHOLDS)]
+        assert [[task.group for task in unit] for unit in found] == [[7], [7], [8] * 4]
+
+
 def test_tasks_that_would_read_little_more_than_once_are_units_of_their_own():
     with lake(COLUMNS, "k", block_rows=100) as here:
         for seed in range(4):

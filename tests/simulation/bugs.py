@@ -387,10 +387,9 @@ BUGS: dict[str, Bug] = {
     "footer believed": Bug(
         what="the checksum of footers is not compared",
         patches=_footer_believed,
-        roles=("reader", "updater", "reclusterer"),
-        faults=("flipped bit",),
+        roles=("reader", "deleter", "updater", "overwriter"),
+        faults=("misspelt name",),
         gap=2,
-        first=22,
         may_crash=True,
     ),
     "planned once": Bug(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from tblctl.merger.cutting.cuts import Cuts, CutTask
-from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.engine import Advance, Done, Wanted, always
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.merger.presort.decide import THRESHOLDS
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
@@ -46,6 +46,7 @@ class PlayedEngine:
         *,
         title: str,
         advance: Advance | None = None,
+        wanted: Wanted = always,
     ) -> None:
         """See `Engine.run`."""
 
@@ -55,7 +56,7 @@ class PlayedEngine:
                     self._local.run(io, [task], lambda outcome: self.abandoned(outcome, done), title=title)
                 yield task
 
-        self._local.run(io, with_attempts(), done, title=title, advance=advance)
+        self._local.run(io, with_attempts(), done, title=title, advance=advance, wanted=wanted)
 
     def abandoned(self, outcome: TaskResult | TaskFailure, done: Done) -> None:
         """Take the outcome of an attempt that was abandoned: it is not reported."""

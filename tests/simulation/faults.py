@@ -11,6 +11,7 @@ Listings are never stale: S3 and MinIO list consistently. But they come in pages
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -132,6 +133,22 @@ def _flip(call: Call, value: float) -> Any:
     return flipped(found, value) if isinstance(found, bytes) else found
 
 
+def _misspell(call: Call, value: float) -> Any:
+    """One bit is wrong in the footer of a segment that is read, within the name of a column of null counts."""
+    found = call.run()
+    if not isinstance(found, bytes) or found[-4:] != b"PAR1":
+        return found
+    start = len(found) - 8 - int.from_bytes(found[-8:-4], "little")
+    places = [place for name in _NULL_COUNTS.finditer(found, start) for place in range(*name.span())]
+    if not places:
+        return found
+    place = places[int(value * len(places))]
+    return found[:place] + flipped(found[place : place + 1], value * len(places) % 1) + found[place + 1 :]
+
+
+_NULL_COUNTS = re.compile(rb"column_\d+_null_count")
+
+
 def flipped(data: bytes, place: float) -> bytes:
     """Return the bytes with one bit changed; `place` from 0 to 1 chooses which."""
     if not data:
@@ -173,5 +190,6 @@ FAULTS: dict[str, Fault] = {
     "crash after": Fault(act=_crash_after, weight=2),
     "torn write": Fault(act=_torn, draw=lambda rng: rng.random()),
     "flipped bit": Fault(act=_flip, weight=2, draw=lambda rng: rng.random()),
+    "misspelt name": Fault(act=_misspell, weight=RARE, draw=lambda rng: rng.random()),
     "commit cut off": Fault(act=_commit_cut_off, weight=RARE, draw=lambda _rng: 5.0),
 }

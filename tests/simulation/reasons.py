@@ -40,12 +40,15 @@ _RECLUSTERS = frozenset({"recluster", "plan", "carry out", "schedule", "execute"
 _NAMES_A_VERSION = frozenset({"travel", "rollback", "tag", "untag"})
 
 
+_FLIPS = frozenset({"flipped bit", "misspelt name"})
+
+
 def _storage_failed(run: Run) -> bool:
-    return bool(run.faults - {"jump", "flipped bit"})
+    return bool(run.faults - {"jump", *_FLIPS})
 
 
 def _bits_flipped(run: Run) -> bool:
-    return "flipped bit" in run.faults
+    return bool(_FLIPS & run.faults)
 
 
 def _clock_is_off(run: Run) -> bool:

@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tblctl.merger.cutting.cuts import Cuts, CutTask
-from tblctl.merger.engines.engine import Advance, Done
+from tblctl.merger.engines.engine import Advance, Done, Wanted, always
 from tblctl.merger.engines.spark import on_worker, workers
 from tblctl.merger.engines.spark.cut_jobs import CutJobs, groups_a_job
 from tblctl.merger.engines.spark.frame import one_each
@@ -108,6 +108,7 @@ class SparkEngine:
         *,
         title: str,
         advance: Advance | None = None,
+        wanted: Wanted = always,  # noqa: ARG002 (tasks that run on workers go on)
     ) -> None:
         """See `Engine.run`. Outcomes and rows of a job are reported together, when it ends.
 

@@ -9,6 +9,9 @@ _RETRIES = 20  # Iceberg's default is 4: a recluster lets every other writer pas
 _LEAST_WAIT_MS = 100
 _MOST_WAIT_MS = 60_000
 _MOST_TIME_MS = 30 * 60_000
+LEAST_SILENCE_SECONDS = 60.0
+"""A catalog or storage that cannot be reached is waited for so long, or as long as the merge took, which may be hours:
+that is what giving up costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,18 @@ class Patience:
             most_wait=number("max-wait-ms", _MOST_WAIT_MS) / 1000,
             most_time=number("total-timeout-ms", _MOST_TIME_MS) / 1000,
         )
+
+    def is_over(self, attempt: int, *, seconds: float, silent_seconds: float, merge_seconds: float) -> bool:
+        """Return whether no attempt follows the one with this number, counted from 1.
+
+        Args:
+            attempt: the number.
+            seconds: since the first one began.
+            silent_seconds: since when neither catalog nor storage has answered; 0 if they did.
+            merge_seconds: what the merge took.
+        """
+        longest_silence = max(LEAST_SILENCE_SECONDS, merge_seconds)
+        return attempt > self.retries or seconds > self.most_time or silent_seconds > longest_silence
 
     def wait(self, attempt: int, chance: float) -> float:
         """Return the seconds to wait after an attempt, counted from 1; `chance` is in [0, 1)."""

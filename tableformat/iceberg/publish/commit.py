@@ -111,12 +111,20 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
     env = branch.env
     patience = Patience.of(drafts.base.metadata.properties)
     begun, attempt = env.elapsed(), 0
+    answered = begun
     while True:
         attempt += 1
         answer = _attempt(branch, drafts, properties, fate)
         if isinstance(answer, IcebergVersion):
             break
-        if attempt > patience.retries or env.elapsed() - begun > patience.most_time:
+        now = env.elapsed()
+        answered = now if answer is None else answered
+        if patience.is_over(
+            attempt,
+            seconds=now - begun,
+            silent_seconds=now - answered,
+            merge_seconds=drafts.merge_seconds,
+        ):
             answer = _last_look(branch, drafts, fate, answer or _too_slow(branch, attempt))
             break
         env.sleep(patience.wait(attempt, env.random()))

@@ -29,7 +29,7 @@ from tblctl.tableformat.iceberg.publish.conflicts import (
     without_use,
 )
 from tblctl.tableformat.iceberg.publish.delete_rows import DeleteRows
-from tblctl.tableformat.iceberg.publish.freshness import require_fresh
+from tblctl.tableformat.iceberg.publish.freshness import merge_seconds, require_fresh
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
@@ -113,6 +113,11 @@ class Drafts:
     def entries_copied(self) -> int:
         """How many entries of manifests were written again, in all attempts so far."""
         return self._new.copied_entries
+
+    @property
+    def merge_seconds(self) -> float:
+        """How long the merge took, as far as its files say."""
+        return merge_seconds(self._records, self._begun_seconds)
 
     def require_fresh(self) -> None:
         """Refuse new files that gc may have deleted.

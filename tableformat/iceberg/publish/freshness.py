@@ -51,6 +51,12 @@ def require_fresh(
         raise ConflictError(msg)
 
 
+def merge_seconds(records: Sequence[DataFileRecord], ended_seconds: float) -> float:
+    """Return how long a merge took that ended then, in seconds since 1970-01-01 UTC; 0 if its files do not say."""
+    begun = [found for record in records if (found := _begun(record.run_id)) is not None]
+    return max(0.0, ended_seconds - min(begun, default=ended_seconds))
+
+
 def _begun(run_id: str | None) -> float | None:
     """Return when a run began, in seconds since 1970-01-01 UTC; None if its id does not say."""
     if run_id is None or len(run_id) <= _RUN_DIGITS:

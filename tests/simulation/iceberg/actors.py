@@ -6,6 +6,8 @@ An engine's operation makes at most one commit, since it is never tried again: s
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -285,6 +287,13 @@ class Refer(IcebergOperation):
                 change.create_branch(chosen, "old")
 
 
+class TagOlder(Refer):
+    """Set a tag on a snapshot that is not the newest."""
+
+    def draw(self, draws: Draws) -> Args:
+        return {"kind": "tag", "back": draws.rng.choice([1, 3])}
+
+
 class Rollback(IcebergOperation):
     def draw(self, draws: Draws) -> Args:
         return {"back": draws.rng.choice([1, 2, 4])}
@@ -450,6 +459,23 @@ class CollectGarbage(Ours):
         actor.port.collect(args["grace"], expires=expires, age_ms=age_ms, keep=args["keep"], dry_run=False)
 
 
+class CollectSlowly(CollectGarbage):
+    """Expire all but the newest snapshot; it takes minutes to read what the others name."""
+
+    def draw(self, draws: Draws) -> Args:
+        return {"keep": 1, "grace": DAY}
+
+    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
+        port = copy.copy(actor.port)
+
+        def after_minutes() -> float:
+            actor.sleep(400.0)
+            return actor.env.now()
+
+        port.env = dataclasses.replace(actor.env, now=after_minutes)
+        port.collect(args["grace"], expires=True, age_ms=0, keep=args["keep"], dry_run=False)
+
+
 ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "append": Append(),
     "append to branch": AppendToBranch(),
@@ -460,6 +486,7 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "change schema": ChangeSchema(),
     "change spec": ChangeSpec(),
     "refer": Refer(),
+    "tag an older one": TagOlder(),
     "rollback": Rollback(),
     "expire": Expire(),
     "recreate": Recreate(),
@@ -470,6 +497,7 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "plan": MakePlan(),
     "carry out": CarryOut(),
     "gc": CollectGarbage(),
+    "gc slowly": CollectSlowly(),
 }
 
 ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
@@ -497,9 +525,16 @@ SEARCHERS: Mapping[str, Sequence[Sequence[str]]] = {
     "batch job": [["append", "append", "delete positions", "recluster part"]],
     "slow reclusterer": [["recluster slowly"]],
     "late streaming deleter": [["delete equal"]],
+    "slow gc": [["gc slowly"]],
+    "late tagger": [["tag an older one"]],
 }
 """Actors for searches of seeded bugs; no other history has them."""
 
-RESTS: Mapping[str, float] = {"slow reclusterer": 5.0, "late streaming deleter": 60.0}
-"""Seconds that some actors rest before each operation; others rest any time. The second one deletes while the first
-merges."""
+RESTS: Mapping[str, float] = {
+    "slow reclusterer": 5.0,
+    "late streaming deleter": 60.0,
+    "slow gc": 5.0,
+    "late tagger": 60.0,
+}
+"""Seconds that some actors rest before each operation; others rest any time. The late ones act while the slow ones are
+at work."""

@@ -249,8 +249,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
     "tags unseen": IcebergBug(
         what="Iceberg: gc does not look for tags that were set while it read files",
         patches=_tags_unseen,
-        roles=("gc", "gc", "tagger", "tagger"),
-        first=147,
+        roles=("slow gc", "late tagger"),
     ),
     "no grace": IcebergBug(
         what="Iceberg: gc deletes what is young",
