@@ -60,7 +60,7 @@ def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[
             place=place,
             start=0,
             stop=block.row_count,
-            is_ordered=version.is_ordered(block, sort),
+            is_ordered=not sort.is_order or version.is_ordered(block, sort),
         )
         for place, block in enumerate(blocks)
         if block.row_count
@@ -98,6 +98,9 @@ def cut_into_tasks(
     ):  # rows in order take less: a task for each planned file would write small ones
         tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
+    if not output.sort.is_order:
+        firsts, bounds = _cut_as_listed(splits, blocks, tasks, key_memory_bytes // (1 + ORDER_BYTES))
+        return _tasks(group, splits, output, blocks, firsts=firsts, bounds=bounds)
     expected = _expected_keys(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
     most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
     with SpillFolder() as folder:
@@ -187,6 +190,21 @@ def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_he
     loads = [max(size / even, rows / most_rows_held) for size, rows in zip(sizes, blocks.rows, strict=True)]
     least = (1 - _NO_TASK) * sum(loads)
     return _shared_out(loads, max(count, _whole_waves(least, tasks)))
+
+
+def _cut_as_listed(
+    splits: Sequence[InputSplit], blocks: _OutputBlocks, tasks: int, most_rows_held: float
+) -> tuple[list[int], np.ndarray]:
+    """Return the first block of each task, and its rows before it (see `_tasks`), where rows stay as they come.
+
+    No key is read: what comes before a row is known from the sizes of blocks.
+    """
+    count = _whole_waves(sum(blocks.rows) / max(most_rows_held, 1), tasks)
+    firsts = _shared_out(blocks.rows, count)
+    rows = np.array([item.rows for item in splits])
+    starts = np.cumsum(rows) - rows
+    places = np.array([blocks.ranks[first] for first in (*firsts, len(blocks.rows))])
+    return firsts, np.clip(places[:, None] - starts, 0, rows)
 
 
 def _whole_waves(least: float, tasks: int) -> int:

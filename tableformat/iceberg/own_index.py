@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.entries import FileEntries
 from tblctl.tableformat.iceberg.options import EXPANSION
-from tblctl.tableformat.iceberg.own_files import NAME
+from tblctl.tableformat.iceberg.own_files import NAME, UNORDERED
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
@@ -70,12 +70,18 @@ class OwnIndex:
         found[self._files.rows[chosen]] = self._files.sort_id[chosen]
         return found
 
-    def runs(self) -> np.ndarray:
-        """Return the number of the run of each file, by its name; -1 for another writer's file."""
+    def runs(self, sort_id: int) -> np.ndarray:
+        """Return the number of the run of each file in the order of a sort, by its name; -1 for others."""
         found = np.full(len(self._entries), NO_RUN, np.int64)
-        names = pc.extract_regex(self._entries.path.take(pa.array(self._files.rows)), NAME)
-        found[self._files.rows] = run_numbers(pc.struct_field(names, "run"))
+        ordered = self._files.of_sort(sort_id).rows if sort_id != UNORDERED else self._files.rows[:0]
+        names = pc.extract_regex(self._entries.path.take(pa.array(ordered)), NAME)
+        found[ordered] = run_numbers(pc.struct_field(names, "run"))
         return found
+
+    def put_levels(self, level: np.ndarray, sort_id: int | None = None) -> None:
+        """Put the levels of tblctl's own files into an array: of those in the order of a sort, or of all for None."""
+        files = self._files if sort_id is None else self._files.of_sort(sort_id)
+        level[files.rows] = files.level
 
     def _of_sort(self, sort: Sort) -> tuple[OwnFiles, Keys]:
         """Return tblctl's files that are in the order of a sort, and their keys."""

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError, InvalidSchemaError
 from tblctl.tableformat.iceberg.avro.container import AvroError
-from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles, PartitionKey, partition_keys
+from tblctl.tableformat.iceberg.deletes import (
+    PATH_COLUMN,
+    DeleteFiles,
+    PartitionKey,
+    deletions_of,
+    partition_keys,
+)
 from tblctl.tableformat.iceberg.entries import DELETED, Decoded, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests, parquet_files
 from tblctl.tableformat.iceberg.key_bounds import key_bounds
@@ -39,7 +45,7 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.model.statistics import NONE, BlockStatistics, Deletions
 from tblctl.tableformat.once import once
 from tblctl.tableformat.port import Listing
 
@@ -303,6 +309,19 @@ class IcebergVersion:
         """An id that the table's sort does not have."""
         return 1 if self.sort is None else self.sort.id + 1
 
+    def sort_by(self, terms: str) -> Sort:
+        """Return the sort by some terms; its id follows from them."""
+        return sort_by(parse_terms(terms, self.schema))
+
+    def may_add(self, sort: Sort) -> bool:
+        """Return whether the cluster key has another id. No table keeps other sorts."""
+        return sort.id not in self.sorts
+
+    def deletions(self) -> Deletions:
+        """Return which position deletes apply to each file; reads the manifests of deletes. See `deletions_of`."""
+        entries, keys = self.files.entries, self._partition_keys
+        return deletions_of(entries, keys, self.deletes)
+
     @once
     def options(self) -> TableOptions:
         """How files are written, from the table's properties."""
@@ -427,6 +446,7 @@ class IcebergVersion:
         *,
         clustered: bool = True,
         runs: bool = False,
+        beside: Sort | None = None,
     ) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
@@ -461,14 +481,21 @@ class IcebergVersion:
             level=np.zeros(count, np.int64),
             same_key_rows=np.full(count, -1, np.int64),
         )
-        if clustered:
+        if beside is not None:
+            self._own.put_levels(found.level, beside.id)
+        if clustered and sort.is_order:
             self._own.put_keys(found, sort, self.options)
         claimed = claimed_sorts(entries.sort_order_id, self.sorts, self.metadata.sort_orders, schema)
-        sort_ids = self._own.sort_ids(self.sorts)
+        sort_ids = self._own.sort_ids([*self.sorts, *(() if beside is None else (beside.id,))])
+        sort_ids = np.where(sort_ids == NO_SORT, claimed, sort_ids)
+        if not sort.is_order:
+            self._own.put_levels(found.level)
+            sort_ids = np.where(sort_ids == NO_SORT, sort.id, sort_ids)
+            found.own |= sort_ids == sort.id
         return Listing(
             paths=entries.path,
-            measured=np.ones(count, bool),
-            sort_id=np.where(sort_ids == NO_SORT, claimed, sort_ids),
+            measured=(sort_ids == sort.id) | (sort_ids == NO_SORT),
+            sort_id=sort_ids,
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
             decoded_bytes=entries.size_bytes * EXPANSION,
@@ -476,7 +503,7 @@ class IcebergVersion:
             partition=self.partitions.code,
             partitions=self.partitions.texts,
             listed_twice=files.listed_twice,
-            run=self._own.runs() if runs else None,
+            run=self._own.runs(sort.id) if runs else None,
             **vars(found),
         )
 

@@ -19,7 +19,7 @@ ANYWHERE = Request.of(policy="runs", condition=lambda _: None, options=None)
 
 
 def view_of(location):
-    version, view = selectable(open_port(location).newest(), ANYWHERE.condition)
+    version, view = selectable(open_port(location).newest(), ANYWHERE)
     return version, view
 
 
