@@ -36,8 +36,8 @@ class TableView(RankedBlocks):
         sort_id: of the current sort; that of `AS_LISTED` in a table without a cluster key. Its blocks are then those in
             no order, and their bounds are unknown.
         asked_sort: the sort that the policy's options name (`policy.sort_terms`), live or new; None if they name none.
-        deletions_of: returns which deletes apply to the blocks. Returns None, or is None, where rows are not just marked
-            deleted.
+        deletions_of: returns which deletes apply to the blocks. It returns None, or is None, where no rows are just
+            marked deleted.
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
             are not known, and how many nulls there are (-1 if unknown). Raises `UnknownColumnError`. None where nobody
             knows columns.

@@ -166,7 +166,7 @@ def asked_sort(version: Version, request: Request) -> Sort | None:
     try:
         return version.sort_by(terms)
     except InvalidKeyError as error:
-        raise InvalidKeyError(f"sort columns {terms!r:.200}: {error}", **error.details) from error
+        raise InvalidKeyError(f"sort_columns {terms!r:.200}: {error}", **error.details) from error
 
 
 def planned(

@@ -99,8 +99,7 @@ def cut_into_tasks(
         tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
     if not output.sort.is_order:
-        firsts, bounds = _cut_as_listed(splits, blocks, tasks, key_memory_bytes // (1 + ORDER_BYTES))
-        return _tasks(group, splits, output, blocks, firsts=firsts, bounds=bounds)
+        return _tasks_as_listed(group, splits, output, blocks, tasks, key_memory_bytes)
     expected = _expected_keys(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
     most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
     with SpillFolder() as folder:
@@ -120,12 +119,11 @@ def cut_into_tasks(
             keys.find_order()
         found = [cuts.rows_before(blocks.ranks[first], blocks.slack[first - 1]) for first in firsts[1:]]
         bounds = np.array([[item.start for item in splits], *found, [item.stop for item in splits]])
-        usual = io.options.row_group_rows
         splits = presort_unstreamable(
             keys.splits,
             bounds,
             cuts.spans,
-            group_rows=[keys.group_rows(place, usual) for place in range(len(splits))],
+            group_rows=[keys.group_rows(place, io.options.row_group_rows) for place in range(len(splits))],
             memory_bytes=output.memory_bytes,
             thresholds=thresholds,
         )
@@ -192,19 +190,25 @@ def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_he
     return _shared_out(loads, max(count, _whole_waves(least, tasks)))
 
 
-def _cut_as_listed(
-    splits: Sequence[InputSplit], blocks: _OutputBlocks, tasks: int, most_rows_held: float
-) -> tuple[list[int], np.ndarray]:
-    """Return the first block of each task, and its rows before it (see `_tasks`), where rows stay as they come.
+def _tasks_as_listed(
+    group: int,
+    splits: Sequence[InputSplit],
+    output: Output,
+    blocks: _OutputBlocks,
+    tasks: int,
+    key_memory_bytes: int,
+) -> tuple[MergeTask, ...]:
+    """Return the tasks of a group whose rows stay as they come: where each row goes follows from the sizes of blocks.
 
-    No key is read: what comes before a row is known from the sizes of blocks.
+    So no key is read here. A task still has a number for each of its rows in memory, and a key of one byte.
     """
-    count = _whole_waves(sum(blocks.rows) / max(most_rows_held, 1), tasks)
-    firsts = _shared_out(blocks.rows, count)
+    most_rows_held = max(1, key_memory_bytes // (1 + ORDER_BYTES))
+    firsts = _shared_out(blocks.rows, _whole_waves(sum(blocks.rows) / most_rows_held, tasks))
     rows = np.array([item.rows for item in splits])
-    starts = np.cumsum(rows) - rows
+    begins = np.cumsum(rows) - rows
     places = np.array([blocks.ranks[first] for first in (*firsts, len(blocks.rows))])
-    return firsts, np.clip(places[:, None] - starts, 0, rows)
+    bounds = np.clip(places[:, None] - begins, 0, rows)
+    return _tasks(group, splits, output, blocks, firsts=firsts, bounds=bounds)
 
 
 def _whole_waves(least: float, tasks: int) -> int:

@@ -277,7 +277,7 @@ class _Packer:
 
     Sizes are in *blocks' worth*: a share of the rows and of the bytes that one output block holds; the larger counts.
 
-    `is_worn` are the blocks with too many deletes, and `kept` is which part of each block's rows counts: of these, about
+    `is_worn` are the blocks with too many deletes. `kept` is the part of each block's rows that counts: of these, about
     the part that is not deleted.
     """
 

@@ -156,8 +156,8 @@ class Sort:
 
 
 AS_LISTED = Sort(id=0, kind=LISTED, terms=())
-"""Rows stay as they come: those of the first block, those of the second, .. What is written is in no order. It takes the
-place of the cluster key where there is none."""
+"""Rows stay as they come: those of the first block, those of the second, .. What is written is in no order. It takes
+the place of the cluster key where there is none."""
 
 
 def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:

@@ -163,8 +163,8 @@ class BlockEncoder:
     ) -> None:
         """Append a copyable row group of another block as it is stored. It must be in the order of the sort.
 
-        `keys` are the keys of its rows; None without a sort. `measured` are the figures of columns that may have NaN, which Parquet does not
-        count. The caller passes rows and figures to `count`.
+        `keys` are the keys of its rows; None without a sort. `measured` are the figures of columns that may have NaN,
+        which Parquet does not count. The caller passes rows and figures to `count`.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)
