@@ -93,13 +93,11 @@ def cut_into_tasks(
     """
     splits = presort_many_small(splits, thresholds)
     blocks = _OutputBlocks.of(splits, output, io.options)
-    if (
-        io.file_bytes is not None
-    ):  # rows in order take less: a task for each planned file would write small ones
+    if io.file_bytes is not None:  # rows in order take less: a task for each file would write small ones
         tasks = min(tasks, max(1, len(blocks.rows) // _FILES_PER_TASK))
-    key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
     if not output.sort.is_order:
-        return _tasks_as_listed(group, splits, output, blocks, tasks, key_memory_bytes)
+        return _tasks_as_listed(group, splits, output, blocks, tasks=tasks)
+    key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
     expected = _expected_keys(io, splits, output, blocks, tasks=tasks, key_memory_bytes=key_memory_bytes)
     most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
     with SpillFolder() as folder:
@@ -191,18 +189,13 @@ def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_he
 
 
 def _tasks_as_listed(
-    group: int,
-    splits: Sequence[InputSplit],
-    output: Output,
-    blocks: _OutputBlocks,
-    tasks: int,
-    key_memory_bytes: int,
+    group: int, splits: Sequence[InputSplit], output: Output, blocks: _OutputBlocks, *, tasks: int
 ) -> tuple[MergeTask, ...]:
     """Return the tasks of a group whose rows stay as they come: where each row goes follows from the sizes of blocks.
 
     So no key is read here. A task still has a number for each of its rows in memory, and a key of one byte.
     """
-    most_rows_held = max(1, key_memory_bytes // (1 + ORDER_BYTES))
+    most_rows_held = max(1, output.memory_bytes // THRESHOLDS.keys_divisor // (1 + ORDER_BYTES))
     firsts = _shared_out(blocks.rows, _whole_waves(sum(blocks.rows) / most_rows_held, tasks))
     rows = np.array([item.rows for item in splits])
     begins = np.cumsum(rows) - rows
