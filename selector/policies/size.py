@@ -18,10 +18,10 @@ Keys do not matter to the choice, so it also works in tables without a cluster k
 
 Termination: a stitched group takes k >= 2 small blocks. A block is small below `FULL_SHARE` of what it could hold. So a
 filled group of n outputs, each at least that, has k > n; the other kind has n = 1. The number of blocks falls with
-every such group, and the number of pairs of a block and a file of deletes that applies to it does not rise: none applies
-to what was just written. A block that is rewritten alone had such a pair. So this number falls, or it stays and that of
-blocks falls; neither falls below 0, and only other writers raise them. Where rows vary so much in width that more blocks
-come out than planned, levels still end it (`draft.py`), of blocks in no order, too.
+every such group. The number of pairs of a block and a file of deletes that applies to it does not rise: none applies to
+what was just written. A block that is rewritten alone had such a pair. So this number falls, or else that of blocks; no
+other group raises either, and neither falls below 0. Where rows vary so much in width that more blocks come out than
+planned, levels still end it (`draft.py`), of blocks in no order, too.
 """
 
 from __future__ import annotations

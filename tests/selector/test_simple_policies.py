@@ -187,7 +187,7 @@ def test_size_ends_with_deletes_and_without_a_key_since_deletes_or_else_blocks_f
     deletes = {block.path: files for block, (_, files, _) in zip(table.blocks, blocks, strict=True)}
     left = sum(deletes.values()), len(table.blocks)
     options = SizeOptions(delete_file_threshold=2)
-    for _ in range(sum(left) + sum(rows for rows, *_ in blocks)):
+    for _ in range(1 + sum(left) + sum(rows for rows, *_ in blocks)):
         view = worn_view(table, deletes, keyless=keyless)
         plan = planner.plan(
             view, Size(), options, Budget(**limits), memory_bytes=1 << 20, now=0.0, rng=lambda: 0.5
@@ -196,9 +196,7 @@ def test_size_ends_with_deletes_and_without_a_key_since_deletes_or_else_blocks_f
             break
         assert all(group.sort_id == view.sort_id for group in plan.groups)
         assert all(len(group.blocks) > 1 or deletes[group.blocks[0]] for group in plan.groups)
-        groups = tuple(
-            replace(group, sort_id=1) for group in plan.groups
-        )  # the view says what order they have
+        groups = tuple(replace(group, sort_id=1) for group in plan.groups)  # its view says which it is
         table.merge(replace(plan, groups=groups))
         deletes = {block.path: deletes.get(block.path, 0) for block in table.blocks}
         before, left = left, (sum(deletes.values()), len(table.blocks))
