@@ -26,7 +26,7 @@ class Native:
 
     def __init__(self, folder: Path, cluster_by: str | None, **more: Any) -> None:
         self.table: Any = tblctl.create(
-            folder / "t", "k: int64, region: string", cluster_by=cluster_by, **more
+            folder / "t", "k: int64, region: string", cluster_by=cluster_by, options=more
         )
 
     def append(self, k: list[int], region: list[str]) -> None:
@@ -283,3 +283,24 @@ def test_two_hundred_tiny_appends_become_few_blocks_by_the_command(tmp_path: Pat
     assert (done.exit_code, done.stdout.splitlines()[0][:36]) == (0, "reclustered 200 rows in 1 round, 1 g")
     assert sorted(k for k, _ in subject.rows()) == list(range(200))
     assert "nothing to do" in run(application, ["recluster", location, "--policy", "size", "--final"]).stdout
+
+
+def test_several_tasks_keep_the_order_of_rows_across_the_blocks_that_they_write(tmp_path: Path) -> None:
+    subject = Native(tmp_path, None, block_rows=10)
+    came = fill(subject, appends=12)
+    listed = subject.rows()
+    outcome = subject.table.recluster(policy="size", final=True)
+    assert (outcome.blocks_in, outcome.blocks_out) == (12, 4)
+    assert subject.rows() == listed
+    assert in_order_of_append(listed, came)
+
+
+def test_large_row_groups_are_copied_undecoded_without_a_key(tmp_path: Path) -> None:
+    subject = Native(tmp_path, None, block_rows=16, row_group_rows=4)
+    for number in range(4):
+        subject.append([4 * number + at for at in (3, 1, 2, 0)], ["eu", "us", "ap", "eu"])
+    listed = subject.rows()
+    outcome = subject.table.recluster(policy="size")
+    assert (outcome.rows, outcome.groups[0].rows_copied) == (16, 16)
+    assert subject.rows() == listed
+    assert subject.table.check(deep=True).problems == ()
