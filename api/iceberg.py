@@ -90,7 +90,7 @@ class IcebergTable(ClusteredTable):
 
         def read(version: IcebergVersion) -> Plan:
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
-            chosen, view = selectable(keyed, request.condition)
+            chosen, view = selectable(keyed, request)
             found = planned(chosen, view, request, rates=rates_of(self._port, version)).plan
             _warn_if_refused(chosen)
             return found

@@ -113,7 +113,7 @@ class Option:
         else:
             noun = "a number" if self.most is None else f"a {self.unit}"
         if self.above is not None:
-            return f"{noun} above {self.above:g}"
+            return f"{noun} above {self.above:g}" + ("" if self.most is None else f", up to {self.most:g}")
         least = "" if self.least is None else f" from {self.least:g}"
         most = " on" if least and self.most is None else "" if self.most is None else f" to {self.most:g}"
         return noun + least + most

@@ -83,6 +83,10 @@ class Decision:
 class Policy(Protocol):
     """A way to choose what to merge.
 
+    Two members may be missing: `works_without_key`, true where it selects in tables without a cluster key, too
+    (`TableView.sort_id` is then that of `AS_LISTED`); and `sort_terms(options)`, which returns the terms of the sort
+    that all its groups get (`TableView.asked_sort`), or None for the cluster key.
+
     Attributes:
         name: what plans and commands call it.
         summary: what it does, after "NAME, which .."; help shows it. It may be missing (`summary_of`).
@@ -127,4 +131,16 @@ class Policy(Protocol):
 def summary_of(policy: Policy) -> str:
     """Return what a policy does, as its `summary` says; "" without one."""
     found: str = getattr(policy, "summary", "")
+    return found
+
+
+def works_without_key(policy: Policy) -> bool:
+    """Return whether a policy selects in tables without a cluster key, too."""
+    return bool(getattr(policy, "works_without_key", False))
+
+
+def sort_terms(policy: Policy, options: Any) -> str | None:
+    """Return the terms of the sort that a policy's groups get; None for the cluster key."""
+    terms = getattr(policy, "sort_terms", None)
+    found: str | None = None if terms is None else terms(options)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.plan import Rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView
+from tblctl.tableformat.model.block import CONSTANT_LEVEL
 
 
 def rejection(
@@ -46,13 +47,22 @@ def rejection(
 
 
 def left_out(
-    view: TableView, *, include_unclustered: bool, is_separable: Mask | None = None
+    view: TableView,
+    *,
+    include_unclustered: bool,
+    is_separable: Mask | None = None,
+    sort_id: int | None = None,
 ) -> list[Rejection]:
     """Return the blocks that a policy does not look at, by reason; each block under its first reason.
 
     What is left is `view.selectable`, less the blocks in another live sort, and less the other unclustered ones where
-    these are not included. A policy that takes `view.separable` too hands it in.
+    these are not included. A policy that takes `view.separable` too hands it in. One that gives its groups another sort
+    names that: then it is `view.selectable_for` that sort, less the blocks in a third one.
     """
+    here = view.sort_id if sort_id is None else sort_id
+    constant = (
+        view.finished if here == view.sort_id else (view.sort_ids == here) & (view.level == CONSTANT_LEVEL)
+    )
     too_high = view.too_high if is_separable is None else view.too_high & ~is_separable
     everywhere = np.ones(len(view), np.bool_)
     allowed = everywhere if view.restricted is None else view.restricted
@@ -65,13 +75,17 @@ def left_out(
         ("failed", failed, "could not be merged in an earlier round"),
         ("pending", pending, "in groups of pending plans: `tblctl plan LOC --list` shows these"),
         ("listed_twice", twice, "listed twice by the table: they cannot be replaced one by one"),
-        ("other_sort", view.in_other_sort, "in the order of another live sort: left in it"),
+        (
+            "other_sort",
+            view.in_other_sort & (view.sort_ids != here),
+            "in the order of another live sort: left in it",
+        ),
         (
             "unclustered",
             ignored,
             "not sorted by the current key: select them with --include-unclustered or --final",
         ),
-        ("constant", view.finished, "one key only, and full: clustering again cannot help"),
+        ("constant", constant, "one key only, and full: clustering again cannot help"),
         ("max_level", too_high, f"already merged {MOST_LEVEL} times: left alone"),
     )
     found, rest = [], everywhere.copy()

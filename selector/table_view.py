@@ -19,6 +19,7 @@ from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import NO_RUN
+from tblctl.tableformat.model.statistics import Deletions
 
 MOST_LEVEL = 32
 """Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
@@ -33,7 +34,11 @@ class TableView(RankedBlocks):
 
     Attributes (the others are those of `RankedBlocks`):
         table_id, snapshot: what the view is of; the number or id of the version.
-        sort_id: of the current sort.
+        sort_id: of the current sort; that of `AS_LISTED` in a table without a cluster key. Its blocks are then those in
+            no order, and their bounds are unknown.
+        asked_sort: the sort that the policy's options name (`policy.sort_terms`), live or new; None if they name none.
+        deletions_of: returns which deletes apply to the blocks. It returns None, or is None, where no rows are just
+            marked deleted.
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
             are not known, and how many nulls there are (-1 if unknown). Raises `UnknownColumnError`. None where nobody
             knows columns.
@@ -88,6 +93,8 @@ class TableView(RankedBlocks):
     next_sort_id: int = 0
     run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
+    asked_sort: Sort | None = None
+    deletions_of: Callable[[], Deletions | None] | None = None
 
     def __post_init__(self) -> None:
         if not self.partition.size:

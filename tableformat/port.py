@@ -24,7 +24,7 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Summary
-from tblctl.tableformat.model.statistics import BlockStatistics
+from tblctl.tableformat.model.statistics import BlockStatistics, Deletions
 from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
@@ -163,10 +163,28 @@ class Version(Protocol):
         *,
         clustered: bool = True,
         runs: bool = False,
+        beside: Sort | None = None,
     ) -> Listing:
         """Return the blocks with their bounds by `sort`: from keys, or from column statistics if not `clustered`.
 
-        With `runs`, also which run each block belongs to.
+        With `runs`, also which run each block belongs to. Blocks in the order of `beside` are told from others, whether
+        it is live or not. By `AS_LISTED` no bounds are known, and all blocks are its own that are in no other order.
+        """
+
+    def sort_by(self, terms: str) -> Sort:
+        """Return the sort by some terms: the live one, or else a new one, which a plan may bring.
+
+        Raises:
+            InvalidKeyError: the terms are not valid.
+        """
+
+    def may_add(self, sort: Sort) -> bool:
+        """Return whether a plan may bring a sort that is not live: its id is not that of another one."""
+
+    def deletions(self) -> Deletions | None:
+        """Return which deletes apply to the blocks, in the order of `listing`; None if no rows can be marked deleted.
+
+        Reads metadata that `listing` does not need.
         """
 
     def pruned(self, condition: BooleanExpression | None) -> Self:

@@ -112,7 +112,7 @@ def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> So
     if version.sort is None:
         msg = (
             f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or "
-            f"{version.cluster_hint}"
+            f"{version.cluster_hint}. `recluster --policy size` needs none"
         )
         raise InvalidKeyError(msg)
     return version.sort

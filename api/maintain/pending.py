@@ -31,6 +31,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
     UnsupportedFormatError,
 )
+from tblctl.tableformat.model.cluster_key import AS_LISTED
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.pending import Claim, PendingObject, PendingPlans, decode_pending
 from tblctl.tableformat.port import TablePort, Version
@@ -395,7 +396,8 @@ def _live_groups(plan: Plan, groups: Sequence[Group], version: Version) -> list[
     paths = list(itertools.chain.from_iterable(group.blocks for group in groups))
     there = version.blocks(paths).keys()
     live = version.sorts
-    sorts = set(live) | {sort.id for sort in plan.sorts if sort.id >= version.next_sort_id}
+    sorts = set(live) | {sort.id for sort in plan.sorts if version.may_add(sort)}
+    sorts |= set() if version.sort else {AS_LISTED.id}
     sorts -= {sort.id for sort in plan.sorts if live.get(sort.id, sort) != sort}
     return [group for group in groups if group.sort_id in sorts and there >= set(group.blocks)]
 

@@ -300,7 +300,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
     try:
-        version, view = selectable(version, job.request.condition)
+        version, view = selectable(version, job.request, executes=job.plan is not None)
     except GONE:  # maybe gc removed the version while it was read
         if job.port.newest().id == version.id:
             raise

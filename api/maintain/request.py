@@ -20,13 +20,14 @@ from tblctl.selector import planner
 from tblctl.selector.options import Parts, SelectOptions, parts
 from tblctl.selector.plan import Plan
 from tblctl.selector.planner import Planned
-from tblctl.selector.policy import Policy, Rates, State, Workload
+from tblctl.selector.policy import Policy, Rates, State, Workload, sort_terms, works_without_key
 from tblctl.selector.table_view import TableView
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
 )
+from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.port import Version, VersionT
@@ -128,25 +129,49 @@ def make_plan(
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
-    version, view = selectable(version, request.condition)
+    version, view = selectable(version, request)
     return planned(version, view, request, pending=pending, rates=rates, env=env).plan
 
 
-def selectable(version: VersionT, condition: ConditionOf) -> tuple[VersionT, View]:
-    """Return the version without partitions that `condition` excludes, and its blocks by its cluster key.
+def selectable(version: VersionT, request: Request, *, executes: bool = False) -> tuple[VersionT, View]:
+    """Return the version without partitions that the condition excludes, and its blocks by its cluster key.
 
-    Blocks that may match are marked.
+    Blocks that may match are marked. Without a key, blocks are listed as they come, if the policy works with these.
+
+    Args:
+        version: of the table.
+        request: has the condition, and the policy.
+        executes: a plan that was made before is carried out, whatever the policy.
 
     Raises:
-        InvalidKeyError: the table has no cluster key.
+        InvalidKeyError: the table has no cluster key, and the policy needs one; or terms of the policy's are not valid.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
-    if version.sort is None:
-        msg = f"{version.location} has no cluster key to recluster by; {version.cluster_hint}"
+    if version.sort is None and not (executes or works_without_key(request.policy)):
+        msg = (
+            f"{version.location} has no cluster key to recluster by; {version.cluster_hint}. Without a key, "
+            "--policy size stitches small blocks as they come"
+        )
         raise InvalidKeyError(msg)
-    asked = condition(version.schema)
-    pruned = version.pruned(asked)
-    return pruned, View.of(pruned, version.sort, asked, runs=True)
+    condition = request.condition(version.schema)
+    pruned = version.pruned(condition)
+    beside = asked_sort(version, request)
+    return pruned, View.of(pruned, version.sort or AS_LISTED, condition, runs=True, beside=beside)
+
+
+def asked_sort(version: Version, request: Request) -> Sort | None:
+    """Return the sort that the policy's options name; None if they name none.
+
+    Raises:
+        InvalidKeyError: its terms are not valid.
+    """
+    terms = sort_terms(request.policy, request.options.policy)
+    if terms is None:
+        return None
+    try:
+        return version.sort_by(terms)
+    except InvalidKeyError as error:
+        raise InvalidKeyError(f"sort_columns {terms!r:.200}: {error}", **error.details) from error
 
 
 def planned(
@@ -177,7 +202,7 @@ def planned(
         with_advice: False where nobody reads it.
     """
     return planner.plan(
-        table_view(version, view, failed, pending),
+        table_view(version, view, failed, pending, asked_sort=asked_sort(version, request)),
         request.policy,
         request.options.policy,
         request.options.budget,
@@ -192,7 +217,12 @@ def planned(
 
 
 def table_view(
-    version: Version, view: View, failed: Collection[str] = (), pending: Collection[str] = ()
+    version: Version,
+    view: View,
+    failed: Collection[str] = (),
+    pending: Collection[str] = (),
+    *,
+    asked_sort: Sort | None = None,
 ) -> TableView:
     """Return the blocks of a version as policies see them. `failed` and `pending` are paths of blocks to mark so."""
     listing, blocks = view.listing, view.blocks
@@ -219,6 +249,8 @@ def table_view(
         figures_of=view.figures_of,
         **({} if listing.run is None else {"run": listing.run}),
         bounds_of=partial(_bounds_of, version),
+        asked_sort=asked_sort,
+        deletions_of=version.deletions,
     )
 
 

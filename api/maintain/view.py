@@ -68,15 +68,16 @@ class View:
         *,
         clustered: bool = True,
         runs: bool = False,
+        beside: Sort | None = None,
     ) -> View:
         """Return all blocks of a version, pruned or not. Those that may satisfy `condition` are `listing.matched`.
 
-        Policies need their `runs`; figures do not.
+        Policies need their `runs`, and the blocks in the order `beside` that of the key; figures do not.
         """
         return cls(
             schema=version.schema,
             sort=sort,
-            listing=version.listing(sort, condition, clustered=clustered, runs=runs),
+            listing=version.listing(sort, condition, clustered=clustered, runs=runs, beside=beside),
             clustered=clustered,
             figures_of=MATCHING if version.is_pruned else TABLE,
         )
@@ -226,7 +227,9 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
     A block in the order of another sort is not clustered, and nothing is said of its keys by `sort`: they would have to
     be guessed from statistics of columns, and no average counts them.
     """
-    own = np.array([record.cluster_key_id == sort.id for record in records], dtype=bool)
+    mine = sort.id if sort.is_order else None
+    own = np.array([record.cluster_key_id == mine for record in records], dtype=bool)
+    keyed = own & sort.is_order
     codes = {name: code for code, name in enumerate(like.partitions)}
 
     def figures(name: str) -> np.ndarray:
@@ -234,7 +237,7 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         return np.array([-1 if figure is None else figure for figure in found], dtype=np.int64)
 
     def bounds(name: str, table: pa.Table) -> pa.Table:
-        keys = [getattr(record, name) if mine else None for record, mine in zip(records, own, strict=True)]
+        keys = [getattr(record, name) if has else None for record, has in zip(records, keyed, strict=True)]
         columns = [
             pa.array([key and key[place].cast(item.type) for key in keys], item.type)
             for place, item in enumerate(table.schema)
@@ -250,8 +253,8 @@ def listed(records: Sequence[BlockRecord], like: Listing, sort: Sort) -> Listing
         own=own,
         measured=None if like.measured is None else own,
         sort_id=figures("cluster_key_id"),
-        known=own,
-        exact=own & exact,
+        known=keyed,
+        exact=keyed & exact,
         level=figures("level"),
         stored_rows=figures("row_count"),
         size_bytes=figures("size_bytes"),

@@ -101,7 +101,7 @@ def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[
             place=place,
             start=0,
             stop=block.row_count,
-            is_ordered=version.is_ordered(block, sort),
+            is_ordered=not sort.is_order or version.is_ordered(block, sort),
         )
         for place, block in enumerate(blocks)
         if block.row_count
@@ -123,7 +123,9 @@ def cut_into_tasks(
 
 
 def reads_no_keys(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -> bool:
-    """Return whether `find_cuts` certainly reads nothing: there is one merge task, and it can hold all rows."""
+    """Return whether `find_cuts` certainly reads nothing: one merge task can hold all rows, or they stay as they come."""
+    if not task.output.sort.is_order:
+        return True
     decoded_bytes = sum(item.block.decoded_bytes for item in task.splits)
     blocks = _OutputBlocks.of(task, io.options)
     return (
@@ -153,6 +155,8 @@ def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -
     blocks = _OutputBlocks.of(task, io.options)
     task = _with_whole_files(io, task, blocks)
     output = task.output
+    if not output.sort.is_order:
+        return _cuts_as_listed(replace(task, splits=tuple(splits)), blocks, thresholds)
     key_memory_bytes = max(1, output.memory_bytes // thresholds.keys_divisor)
     expected = _expected_keys(io, task, blocks, thresholds)
     most_rows_held = key_memory_bytes / (expected.key_bytes + ORDER_BYTES)
@@ -173,12 +177,11 @@ def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -
             keys.find_order()
         found = [cuts.rows_before(blocks.ranks[first], blocks.slack[first - 1]) for first in firsts[1:]]
         bounds = np.array([[item.start for item in splits], *found, [item.stop for item in splits]])
-        usual = io.options.row_group_rows
         splits = presort_unstreamable(
             keys.splits,
             bounds,
             cuts.spans,
-            group_rows=[keys.group_rows(place, usual) for place in range(len(splits))],
+            group_rows=[keys.group_rows(place, io.options.row_group_rows) for place in range(len(splits))],
             memory_bytes=output.memory_bytes,
             thresholds=thresholds,
         )
@@ -257,6 +260,25 @@ def _first_blocks(cuts: KeyCuts, blocks: _OutputBlocks, tasks: int, most_rows_he
     loads = [max(size / even, rows / most_rows_held) for size, rows in zip(sizes, blocks.rows, strict=True)]
     least = (1 - _NO_TASK) * sum(loads)
     return _shared_out(loads, max(count, _whole_waves(least, tasks)))
+
+
+def _cuts_as_listed(task: CutTask, blocks: _OutputBlocks, thresholds: Thresholds) -> Cuts:
+    """Return the cuts of a group whose rows stay as they come: where each row goes follows from the sizes of blocks.
+
+    So no key is read. A merge task still has a number for each of its rows in memory, and a key of one byte.
+    """
+    most_rows_held = max(1, task.output.memory_bytes // thresholds.keys_divisor // (1 + ORDER_BYTES))
+    firsts = _shared_out(blocks.rows, _whole_waves(sum(blocks.rows) / most_rows_held, task.tasks))
+    rows = np.array([item.rows for item in task.splits])
+    begins = np.cumsum(rows) - rows
+    places = np.array([blocks.ranks[first] for first in (*firsts, len(blocks.rows))])
+    return Cuts(
+        group=task.group,
+        firsts=tuple(firsts),
+        bounds=np.clip(places[:, None] - begins, 0, rows),
+        is_ordered=tuple(item.is_ordered for item in task.splits),
+        is_presorted=tuple(item.is_presorted for item in task.splits),
+    )
 
 
 def _whole_waves(least: float, tasks: int) -> int:

@@ -44,7 +44,7 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
     TblctlError,
 )
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.cut import most_rows
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.port import BlockIO, TablePort, Version, VersionT
@@ -345,13 +345,15 @@ def find_blocks(
 
     A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
     `added`, those that the plan brings, and its id is still free. One that lost few blocks goes on if one `salvages`.
+    One whose rows stay as they come needs a table that still has no cluster key.
 
     Raises:
         InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
     """
     brought = {sort.id: sort for sort in added}
-    fresh = {number: sort for number, sort in brought.items() if number >= version.next_sort_id}
-    sorts = {**fresh, **version.sorts}
+    fresh = {number: sort for number, sort in brought.items() if version.may_add(sort)}
+    unsorted = {} if version.sort else {AS_LISTED.id: AS_LISTED}
+    sorts = {**fresh, **version.sorts, **unsorted}
     waiting = []
     for run in runs:
         number = run.group.sort_id

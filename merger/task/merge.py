@@ -314,8 +314,12 @@ class _Merge:
 
     def _new_block(self) -> _Block:
         task = self._task
+        sorted_ = task.sort.is_order
         builder = self._io.build(
-            sort=task.sort, level=task.level, run_id=task.run_id, partition=task.partition
+            sort=task.sort if sorted_ else None,
+            level=task.level,
+            run_id=task.run_id if sorted_ else None,
+            partition=task.partition,
         )
         self._builders.append(builder)
         return _Block(builder, SerialQueue(self._pool))

@@ -121,7 +121,7 @@ def require_order(records: Sequence[BlockRecord], sort: Sort | None, where: str)
     Raises:
         VerificationError: they do.
     """
-    if sort is None or not records:
+    if sort is None or not sort.is_order or not records:
         return
     ends = [
         pa.table([pa.array(values, values[0].type) for values in zip(*keys, strict=True)], names)

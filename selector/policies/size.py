@@ -11,17 +11,24 @@ last, partly filled file again with every run. Two rules here keep that from hap
   block of 1,000,000 in at most 18 rewrites. (From a single row it is half full when it reaches `MOST_LEVEL`.) In return
   a partition keeps some small blocks, whose sizes grow by half at least: 18 in this example.
 
-Termination: every group takes k >= 2 small blocks. A block is small below `FULL_SHARE` of what it could hold. So a
+A block is also rewritten, alone if need be, where too many of its rows are marked deleted, or by too many files: these
+are two triggers of binpack (`BinPackRewriteFilePlanner`). When blocks are put together, only rows that stay count.
+
+Keys do not matter to the choice, so it also works in tables without a cluster key: there rows stay as they come.
+
+Termination: a stitched group takes k >= 2 small blocks. A block is small below `FULL_SHARE` of what it could hold. So a
 filled group of n outputs, each at least that, has k > n; the other kind has n = 1. The number of blocks falls with
-every group, and never below 0. Where rows vary so much in width that more blocks come out than planned, levels still
-end it (`draft.py`).
+every such group. The number of pairs of a block and a file of deletes that applies to it does not rise: none applies to
+what was just written. A block that is rewritten alone had such a pair. So this number falls, or else that of blocks; no
+other group raises either, and neither falls below 0. Where rows vary so much in width that more blocks come out than
+planned, levels still end it (`draft.py`), of blocks in no order, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,8 +39,9 @@ from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.partition_filter import filter_problems, of_wanted_partitions
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import TableView, joined, others
+from tblctl.selector.table_view import TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
 
 GROWTH = 1.5
@@ -60,6 +68,10 @@ class SizeOptions:
             bound it too. None: the table's options alone.
         min_input_files: a group that fills no block has at least so many blocks.
         max_group_bytes: most decoded bytes that are merged together.
+        sort_columns: terms by which what is stitched is sorted; None for the table's cluster key, or without one for
+            rows as they come.
+        delete_ratio_threshold: a block with this share of its rows marked deleted is rewritten, whatever its size.
+        delete_file_threshold: a block to which so many files of deletes apply is rewritten; None for no limit.
         recent_days: K:N: only blocks whose rows are all of days from K days ago to N days ago (UTC).
         day_column: the column of those days.
         partitions: values and closed ranges, as a,b,m..p: only blocks whose rows are all in one of them.
@@ -90,6 +102,25 @@ class SizeOptions:
         help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
     )
 
+    sort_columns: str | None = option(
+        default=None,
+        unit="columns",
+        help="Sort what is stitched by these columns (a, b desc), not by the table's cluster key. Without both, rows "
+        "stay as they come.",
+    )
+    delete_ratio_threshold: float = option(
+        default=0.3,
+        unit="share",
+        help="Rewrite files, alone if need be, with at least this share of rows marked deleted (Iceberg). Position "
+        "deletes of one data file are counted; data files share those of several by their rows.",
+        above=0,
+        most=1,
+    )
+    delete_file_threshold: int | None = option(
+        default=None,
+        unit="files",
+        help="Rewrite files, alone if need be, to which at least so many files of position deletes apply (Iceberg).",
+    )
     recent_days: str | None = option(
         default=None, unit="k:n", help="Only blocks all of whose rows are from K to N days old (UTC)."
     )
@@ -113,7 +144,10 @@ class SizeOptions:
         text = (
             f"small_file_bytes {small} is above target_file_bytes {target}: what is stitched would stay small"
         )
-        require_valid(self, [*((text,) if contradict else ()), *filter_problems(self)])
+        blank = isinstance(self.sort_columns, str) and not self.sort_columns.strip()
+        empty = "sort_columns is empty, expected columns such as 'a, b desc'"
+        own = [*((text,) if contradict else ()), *((empty,) if blank else ())]
+        require_valid(self, [*own, *filter_problems(self)])
 
 
 class Size:
@@ -122,6 +156,11 @@ class Size:
     name = "size"
     options = SizeOptions
     summary = "stitches small blocks whatever their keys"
+    works_without_key = True
+
+    def sort_terms(self, options: SizeOptions) -> str | None:
+        """Return the terms by which groups are sorted."""
+        return options.sort_columns
 
     def decide(
         self,
@@ -138,10 +177,12 @@ class Size:
         """Return groups of small blocks of each partition, in the order in which the table lists them."""
         del workload, rates, rng
         packer = _Packer(view, options)
-        may = view.selectable & ~view.in_other_sort
+        sort = None if view.asked_sort is None or view.asked_sort.id == view.sort_id else view.asked_sort
+        sort_id = view.sort_id if sort is None else sort.id
+        may = view.selectable_for(sort_id) & (~view.in_other_sort | (view.sort_ids == sort_id))
         wanted = of_wanted_partitions(view, options, now)
         allowed = may if wanted is None else may & wanted
-        small = allowed & packer.is_small
+        small, worn = allowed & packer.is_small, allowed & packer.is_worn
         room = Room.of(budget, group_bytes=options.max_group_bytes)
         in_partitions = view.by_partition(np.flatnonzero(small))
         groups = [
@@ -149,22 +190,27 @@ class Size:
             for blocks in in_partitions
             for group in packer.packed(blocks, Room(group_bytes=room.group_bytes))
         ]
-        taken, left = _affordable(packer, packer.most_gain_first(groups), room)
-        waiting = others(np.flatnonzero(small), joined((*taken, *left.values())))
+        alone = np.setdiff1d(np.flatnonzero(worn), joined(groups), assume_unique=True)
+        ordered = [*packer.most_gain_first(groups), *(alone[at : at + 1] for at in range(alone.size))]
+        taken, left = _affordable(packer, ordered, room)
+        found = np.setdiff1d(
+            np.flatnonzero(small | worn), joined((*taken, *left.values())), assume_unique=True
+        )
         reasons = (
             ("other_partition", np.flatnonzero(may & ~allowed), "of no partition that is asked for"),
             (
                 "large_enough",
-                np.flatnonzero(allowed & ~small),
+                np.flatnonzero(allowed & ~(small | worn)),
                 "large enough: only small blocks are stitched",
             ),
-            ("too_few_small", waiting, _why_waiting(options)),
+            ("too_few_small", found, _why_waiting(options)),
             *((rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
         )
-        found = [rejection(view, rule, blocks, why) for rule, blocks, why in reasons if blocks.size]
+        out = left_out(view, include_unclustered=True, sort_id=sort_id)
+        rejections = [rejection(view, rule, blocks, why) for rule, blocks, why in reasons if blocks.size]
         return Decision(
-            drafts=tuple(_draft(view, group) for group in taken),
-            rejections=(*left_out(view, include_unclustered=True), *found),
+            drafts=tuple(_draft(packer, group, sort) for group in taken),
+            rejections=(*out, *rejections),
             state=state,
         )
 
@@ -176,9 +222,16 @@ def _why_waiting(options: SizeOptions) -> str:
     )
 
 
-def _draft(view: TableView, group: Integers) -> Draft:
+def _draft(packer: _Packer, group: Integers, sort: Sort | None) -> Draft:
+    view = packer.view
     why = f"{group.size} small blocks, {int(view.size_bytes[group].sum())} bytes together"
-    return Draft(blocks=group, output_level=next_level(view, group), why=why)
+    worn = int(np.count_nonzero(packer.is_worn[group]))
+    if worn:
+        stored = int(view.row_count[group].sum())
+        gone = stored - float((view.row_count * packer.kept)[group].sum())
+        of = f"{worn} of {group.size} blocks" if group.size > 1 else "a block"
+        why = f"{of} with too many deletes: of {stored} rows in all, about {gone:.0f} are deleted"
+    return Draft(blocks=group, output_level=next_level(view, group), why=why, sort=sort)
 
 
 def _affordable(
@@ -197,7 +250,8 @@ def _affordable(
         if room.spent:
             left.setdefault(room.spent, []).extend(groups[number:])
             break
-        rule = room.fitting(view, group)[1]
+        here = room if group.size > 1 else replace(room, group_bytes=math.inf)
+        rule = here.fitting(view, group)[1]
         parts = [group] if not rule else packer.packed(group, room)[:1]
         taken += parts
         room = room.after(view, parts)
@@ -206,35 +260,52 @@ def _affordable(
     return taken, {rule: joined(blocks) for rule, blocks in left.items()}
 
 
+def _deleted(view: TableView, options: SizeOptions) -> tuple[Mask, np.ndarray]:
+    """Return which blocks have too many deletes, and which part of each block's rows counts."""
+    found = None if view.deletions_of is None else view.deletions_of()
+    if found is None:
+        return np.zeros(len(view), np.bool_), np.ones(len(view))
+    share = found.rows / view.row_count
+    worn: Mask = (found.files > 0) & (share >= options.delete_ratio_threshold)
+    if options.delete_file_threshold is not None:
+        worn |= found.files >= options.delete_file_threshold
+    return worn, np.where(worn, 1.0 - share, 1.0)
+
+
 class _Packer:
     """Puts small blocks together.
 
     Sizes are in *blocks' worth*: a share of the rows and of the bytes that one output block holds; the larger counts.
+
+    `is_worn` are the blocks with too many deletes. `kept` is the part of each block's rows that counts: of these, about
+    the part that is not deleted.
     """
 
     def __init__(self, view: TableView, options: SizeOptions) -> None:
         self.view = view
         self._options = options
         target, small = options.target_file_bytes, options.small_file_bytes
+        self.is_worn, self.kept = _deleted(view, options)
         planned = np.maximum(view.decoded_bytes, view.row_count)  # at least one byte a row (`cut.most_rows`)
         shares = [
-            view.row_count / view.table_options.block_rows,
-            planned / (ROOM * view.table_options.block_bytes),
+            self.kept * view.row_count / view.table_options.block_rows,
+            self.kept * planned / (ROOM * view.table_options.block_bytes),
         ]
+        self._kept_bytes = self.kept * view.size_bytes
         self.is_small: Mask = np.maximum(*shares) < FULL_SHARE
         self._limit_bytes = math.inf
         if small is not None or target is not None:
             self._limit_bytes = small if small is not None else SMALL_OF_TARGET * (target or 0)
-            self.is_small &= view.size_bytes < self._limit_bytes
+            self.is_small &= self._kept_bytes < self._limit_bytes
         self._most_outputs = math.inf if target is None else 1
-        self._shares = shares if target is None else [*shares, view.size_bytes / target]
+        self._shares = shares if target is None else [*shares, self._kept_bytes / target]
 
     def packed(self, blocks: Integers, room: Room) -> list[Integers]:
         """Return groups of small blocks of one partition; each by itself fits `room`. O(n log n) for n blocks."""
         if blocks.size < 2:  # noqa: PLR2004 (one block has nothing to be stitched to)
             return []
         shares, sizes = self._sums(blocks)
-        ends = self._ends(blocks, sizes, room)
+        ends = self._ends(blocks, room)
         groups: list[Integers] = []
         left: list[int] = []
         start = 0
@@ -254,10 +325,13 @@ class _Packer:
         rest = np.concatenate((blocks[np.array(left, np.int64)], blocks[start:]))
         return [*groups, *self._growing(rest, room)]
 
-    def _ends(self, blocks: Integers, sizes: Integers, room: Room) -> Integers:
+    def _ends(self, blocks: Integers, room: Room) -> Integers:
         """Return for every block the end of the largest group that begins with it and fits `room`."""
         begins = np.arange(blocks.size)
-        decoded = np.append(0, np.cumsum(self.view.decoded_bytes[blocks]))
+        decoded, sizes = (
+            np.append(0, np.cumsum(sizes[blocks]))
+            for sizes in (self.view.decoded_bytes, self.view.size_bytes)
+        )
         ends: Integers = np.minimum(begins + room.blocks, blocks.size).astype(np.int64)
         for sums, most in ((decoded, room.group_bytes), (sizes, room.size_bytes)):
             if most < sums[-1]:
@@ -287,10 +361,10 @@ class _Packer:
         )
         return [np.sort(blocks[order[: found[-1] + 1]])] if found.size else []
 
-    def _sums(self, blocks: Integers) -> tuple[list[np.ndarray], Integers]:
-        """Return the shares and the bytes on storage of the first 0, 1, 2, .. blocks."""
+    def _sums(self, blocks: Integers) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the shares and the bytes on storage of the rows that count in the first 0, 1, 2, .. blocks."""
         shares = [np.append(0.0, np.cumsum(share[blocks])) for share in self._shares]
-        return shares, np.append(0, np.cumsum(self.view.size_bytes[blocks]))
+        return shares, np.append(0.0, np.cumsum(self._kept_bytes[blocks]))
 
     def most_gain_first(self, groups: Sequence[Integers]) -> list[Integers]:
         """Return groups in order of the blocks that each gets rid of for each byte that it rewrites."""

@@ -15,6 +15,7 @@ from tblctl.selector.predict.inputs import Axis, Inputs, axis_of
 from tblctl.selector.predict.intervals import output_intervals, rows_of_a_key
 from tblctl.selector.predict.outputs import Outputs
 from tblctl.selector.table_view import TableView
+from tblctl.tableformat.model.cluster_key import AS_LISTED
 from tblctl.tableformat.model.cut import block_counts
 
 
@@ -77,7 +78,8 @@ def forecast(view: TableView, drafts: Sequence[Draft], *, meets: Meets = meets_a
     figures = np.full((2, len(view)), -1, np.int64)  # overlaps and depths; -1 where there are none
     figures[0, measured], figures[1, measured] = overlap, depth
     inputs = Inputs.of(axis, view, drafts)
-    by_key = np.array([sort_id_of(view, draft) == view.sort_id for draft in drafts])
+    # Without a cluster key nothing is known of the keys of outputs, either.
+    by_key = np.array([sort_id_of(view, draft) == view.sort_id != AS_LISTED.id for draft in drafts])
     numbers = np.flatnonzero(by_key).tolist()
     if len(numbers) == len(drafts):
         outputs = _ExpectedOutputs.of(axis, view, inputs)
@@ -154,7 +156,9 @@ def _prediction(view: TableView, before: _Sums, after: _Sums, blocks_after: int)
         average_overlaps_after=known_mean(after.overlaps, after.count, blocks),
         block_count_before=blocks,
         block_count_after=blocks_after,
-        unknown_block_count=int(np.count_nonzero(view.unknown & ~view.unclustered)),
+        unknown_block_count=0
+        if view.sort_id == AS_LISTED.id
+        else int(np.count_nonzero(view.unknown & ~view.unclustered)),
         inexact_block_count=0 if view.inexact is None else int(np.count_nonzero(view.inexact)),
         figures_of=view.figures_of,
     )

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.entries import ColumnBounds, FileEntries
 from tblctl.tableformat.iceberg.partitions import Partitions
+from tblctl.tableformat.model.statistics import Deletions
 
 POSITION, EQUALITY = 1, 2
 """What a delete file has: positions of rows in files, or values of rows."""
@@ -103,6 +104,81 @@ def _applying(path: str, sequence_number: int, candidates: np.ndarray, deletes: 
     below = pc.fill_null(pc.greater_equal(deletes.greatest_path.take(take), text), fill_value=True)
     about = np.asarray(pc.and_(named, pc.and_(above, below)), bool)
     found: list[int] = chosen[about | (entries.content[chosen] == EQUALITY)].tolist()
+    return found
+
+
+def deletions_of(entries: FileEntries, keys: Sequence[PartitionKey], deletes: DeleteFiles) -> Deletions:
+    """Return how many files of position deletes apply to each of some data files, and how many rows these delete.
+
+    A delete file of one data file (it names that, or its bounds of the path are equal) deletes as many rows as it has.
+    Of others it is not known whose rows they delete: the data files that they may be about share them by their rows.
+    A delete file that is older than a data file cannot name it, although its sequence number may say that it applies:
+    a rewrite keeps the number of what it replaces. So a file that was just rewritten has no deletes.
+
+    Takes O(n) for n data files, and O(m) for each delete file of several, which has m data files in its partition.
+    Equality deletes do not count: files that they apply to are not rewritten.
+
+    Args:
+        entries: the data files.
+        keys: the partition of each, from `partition_keys`.
+        deletes: the snapshot's delete files.
+    """
+    files, rows = np.zeros(len(entries), np.int64), np.zeros(len(entries))
+    about_rows = np.flatnonzero(deletes.entries.content == POSITION)
+    if about_rows.size:
+        one = pc.if_else(pc.equal(deletes.least_path, deletes.greatest_path), deletes.least_path, None)
+        target = pc.coalesce(deletes.entries.referenced.cast(pa.large_string()), one).take(
+            pa.array(about_rows)
+        )
+        is_of_one = np.asarray(target.is_valid())
+        place = np.asarray(pc.fill_null(pc.index_in(target, entries.path.cast(pa.large_string())), -1))
+        found = is_of_one & (place >= 0)
+        mine, chosen = place[found], about_rows[found]
+        later = deletes.entries.sequence_number[chosen] >= _added(entries)[mine]
+        np.add.at(files, mine[later], 1)
+        np.add.at(rows, mine[later], deletes.entries.rows[chosen[later]])
+        _add_shared(files, rows, about_rows[~is_of_one], (entries, keys, deletes))
+    return Deletions(files=files, rows=np.minimum(rows, entries.rows))
+
+
+def _add_shared(
+    files: np.ndarray,
+    rows: np.ndarray,
+    numbers: np.ndarray,
+    of: tuple[FileEntries, Sequence[PartitionKey], DeleteFiles],
+) -> None:
+    """Add the delete files `numbers`, each of several data files, to the counts of `deletions_of`."""
+    entries, keys, deletes = of
+    if not numbers.size:
+        return
+    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    code = np.array([codes[key] for key in keys], np.int64)
+    order = np.argsort(code, kind="stable")
+    ends = np.searchsorted(code[order], np.arange(len(codes) + 1))
+    added = _added(entries)
+    delete_keys = partition_keys(deletes.partitions)
+    for number in numbers.tolist():
+        here = codes.get(delete_keys[number])
+        if here is None:
+            continue
+        places = order[ends[here] : ends[here + 1]]
+        places = places[added[places] <= deletes.entries.sequence_number[number]]
+        paths = entries.path.take(pa.array(places))
+        for compare, bound in (
+            (pc.greater_equal, deletes.least_path[number]),
+            (pc.less_equal, deletes.greatest_path[number]),
+        ):
+            if bound.is_valid:
+                places = places[np.asarray(compare(paths, bound))]
+                paths = entries.path.take(pa.array(places))
+        stored = entries.rows[places]
+        files[places] += 1
+        rows[places] += deletes.entries.rows[number] * stored / max(int(stored.sum()), 1)
+
+
+def _added(entries: FileEntries) -> np.ndarray:
+    """Return since which sequence number each data file is there."""
+    found: np.ndarray = np.maximum(entries.sequence_number, entries.file_sequence_number)
     return found
 
 

@@ -27,6 +27,10 @@ NAME = (
 """The pattern of paths, for Python and for Arrow."""
 
 
+UNORDERED = 0
+"""In a name, in the place of the sort: the file is in no order."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnName:
     """What the name of one of tblctl's files says.

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.iceberg.entries import FileEntries
 from tblctl.tableformat.iceberg.options import EXPANSION
-from tblctl.tableformat.iceberg.own_files import NAME
+from tblctl.tableformat.iceberg.own_files import NAME, UNORDERED
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of
-from tblctl.tableformat.keys.order import key_ranks
+from tblctl.tableformat.iceberg.schema import NO_SORT
+from tblctl.tableformat.keys.kinds import KeyBounds
+from tblctl.tableformat.keys.order import key_ranks, keys_after
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import TableOptions
@@ -34,6 +36,28 @@ class KeyColumns:
     level: np.ndarray
     same_key_rows: np.ndarray
     truncated_run: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, bounds: KeyBounds, sort: Sort) -> KeyColumns:
+        """Return the columns as bounds of columns and partitions give them: no file is tblctl's own yet."""
+        names = [str(place) for place in range(len(bounds.low))]
+        low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
+        known = bounds.known & ~keys_after(low, high, sort)
+        exact = bounds.exact & known
+        inexact = known & ~exact
+        if low.num_columns > 1:  # the least values of two columns need not be in one row
+            exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
+        count = len(known)
+        return cls(
+            low=low,
+            high=high,
+            known=known,
+            exact=exact,
+            inexact=inexact,
+            own=np.zeros(count, bool),
+            level=np.zeros(count, np.int64),
+            same_key_rows=np.full(count, -1, np.int64),
+        )
 
 
 class OwnIndex:
@@ -70,12 +94,40 @@ class OwnIndex:
         found[self._files.rows[chosen]] = self._files.sort_id[chosen]
         return found
 
-    def runs(self) -> np.ndarray:
-        """Return the number of the run of each file, by its name; -1 for another writer's file."""
+    def orders(self, found: KeyColumns, sort: Sort, claimed: np.ndarray, sorts: Iterable[Sort]) -> np.ndarray:
+        """Return the sort in whose order each file is, of some; where its name says none, the `claimed` one.
+
+        By `AS_LISTED`, files in no order are its own.
+        """
+        named = self.sort_ids([item.id for item in sorts])
+        ids: np.ndarray = np.where(named == NO_SORT, claimed, named)
+        if not sort.is_order:
+            ids = np.where(ids == NO_SORT, sort.id, ids)
+            found.own |= ids == sort.id
+        return ids
+
+    def runs(self, sort_id: int) -> np.ndarray:
+        """Return the number of the run of each file in the order of a sort, by its name; -1 for others."""
         found = np.full(len(self._entries), NO_RUN, np.int64)
-        names = pc.extract_regex(self._entries.path.take(pa.array(self._files.rows)), NAME)
-        found[self._files.rows] = run_numbers(pc.struct_field(names, "run"))
+        ordered = self._files.of_sort(sort_id).rows if sort_id != UNORDERED else self._files.rows[:0]
+        names = pc.extract_regex(self._entries.path.take(pa.array(ordered)), NAME)
+        found[ordered] = run_numbers(pc.struct_field(names, "run"))
         return found
+
+    def put(
+        self, found: KeyColumns, sort: Sort, options: TableOptions, *, beside: Sort | None = None
+    ) -> None:
+        """Put what names and keys of tblctl's own files say, by a sort, and the levels of those in the order `beside`.
+
+        By `AS_LISTED` these are the levels of all: it has no keys.
+        """
+        files = self._files
+        if sort.is_order and beside is not None:
+            files = files.of_sort(beside.id)
+        if beside is not None or not sort.is_order:
+            found.level[files.rows] = files.level
+        if sort.is_order:
+            self.put_keys(found, sort, options)
 
     def _of_sort(self, sort: Sort) -> tuple[OwnFiles, Keys]:
         """Return tblctl's files that are in the order of a sort, and their keys."""

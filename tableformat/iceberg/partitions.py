@@ -18,7 +18,7 @@ from tblctl.tableformat.iceberg.avro.chunk import Slices
 from tblctl.tableformat.iceberg.avro.columns import Decoder, Sparse, Value
 from tblctl.tableformat.iceberg.avro.container import Container
 from tblctl.tableformat.iceberg.entries import FileEntries
-from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 
 if TYPE_CHECKING:
@@ -274,3 +274,17 @@ def _text(value: bytes) -> str | bytes:
         return value.decode()
     except UnicodeDecodeError:
         return value
+
+
+def constants_of(
+    partitions: Partitions, row: int, specs: Mapping[int, PartitionSpec], schema: Schema
+) -> tuple[tuple[int, object], ...]:
+    """Return the values of columns that a file, by its row, is partitioned by as they are, by id."""
+    code = int(partitions.code[row])
+    spec = specs.get(partitions.spec_ids[code]) if partitions.spec_ids else None
+    found = []
+    for place, field in enumerate(spec.fields if spec is not None else ()):
+        leaf = schema.leaf_by_id(field.source_id)
+        if leaf is not None and str(field.transform) == "identity":
+            found.append((leaf.id, partition_scalar(partitions.values[code][place], leaf)))
+    return tuple(found)

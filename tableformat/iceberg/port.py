@@ -21,6 +21,7 @@ from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.publish.summary import detail_of
+from tblctl.tableformat.iceberg.schema import sort_by
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
 from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
 from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
@@ -230,9 +231,15 @@ class IcebergPort:
         from tblctl.tableformat.iceberg.publish.commit import Branch, commit_replacement
         from tblctl.tableformat.iceberg.publish.draft import Drafts
 
-        lost = tuple(sort.id for sort in replacement.sorts if sort.id not in base.sorts)
-        if lost:
-            msg = f"{self._location}: files of Iceberg tables are in the order of the cluster key, or in none"
+        lost = tuple(
+            sort.id
+            for sort in replacement.sorts
+            if sort.id not in base.sorts and (sort.kind != "linear" or sort.id != sort_by(sort.terms).id)
+        )
+        if (
+            lost
+        ):  # names of files say the sort by its id: any other id would say nothing to those who read them
+            msg = f"{self._location}: sorts of Iceberg tables have ids that follow from their terms"
             raise SortConflictError(msg, sorts=lost)
         branch = Branch(
             location=self._location,

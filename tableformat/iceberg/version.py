@@ -11,9 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import CorruptTableError, InternalError, InvalidKeyError, InvalidSchemaError
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InternalError,
+    InvalidKeyError,
+    InvalidOptionError,
+    InvalidSchemaError,
+)
 from tblctl.tableformat.iceberg.avro.container import AvroError
-from tblctl.tableformat.iceberg.deletes import PATH_COLUMN, DeleteFiles, PartitionKey, partition_keys
+from tblctl.tableformat.iceberg.deletes import (
+    PATH_COLUMN,
+    DeleteFiles,
+    PartitionKey,
+    deletions_of,
+    partition_keys,
+)
 from tblctl.tableformat.iceberg.entries import DELETED, Decoded, FileEntries
 from tblctl.tableformat.iceberg.files import DataFiles, decode_manifests, parquet_files
 from tblctl.tableformat.iceberg.key_bounds import key_bounds
@@ -25,8 +37,8 @@ from tblctl.tableformat.iceberg.own_index import KeyColumns, OwnIndex
 from tblctl.tableformat.iceberg.own_keys import side_files_of
 from tblctl.tableformat.iceberg.partitions import (
     Partitions,
+    constants_of,
     identity_values,
-    partition_scalar,
     partitions_of,
 )
 from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
@@ -34,12 +46,11 @@ from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import NO_SORT, claimed_sorts, schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
-from tblctl.tableformat.keys.order import keys_after
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.model.statistics import NONE, BlockStatistics, Deletions
 from tblctl.tableformat.once import once
 from tblctl.tableformat.port import Listing
 
@@ -303,6 +314,23 @@ class IcebergVersion:
         """An id that the table's sort does not have."""
         return 1 if self.sort is None else self.sort.id + 1
 
+    def sort_by(self, terms: str) -> Sort:
+        """Return the sort by some terms; its id follows from them. Refused where a cluster key was given, too."""
+        if self._cluster_by is not None:
+            msg = (
+                f"cluster_by and sort columns ({terms:.200}) exclude each other: rows can have one order only"
+            )
+            raise InvalidOptionError(msg)
+        return sort_by(parse_terms(terms, self.schema))
+
+    def may_add(self, sort: Sort) -> bool:
+        """Return whether the cluster key has another id. No table keeps other sorts."""
+        return sort.id not in self.sorts
+
+    def deletions(self) -> Deletions:
+        """Return which position deletes apply to each file; reads the manifests of deletes. See `deletions_of`."""
+        return deletions_of(self.files.entries, self._partition_keys, self.deletes)
+
     @once
     def options(self) -> TableOptions:
         """How files are written, from the table's properties."""
@@ -427,6 +455,7 @@ class IcebergVersion:
         *,
         clustered: bool = True,
         runs: bool = False,
+        beside: Sort | None = None,
     ) -> Listing:
         """Return the blocks with their bounds by `sort`, from the bounds of columns. Decodes each manifest once."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
@@ -442,33 +471,18 @@ class IcebergVersion:
             matched = np.asarray(match(node, files, schema).outcome != NONE)
             matched &= self._matching_partitions(node, self.partitions)[self.partitions.code]
         bounds = key_bounds(sort, files, schema, self.partitions, self.metadata.specs())
-        names = [str(place) for place in range(len(bounds.low))]
-        low, high = pa.table(list(bounds.low), names=names), pa.table(list(bounds.high), names=names)
-        known = bounds.known & ~keys_after(low, high, sort)
-        exact = bounds.exact & known
-        inexact = known & ~exact
-        if low.num_columns > 1:  # the least values of two columns need not be in one row
-            exact &= ~(keys_after(low, high, sort) | keys_after(high, low, sort))
-        entries = files.entries
-        count = len(entries)
-        found = KeyColumns(
-            low=low,
-            high=high,
-            known=known,
-            exact=exact,
-            inexact=inexact,
-            own=np.zeros(count, bool),
-            level=np.zeros(count, np.int64),
-            same_key_rows=np.full(count, -1, np.int64),
-        )
+        found = KeyColumns.of(bounds, sort)
         if clustered:
-            self._own.put_keys(found, sort, self.options)
+            self._own.put(found, sort, self.options, beside=beside)
+        entries = files.entries
         claimed = claimed_sorts(entries.sort_order_id, self.sorts, self.metadata.sort_orders, schema)
-        sort_ids = self._own.sort_ids(self.sorts)
+        sort_ids = self._own.orders(
+            found, sort, claimed, [*self.sorts.values(), *([beside] if beside else [])]
+        )
         return Listing(
             paths=entries.path,
-            measured=np.ones(count, bool),
-            sort_id=np.where(sort_ids == NO_SORT, claimed, sort_ids),
+            measured=(sort_ids == sort.id) | (sort_ids == NO_SORT),
+            sort_id=sort_ids,
             stored_rows=entries.rows,
             size_bytes=entries.size_bytes,
             decoded_bytes=entries.size_bytes * EXPANSION,
@@ -476,7 +490,7 @@ class IcebergVersion:
             partition=self.partitions.code,
             partitions=self.partitions.texts,
             listed_twice=files.listed_twice,
-            run=self._own.runs() if runs else None,
+            run=self._own.runs(sort.id) if runs else None,
             **vars(found),
         )
 
@@ -549,7 +563,7 @@ class IcebergVersion:
             block,
             null_counts=counts.of(manifest, block.path),
             stored_ids=counts.stored(manifest, block.path),
-            constants=self._constants(row),
+            constants=constants_of(self.partitions, row, self.metadata.specs(), self.schema),
         )
 
     @once
@@ -578,18 +592,6 @@ class IcebergVersion:
 
     def _row_of(self, path: str) -> int:
         return self._rows[path]
-
-    def _constants(self, row: int) -> tuple[tuple[int, object], ...]:
-        """Return the values of columns that a file is partitioned by as they are, by id."""
-        code = int(self.partitions.code[row])
-        spec = self.metadata.specs().get(self.partitions.spec_ids[code]) if self.partitions.spec_ids else None
-        found = []
-        for place, field in enumerate(spec.fields if spec is not None else ()):
-            leaf = self.schema.leaf_by_id(field.source_id)
-            if leaf is not None and str(field.transform) == "identity":
-                value = partition_scalar(self.partitions.values[code][place], leaf)
-                found.append((leaf.id, value))
-        return tuple(found)
 
     def is_ordered(self, block: Block, sort: Sort) -> bool:
         """Return whether the block's rows are in the order of `sort`: of other writers' files it is not known."""

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tblctl.tableformat.keys.linear import LinearKeys
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.keys.listed import ListedKeys
+from tblctl.tableformat.model.cluster_key import LISTED, Sort
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ColumnStatistics
 
@@ -113,7 +114,7 @@ class KeyMaker(Protocol):
         """Return why blocks would leave the order if a column became a wider type; None if they would not."""
 
 
-KINDS: dict[str, Callable[[Sort], KeyMaker]] = {"linear": LinearKeys}
+KINDS: dict[str, Callable[[Sort], KeyMaker]] = {"linear": LinearKeys, LISTED: ListedKeys}
 """Key makers by kind. Sorts of other kinds are not read: their blocks have no known order."""
 
 

@@ -31,6 +31,7 @@ from tblctl.tableformat.model.schema.types import (
 )
 
 __all__ = [
+    "AS_LISTED",
     "Sort",
     "Term",
     "monotonic",
@@ -52,6 +53,10 @@ _MAX_DAYS = 89_000_000
 around. Times are clamped here, so that order and bounds hold."""
 
 _ALIGNMENT = 16  # bytes, of the widest values: decimals
+
+
+LISTED = "listed"
+"""The kind of `AS_LISTED`. No table stores a sort of this kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,8 @@ class Term:
 class Sort:
     """An order in which blocks may be written, registered in the table under its id.
 
+    `AS_LISTED` alone has no terms, and is in no table.
+
     Raises:
         ValueError: at construction: there are no terms, or the id is not positive.
     """
@@ -100,8 +107,16 @@ class Sort:
     parameters: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.id < 1 or not self.terms:
+        if self.kind == LISTED:
+            if self.id or self.terms or self.parameters:
+                raise ValueError(f"sort {self.id}: kind {LISTED!r} has id 0, and nothing else")
+        elif self.id < 1 or not self.terms:
             raise ValueError(f"sort {self.id}: expected an id from 1 and at least one term")
+
+    @property
+    def is_order(self) -> bool:
+        """Whether rows are put into an order: not by `AS_LISTED`."""
+        return self.kind != LISTED
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that a snapshot stores."""
@@ -126,8 +141,8 @@ class Sort:
         if not isinstance(value, dict) or set(value) != {"id", "kind", "terms", "parameters"}:
             raise _wrong("sort", "an object of id, kind, terms and parameters", value)
         id_, kind, terms, parameters = (value[key] for key in ("id", "kind", "terms", "parameters"))
-        if type(id_) is not int:
-            raise _wrong("sort.id", "a whole number", id_)
+        if type(id_) is not int or kind == LISTED:
+            raise _wrong("sort", "a whole number as id, and a kind that a table stores", value)
         if not isinstance(kind, str):
             raise _wrong(f"sort {id_}.kind", "a word", kind)
         if not isinstance(terms, list) or not isinstance(parameters, dict):
@@ -138,6 +153,11 @@ class Sort:
             terms=tuple(_term_from_json(term, f"sort {id_}.terms[{i}]") for i, term in enumerate(terms)),
             parameters=tuple(parameters.items()),
         )
+
+
+AS_LISTED = Sort(id=0, kind=LISTED, terms=())
+"""Rows stay as they come: those of the first block, those of the second, .. What is written is in no order. It takes
+the place of the cluster key where there is none."""
 
 
 def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:

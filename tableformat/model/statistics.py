@@ -63,3 +63,16 @@ class BlockStatistics(Protocol):
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
         """Return the statistics of one column; None if no block has any."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deletions:
+    """The deletes of rows of n blocks, as far as metadata tells.
+
+    Attributes:
+        files: int64: how many files with deletes apply to each block.
+        rows: float64: about how many of its rows are deleted; at most all that it stores.
+    """
+
+    files: np.ndarray
+    rows: np.ndarray

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -104,6 +105,20 @@ class NativeVersion:
         """An id that no sort of the table ever had."""
         return max(self.snapshot.sorts, default=0) + 1
 
+    def sort_by(self, terms: str) -> Sort:
+        """Return the live sort by some terms, or else a new one."""
+        wanted = Sort(id=self.next_sort_id, terms=parse_terms(terms, self.schema))
+        alike = (sort for sort in self.sorts.values() if replace(sort, id=wanted.id) == wanted)
+        return next(alike, wanted)
+
+    def may_add(self, sort: Sort) -> bool:
+        """Return whether the table never had a sort of that id."""
+        return sort.id >= self.next_sort_id
+
+    def deletions(self) -> None:
+        """Return None: deletes rewrite blocks."""
+        return
+
     @property
     def options(self) -> TableOptions:
         """How blocks are written."""
@@ -128,12 +143,15 @@ class NativeVersion:
         *,
         clustered: bool = True,
         runs: bool = False,
+        beside: Sort | None = None,
     ) -> Listing:
         """Return the blocks with their bounds by `sort`. Reads each segment once; twice for runs of truncated keys."""
+        del beside  # only live sorts have blocks
         from tblctl.tableformat.native.read.key_ranges import fetch_key_ranges, range_columns
         from tblctl.tableformat.native.read.scan import condition_columns
 
         metadata = self._metadata
+        clustered = clustered and sort.is_order
         leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
         others = ["path", "same_key_rows", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
         others += ["run_id"] if runs else []
@@ -150,12 +168,15 @@ class NativeVersion:
         if runs and cut.size:
             metadata.fetch_statistics([], ["run_id"])
             run = runs_of_some(metadata.values("run_id").take(pa.array(cut)), cut, len(ranges.own))
+        sort_ids = self._sort_ids()
+        if not sort.is_order:
+            sort_ids = np.where(sort_ids == -1, sort.id, sort_ids)
         return Listing(
             paths=metadata.values("path"),
             low=ranges.low,
             high=ranges.high,
-            own=ranges.own,
-            sort_id=self._sort_ids(),
+            own=ranges.own if sort.is_order else sort_ids == sort.id,
+            sort_id=sort_ids,
             known=ranges.known,
             exact=ranges.exact,
             same_key_rows=np.where(ranges.own, np.asarray(same_key_rows), -1),

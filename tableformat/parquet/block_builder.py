@@ -88,9 +88,6 @@ class ParquetBlockBuilder:
 
     def copy(self, block: Block, groups: Sequence[int]) -> None:
         """Append row groups as they are stored. A file is stored if the next one does not fit."""
-        if self._sort is None:
-            msg = f"row groups of {block.path} cannot be copied into a block without an order"
-            raise InternalError(msg)
         with self._open_block(block) as reader:
             while groups:
                 sizes = itertools.accumulate(reader.group_bytes[group] for group in groups)

@@ -126,8 +126,8 @@ class ParquetBlockReader:
         self._tails.drop(self.path)
         self._file.close_after_use()
 
-    def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort) -> None:
-        """Append some row groups to a block as they are stored."""
+    def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort | None) -> None:
+        """Append some row groups to a block as they are stored; None for a block without an order."""
         figures = self._file.stated_figures(groups, self._schema)
         others = [leaf for leaf in self._schema.leaves if leaf.id not in figures]
         measured: Mapping[int, Measured] = {}
@@ -135,7 +135,7 @@ class ParquetBlockReader:
             self.will_need(groups[number : number + 2])
             with self._file.in_memory([group], self._every):
                 found = self._file.measured_figures(group, self._schema, others)
-                encoder.copy(self._file, group, self.keys([group], sort), found)
+                encoder.copy(self._file, group, self.keys([group], sort) if sort else None, found)
                 measured = joined(measured, found)
         rows = sum(self.group_rows[group] for group in groups)
         encoder.count(rows, sum(self.group_bytes[group] for group in groups), {**figures, **measured})

@@ -158,18 +158,21 @@ class BlockEncoder:
             yield nan_places(measure(rows, leaves), self._layout.schema) if leaves else ()
             start += count
 
-    def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
+    def copy(
+        self, file: BlockFile, group: int, keys: pa.Table | None, measured: Mapping[int, Measured]
+    ) -> None:
         """Append a copyable row group of another block as it is stored. It must be in the order of the sort.
 
-        `keys` are the keys of its rows. `measured` are the figures of columns that may have NaN, which Parquet does not
-        count. The caller passes rows and figures to `count`.
+        `keys` are the keys of its rows; None without a sort. `measured` are the figures of columns that may have NaN,
+        which Parquet does not count. The caller passes rows and figures to `count`.
         """
         raw, pages = file.raw_group(group)
         self._opened(raw.encodings)
         self._groups.append((raw, self._sink.tell()))
         self._with_nan.append(nan_places(measured, self._layout.schema))
         self._sink.write(pages)
-        self._add_keys(keys)
+        if keys is not None:
+            self._add_keys(keys)
 
     def count(self, rows: int, decoded: int, measured: Mapping[int, Measured]) -> None:
         """Add the number of appended rows, their bytes in memory, and the figures of their columns."""
@@ -187,7 +190,8 @@ class BlockEncoder:
     def store(self, storage: Storage, path: str, *, level: int, run_id: str | None) -> BlockRecord:
         """Write the file, and return the block's row for a segment.
 
-        A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds.
+        A block that is constant and full gets level -1, any other block `level`; -1 becomes 0 if it no longer holds, or
+        the block has no order.
         """
         record = self.record(path, level=level, run_id=run_id)
         assert isinstance(self._sink, HeldPages)
@@ -280,7 +284,7 @@ class BlockEncoder:
 
     def _level(self, keys: KeyRange | None, level: int) -> int:
         if keys is None:
-            return 0
+            return max(level, 0)
         return CONSTANT_LEVEL if keys.constant and self.is_full() else max(level, 0)
 
     def _opened(self, encodings: Callable[[], Encodings], rows: pa.Table | None = None) -> pq.ParquetWriter:

@@ -158,23 +158,25 @@ NAMES = {
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
-        --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes --daily-bytes
-        --day-column --day-rolling --debug --dry-run --engine --every-range --final --if-exists --include-unclustered
-        --json --list-policies --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
-        --max-seconds --memory --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling
-        --no-every-range --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions
-        --pending --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
-        --small-file-bytes --spark-conf --storage-option --target-depth --target-file-bytes --threshold --watch
-        --where LOC...
+        --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
+        --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
+        --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
+        --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups --max-seconds --memory
+        --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
+        --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending
+        --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
+        --small-file-bytes --sort-columns --spark-conf --storage-option --target-depth --target-file-bytes
+        --threshold --watch --where LOC...
     """,
     "$ tblctl plan": """
-        --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column --day-rolling
-        --debug --every-range --expires --final --include-unclustered --json --list --max-blocks --max-bytes
-        --max-cost --max-group-bytes --max-groups --max-seconds --memory --metadata-cache --min-input-files
-        --most-blocks --no-day-rolling --no-every-range --no-include-unclustered --output --partition-column
-        --partition-regex --partitions --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days
-        --refine --schedule --small-file-bytes --storage-option --target-depth --target-file-bytes --threshold --where
-        LOC
+        --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
+        --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
+        --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
+        --max-seconds --memory --metadata-cache --min-input-files --most-blocks --no-day-rolling
+        --no-every-range --no-include-unclustered --output --partition-column --partition-regex --partitions
+        --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --schedule
+        --small-file-bytes --sort-columns --storage-option --target-depth --target-file-bytes --threshold
+        --where LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option

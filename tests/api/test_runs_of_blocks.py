@@ -19,7 +19,7 @@ ANYWHERE = Request.of(policy="runs", condition=lambda _: None, options=None)
 
 
 def view_of(location):
-    version, view = selectable(open_port(location).newest(), ANYWHERE.condition)
+    version, view = selectable(open_port(location).newest(), ANYWHERE)
     return version, view
 
 
@@ -91,4 +91,5 @@ def test_own_iceberg_files_say_their_run_in_their_name():
         footers=lambda _: [],
     )
     number = run_number(own.run_id)
-    assert index.runs().tolist() == [number, NO_RUN, number]
+    assert index.runs(3).tolist() == [number, NO_RUN, number]
+    assert index.runs(4).tolist() == [NO_RUN] * 3, "runs by another sort overlap by this one"

@@ -21,7 +21,6 @@ from unpartitioned import Unpartitioned
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CorruptTableError, SnapshotNotFoundError
-from tblctl.tableformat.keys.linear import leaf_values
 from tblctl.tableformat.keys.order import KeyRange, SameKeys, key_range, key_table, sort_indices
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, Block, ClusterStatistics, is_full
 from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
@@ -29,10 +28,8 @@ from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.runs import run_number
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import Summary
-from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.values import python_value
 from tblctl.tableformat.port import (
     BlocksReplacedError,
@@ -44,6 +41,8 @@ from tblctl.tableformat.port import (
     VersionEntry,
 )
 from tblctl.tableformat.progress import Progress
+
+from .memory_statistics import MemoryStatistics
 
 GROUP_ROWS = 3  # rows of a row group: small, so that tiny blocks have several
 IMPATIENT = Environment(sleep=lambda _seconds: None)
@@ -89,7 +88,15 @@ class MemoryVersion(Unpartitioned):
     def next_sort_id(self) -> int:
         return max(self.known_sorts) + 1
 
-    def listing(self, sort: Sort, condition: Any, *, clustered: bool = True, runs: bool = False) -> Listing:
+    def listing(
+        self,
+        sort: Sort,
+        condition: Any,
+        *,
+        clustered: bool = True,
+        runs: bool = False,
+        beside: Sort | None = None,
+    ) -> Listing:
         ranges = [self._range(record, sort) for record in self.records.values()]
         kinds = key_table(self.schema.written.empty_table(), sort, self.schema).schema
 
@@ -145,27 +152,6 @@ class MemoryVersion(Unpartitioned):
 
         answers = [filter_table(self.files[path], condition, self.schema) for path in self.records]
         return np.array([bool(pc.any(answer).as_py()) for answer in answers], np.bool_)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryStatistics:
-    """Statistics of blocks, worked out when asked for; no column holds NaN."""
-
-    tables: tuple[pa.Table, ...]
-
-    @property
-    def row_count(self) -> np.ndarray:
-        return np.array([table.num_rows for table in self.tables], np.int64)
-
-    def column(self, leaf: Leaf) -> ColumnStatistics:
-        columns = [leaf_values(table, leaf.path) for table in self.tables]
-        ends = [pc.min_max(column) for column in columns]
-        kind = statistic_type(leaf.type)
-        return ColumnStatistics(
-            min=pa.array([end["min"].as_py() for end in ends], kind),
-            max=pa.array([end["max"].as_py() for end in ends], kind),
-            null_count=np.array([column.null_count for column in columns], np.int64),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

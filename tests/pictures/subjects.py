@@ -42,7 +42,7 @@ class ListedVersion(Unpartitioned):
     schema: Schema = SCHEMA
     sort: Sort = SORT
 
-    def listing(self, sort, condition, *, clustered=True, runs=False) -> Listing:
+    def listing(self, sort, condition, *, clustered=True, runs=False, beside=None) -> Listing:
         every = np.ones(self.low.size, dtype=bool)
         rows = np.full(self.low.size, 1_000_000)
         names = tuple(dict.fromkeys(self.partition)) or ("",)

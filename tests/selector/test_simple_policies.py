@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
+from tblctl.selector import planner
+from tblctl.selector.budget import Budget
+from tblctl.selector.policies.size import Size, SizeOptions
 from tblctl.selector.table_view import MOST_LEVEL, NO_SORT
+from tblctl.tableformat.model.cluster_key import AS_LISTED
+from tblctl.tableformat.model.statistics import Deletions
 
 from .test_final import ADVERSARIES, SimTable, block_lists, spread, table_from
 
@@ -153,3 +159,48 @@ def test_a_group_of_depth_shortens_blocks_that_share_a_stretch():
         merged = table.copy()
         merged.merge(plan)
         assert stretches(merged) <= before - len(plan.groups)
+
+
+def worn_view(table, deletes, *, keyless):
+    """Return the view of a table with so many files of deletes for each block, each of which deletes half of it."""
+    view, files = table.view(), np.array([deletes.get(block.path, 0) for block in table.blocks], np.int64)
+    rows = view.row_count * np.minimum(files / 2, 1)
+    changed = {"deletions_of": lambda: Deletions(files=files, rows=rows)}
+    if keyless:
+        every = np.ones(len(view), np.bool_)
+        none = np.zeros(len(view), np.bool_)
+        changed |= {"sort_id": AS_LISTED.id, "sorts": {}, "sort_ids": np.zeros(len(view), np.int64)}
+        changed |= {"unknown": every, "constant": none, "unclustered": none}
+    return replace(view, **changed)
+
+
+@settings(max_examples=cases(150), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3), st.integers(0, 2)), max_size=25),
+    st.booleans(),
+    st.sampled_from([{}, {"max_blocks": 5}, {"max_groups": 1}]),
+)
+def test_size_ends_with_deletes_and_without_a_key_since_deletes_or_else_blocks_fall(blocks, keyless, limits):
+    table = SimTable(block_rows=10)
+    for rows, _, partition in blocks:
+        table.append(range(rows), partition=partition)
+    deletes = {block.path: files for block, (_, files, _) in zip(table.blocks, blocks, strict=True)}
+    left = sum(deletes.values()), len(table.blocks)
+    options = SizeOptions(delete_file_threshold=2)
+    for _ in range(1 + sum(left) + sum(rows for rows, *_ in blocks)):
+        view = worn_view(table, deletes, keyless=keyless)
+        plan = planner.plan(
+            view, Size(), options, Budget(**limits), memory_bytes=1 << 20, now=0.0, rng=lambda: 0.5
+        ).plan
+        if not plan.groups:
+            break
+        assert all(group.sort_id == view.sort_id for group in plan.groups)
+        assert all(len(group.blocks) > 1 or deletes[group.blocks[0]] for group in plan.groups)
+        groups = tuple(replace(group, sort_id=1) for group in plan.groups)  # its view says which it is
+        table.merge(replace(plan, groups=groups))
+        deletes = {block.path: deletes.get(block.path, 0) for block in table.blocks}
+        before, left = left, (sum(deletes.values()), len(table.blocks))
+        assert left < before
+    else:
+        raise AssertionError("it did not end")
+    assert not any(files >= 2 for files in deletes.values())

@@ -41,7 +41,9 @@ class DataFileEncoder(BlockEncoder):
         super().add(window)
         self._repeated_nans.update(repeated_nans(window.rows, self._columns))
 
-    def copy(self, file: BlockFile, group: int, keys: pa.Table, measured: Mapping[int, Measured]) -> None:
+    def copy(
+        self, file: BlockFile, group: int, keys: pa.Table | None, measured: Mapping[int, Measured]
+    ) -> None:
         """Append a row group as it is stored."""
         super().copy(file, group, keys, measured)
         self._has_copies = True

@@ -15,7 +15,7 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.options import not_honoured, style_of, target_bytes
-from tblctl.tableformat.iceberg.own_files import KEYS, OwnName, encode_keys
+from tblctl.tableformat.iceberg.own_files import KEYS, UNORDERED, OwnName, encode_keys
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.iceberg.schema import sort_of
 from tblctl.tableformat.iceberg.writing.encoder import DataFileEncoder
@@ -96,7 +96,10 @@ class Outputs:
     def _begin(self, sort: Sort | None, level: int, run_id: str | None, partition: str) -> NewBlock:
         spec_id, values = self._partitions[partition]
         name = OwnName(
-            table=self._table, level=level, sort_id=0 if sort is None else sort.id, run_id=run_id or "0"
+            table=self._table,
+            level=level,
+            sort_id=UNORDERED if sort is None else sort.id,
+            run_id=run_id or "0",
         )
         path = self._locations.path_of(name.with_id(self._env.new_id()), spec_id, values)
         storage, inner = self._storages.place_of(path)
