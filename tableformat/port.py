@@ -445,6 +445,9 @@ class TablePort(Protocol[VersionT]):
     def history(self, limit: int | None = None, *, start: VersionT | None = None) -> Iterator[VersionEntry]:
         """Yield at most `limit` versions, newest first, from `start` on; None for the newest."""
 
+    def known_history(self, version: VersionT) -> Iterator[VersionEntry]:
+        """Yield the versions from `version` on, newest first, as far as its own metadata tells of them: no request."""
+
     def block_io(self, version: VersionT) -> BlockIO:
         """Return the `BlockIO` of merge tasks for this version."""
 

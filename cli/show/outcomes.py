@@ -84,8 +84,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
         click.echo()
-        of = "" if outcome.figures_of == "table" else outcome.figures_of
-        render.print_table((of, "before", "after"), figures, right=(1, 2))
+        render.print_table((_some(outcome.figures_of), "before", "after"), figures, right=(1, 2))
         if outcome.predicted is not None:
             depth = render.average(outcome.predicted_depth_after, 2)
             click.echo(f"\npredicted: {price_clause(outcome.predicted)}; depth {depth}")
@@ -159,11 +158,11 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
         for name, word in (("conflicted_groups", "conflicted"), ("failed_groups", "failed"))
         if run[name]
     )
-    some = run.get("figures_of", "table")
+    some = _some(run.get("figures_of"))
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
         f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
-        + ("" if some == "table" else f" of {some}")
+        + (f" of {some}" if some else "")
     )
 
 
@@ -175,10 +174,18 @@ def predicted_clause(detail: Mapping[str, Any]) -> str:
         return ""
     depth = run.get("predicted_depth_after")
     more = "" if depth is None else f", depth {render.average(depth, 2)}"
+    by = " by default rates" if run.get("predicted_by_runs") == 0 else ""
     return (
         f"; {render.size(run['bytes_written'])} written in {render.duration(seconds)} "
-        f"(predicted {render.size(predicted['bytes_written'])}, {render.duration(predicted['seconds'])}{more})"
+        f"(predicted {render.size(predicted['bytes_written'])}, {render.duration(predicted['seconds'])}{by}{more})"
     )
+
+
+def _some(figures_of: str | None) -> str:
+    """Return which blocks figures are of; "" for all of the table, as in summaries that do not say."""
+    from tblctl.results import TABLE  # numpy comes with it, and help goes without
+
+    return "" if figures_of in (None, TABLE) else figures_of
 
 
 def _recorded(depth: float | None) -> str:

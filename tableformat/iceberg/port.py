@@ -177,6 +177,10 @@ class IcebergPort:
                 return
             yield _entry(base.metadata, base.at(snapshot))
 
+    def known_history(self, version: IcebergVersion) -> Iterator[VersionEntry]:
+        """Yield the version and those before it: all are in the metadata that it was loaded with."""
+        return self.history(start=version)
+
     def plan_storage(self, place: str | None) -> Storage:
         """Return where pending plans are kept: at `place`, or where the table's property `tblctl.plans` says.
 

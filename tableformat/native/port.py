@@ -275,6 +275,10 @@ class NativePort:
         for version, head in self._table.history(limit, start=first):
             yield _entry(version, head)
 
+    def known_history(self, version: NativeVersion) -> Iterator[VersionEntry]:
+        """Yield the version alone: a snapshot says nothing of those before it. Its tags may be others by now."""
+        yield _entry(version.snapshot, version.snapshot)
+
     def _head(self, newest: NativeVersion | None) -> Snapshot:
         return self._table.head() if newest is None else newest.snapshot
 
