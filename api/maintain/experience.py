@@ -86,6 +86,10 @@ def _run(detail: Mapping[str, Any]) -> Run | None:
     seconds, suggested = stated.get("merge_seconds"), predicted.get("suggested_bytes")
     found = {name: _figure(value) for name, value in {**figures, **counts}.items()}
     taken, before = _figure(seconds), _figure(suggested)
+    # Tasks count what they read of rows, a prediction whole files: of small files, the footers are most.
+    files = _figure(predicted.get("bytes_read"))
+    if files:
+        found["bytes_read"] = files
     engine = stated.get("engine")
     if taken is None or None in found.values() or not isinstance(engine, str):
         return None

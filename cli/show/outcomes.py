@@ -9,7 +9,8 @@ import click
 
 import tblctl
 from tblctl.cli.command import FAILED
-from tblctl.cli.show import render
+from tblctl.cli.show import page, render
+from tblctl.cli.show.flags import in_flags
 from tblctl.cli.show.plans import price_clause
 
 _MANY_ENTRIES = 100_000
@@ -73,9 +74,9 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     """Print the outcome for people: what happened, the table before and after, the groups that were not committed."""
     tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups + outcome.left_groups
     if not tried:
-        click.echo(render.printable(outcome.note))
+        page.put_paragraph(in_flags(outcome.note), indent=0)
         return
-    click.echo(recluster_line(outcome))
+    page.put_paragraph(recluster_line(outcome), indent=2)
     if outcome.committed_groups:
         figures = [
             ("depth", render.average(outcome.depth_before), render.average(outcome.depth_after)),
@@ -87,7 +88,8 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         render.print_table((_some(outcome.figures_of), "before", "after"), figures, right=(1, 2))
         if outcome.predicted is not None:
             depth = render.average(outcome.predicted_depth_after, 2)
-            click.echo(f"\npredicted: {price_clause(outcome.predicted)}; depth {depth}")
+            click.echo()
+            page.put_paragraph(f"predicted: {price_clause(outcome.predicted)}; depth {depth}", indent=2)
         if outcome.entries_copied >= _MANY_ENTRIES:
             click.echo(
                 f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
@@ -97,12 +99,19 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     if left:
         click.echo()
         rows = [
-            (group.round, group.number, group.status, f"{group.blocks_in:,}", group.error or group.why)
+            (
+                group.round,
+                group.number,
+                group.status,
+                f"{group.blocks_in:,}",
+                in_flags(group.error or group.why),
+            )
             for group in left
         ]
-        render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3))
+        render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3), text=(4,))
     if outcome.note:
-        click.echo(f"\n{render.printable(outcome.note)}")
+        click.echo()
+        page.put_paragraph(in_flags(outcome.note), indent=0)
 
 
 def print_missing(location: str, *, as_json: bool) -> None:
@@ -126,7 +135,7 @@ def watched_line(happened: tblctl.WatchedRound) -> str:
             before, after = render.average(outcome.depth_before, 2), render.average(outcome.depth_after, 2)
             what += f"; depth {before} -> {after}, {render.size(happened.bytes_today)} today"
     where = happened.location or "(all tables)"
-    return render.printable(f"{happened.time} {where} {happened.status}: {what}")
+    return render.printable(f"{happened.time} {where} {happened.status}: {in_flags(what)}")
 
 
 def recluster_line(outcome: tblctl.Outcome) -> str:

@@ -54,10 +54,11 @@ def put_table(
     *,
     right: Iterable[int] = (),
     styles: Sequence[str] = (),
+    text: Sequence[int] = (),
 ) -> None:
     """Print a table as `render.print_table` does; `styles` colour the bars of its rows."""
-    text, left_out = render.table(names, rows, width=render.terminal_width(), right=right)
-    header, rule, *lines = text.splitlines()
+    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, text=text)
+    header, rule, *lines = whole.splitlines()
     put((header, HEADING))
     put((rule, RULE))
     for number, line in enumerate(lines):

@@ -101,6 +101,7 @@ class GroupRun:
         self.error: str | None = None
         self.blocks: tuple[Block, ...] = ()
         self.sort: Sort | None = None
+        self.lost: tuple[str, ...] = ()  # its blocks that were not in the table when the round began
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
         self._tasks: tuple[MergeTask, ...] = ()

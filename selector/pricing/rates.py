@@ -98,7 +98,7 @@ class Run:
 
     Attributes:
         groups, requests: how many; requests as predicted, since nobody counts them.
-        bytes_read, bytes_copied, bytes_written: of files; copied ones are among both others.
+        bytes_read, bytes_copied, bytes_written: of whole files; copied ones are among both others.
         memory_bytes: of the rows that were decoded.
         seconds: from the round's start, or the commit before, to the commit.
         suggested_bytes: the bytes to copy that the bounds of the blocks suggested beforehand; None if unknown.

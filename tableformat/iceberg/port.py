@@ -194,7 +194,7 @@ class IcebergPort:
         if not given:
             msg = (
                 f"{self.location} does not say where to keep pending plans: set its property {PLANS} to a folder or "
-                "URL, or give plans_at (--plans-at)"
+                "URL, or give plans_at"
             )
             raise InvalidOptionError(msg)
         if "://" not in given and not given.startswith("/"):

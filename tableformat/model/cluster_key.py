@@ -31,6 +31,7 @@ from tblctl.tableformat.model.schema.types import (
 )
 
 __all__ = [
+    "NO_SORT",
     "Sort",
     "Term",
     "monotonic",
@@ -40,6 +41,9 @@ __all__ = [
     "transform_array",
     "widening_problem",
 ]
+
+NO_SORT = -1
+"""In the place of the sort of a block that is in the order of no live one, or of none that is known."""
 
 _TIME_TRANSFORMS = ("year", "month", "day", "hour")
 _WIDTH_TRANSFORMS = ("truncate", "bucket")

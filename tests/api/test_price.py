@@ -183,6 +183,17 @@ def test_a_recluster_without_a_limit_predicts_by_what_costs_no_request_and_recor
     assert table.history(1)[0].detail["recluster"]["predicted_by_runs"] == 3
 
 
+def test_what_is_written_of_small_files_is_predicted_by_whole_files(memory_url: str) -> None:
+    """Their footers are most of them, and merge tasks do not count these as read."""
+    table = table_of(memory_url)
+    first = one_round(table)
+    assert first["bytes_read"] < 0.5 * first["predicted"]["bytes_read"]
+    bill = table.plan().bill
+    assert bill is not None
+    assert bill.measured_runs == 1
+    assert bill.total.bytes_written == pytest.approx(bill.total.bytes_read, rel=0.1)
+
+
 def test_history_says_which_predictions_are_by_default_rates(tmp_path: Any) -> None:
     location = str(tmp_path / "t")
     table = table_of(location)
