@@ -56,7 +56,7 @@ class WatchedRound:
             that was to be merged; failed: no group could be merged; error: the table could not be measured or merged;
             budget: the bytes of the day leave no room, said once a day for a table.
         outcome: of the recluster; None if there was none.
-        error: why not; None after a recluster.
+        error: why not; None after a recluster, and where there was nothing to merge.
         bytes_today: of files that were rewritten since midnight UTC, all tables together.
     """
 
@@ -247,8 +247,11 @@ def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
         return day.round(table.location, "conflict", error=str(error))
     except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
         return day.round(table.location, "error", error=problem_of(error))
+    status = _status(outcome, is_limited=room is not None)
+    # The outcome's note tells to raise a limit that nobody gave.
+    error = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
     day.add(outcome)
-    return day.round(table.location, _status(outcome, is_limited=room is not None), outcome=outcome)
+    return day.round(table.location, status, outcome=outcome, error=error)
 
 
 def _status(outcome: Outcome, *, is_limited: bool) -> str:

@@ -126,7 +126,7 @@ def print_missing(location: str, *, as_json: bool) -> None:
 def watched_line(happened: tblctl.WatchedRound) -> str:
     """Return a round of `recluster --watch` in one line."""
     outcome = happened.outcome
-    if outcome is None:
+    if outcome is None or happened.error is not None:
         what = happened.error or ""
     else:
         tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups

@@ -37,15 +37,15 @@ def put(*spans: str | Span) -> None:
     Console(highlight=False).print(Text.assemble(*parts), soft_wrap=True)
 
 
-def put_paragraph(text: str, *, indent: int) -> None:
+def put_paragraph(text: str, *, indent: int, style: str = "") -> None:
     """Print a paragraph. On a terminal it is wrapped, and lines after the first are indented."""
     width = render.terminal_width()
     shown = render.printable(text)
     if width is None:
-        put(shown)
+        put((shown, style))
         return
     for line in textwrap.wrap(shown, max(width, 2 * indent), subsequent_indent=" " * indent):
-        put(line)
+        put((line, style))
 
 
 def put_table(

@@ -132,6 +132,34 @@ def test_a_policy_that_nobody_knows_is_refused_with_the_nearest_name(
     assert done.stderr.endswith("nothing was changed\n")
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda plan: plan["groups"][0]["price"].update(seconds=float("nan")),
+            "price.seconds: expected a number, got nan",
+        ),
+        (
+            lambda plan: plan["predicted"].update(average_depth_after=1e999),
+            "average_depth_after: expected a number, got inf",
+        ),
+        (lambda plan: plan["bill"].update(measured_runs=-1), "measured_runs is -1, expected at least 0"),
+        (
+            lambda plan: plan["options"]["budget"].update(max_seconds=-5),
+            "max_seconds: expected a number above 0",
+        ),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(overlapping: str, tmp_path: Path, change: Any, why: str) -> None:
+    plan = json.loads(invoke("plan", overlapping, "--threshold", "1", "--json").stdout)
+    change(plan)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = invoke("recluster", overlapping, "--plan", str(file))
+    assert (done.exit_code, tblctl.open(overlapping).snapshot.sequence) == (1, 4)
+    assert why in done.stderr
+
+
 def test_blocks_that_were_never_in_the_table_are_an_error_and_no_conflict(
     overlapping: str, tmp_path: Path
 ) -> None:
