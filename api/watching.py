@@ -249,9 +249,9 @@ def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
         return day.round(table.location, "error", error=problem_of(error))
     status = _status(outcome, is_limited=room is not None)
     # The outcome's note tells to raise a limit that nobody gave.
-    error = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
+    short = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
     day.add(outcome)
-    return day.round(table.location, status, outcome=outcome, error=error)
+    return day.round(table.location, status, outcome=outcome, error=short)
 
 
 def _status(outcome: Outcome, *, is_limited: bool) -> str:

@@ -281,9 +281,8 @@ class _Execution:
             engine = engine or self._job.engine(self._part([group for group, _ in free]))
             self._merge(engine, self._claim(free, least=max(1, engine.parallelism)))
             live = self._live()
-        _remove(
-            self._job.plans, self._pending
-        )  # claims that were written, or renewed, after those of the plan went
+        # The plan is gone, and took its claims along, but not those that were written or renewed since.
+        _remove(self._job.plans, self._pending)
         left = _numbers(live) - self._tried
         self._note(f"it was cancelled, or finished by another process; groups not begun: {len(left)}")
 
