@@ -316,7 +316,7 @@ class ClusteredTable:
             InvalidOptionError: arguments contradict each other, or the plan is of another table.
             ConflictError: with `on_conflict="fail"`.
         """
-        from tblctl.maintain.choose_engine import engines
+        from tblctl.maintain.choose_engine import engines, likely_name
         from tblctl.maintain.recluster import recluster
         from tblctl.maintain.request import Request
 
@@ -333,8 +333,8 @@ class ClusteredTable:
             progress=progress,
         )
         self._require_live()
-        with engines(engine, spark, self.location) as engine_for:
-            return recluster(self._port, request, engine_for, plan=plan)
+        with engines(engine, spark, self.location) as named:
+            return recluster(self._port, request, named, plan=plan, expected=likely_name(engine, spark))
 
     # -- plans kept for later ---------------------------------------------------------------------------------------
 
@@ -392,8 +392,9 @@ class ClusteredTable:
     ) -> Outcome:
         """Execute a pending plan. Several processes may do so at once: each takes the groups that no other one took.
 
-        A group is claimed before it is merged. Claims that were not renewed for half an hour are free again. Each
-        commit has as many groups as keep the engine busy. The last process removes the plan. `note` says what
+        A group is claimed before it is merged. Claims that were not renewed for half an hour are free again; a process
+        renews its own as long as it lives. Each commit has as many groups as keep the engine busy. Seconds and money of
+        the plan's budget count for all commits of a call together. The last process removes the plan. `note` says what
         was left out, and why.
 
         Args:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tblctl.metrics.partitions import TABLE
+from tblctl.metrics.partitions import TABLE as TABLE  # noqa: PLC0414 (for the command)
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.model.values import value_for_people

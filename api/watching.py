@@ -56,7 +56,7 @@ class WatchedRound:
             that was to be merged; failed: no group could be merged; error: the table could not be measured or merged;
             budget: the bytes of the day leave no room, said once a day for a table.
         outcome: of the recluster; None if there was none.
-        error: why not; None after a recluster.
+        error: why not; None after a recluster, and where there was nothing to merge.
         bytes_today: of files that were rewritten since midnight UTC, all tables together.
     """
 
@@ -133,14 +133,29 @@ def watch(  # noqa: D417 (most arguments are described together)
     )
     found = locations if callable(locations) else functools.partial(tuple, locations)
     look = _Eyes(found=found, opened=opened)
-    most = _most_bytes(daily_bytes)
-    return rounds(SYSTEM, look, hands.merge, every_seconds=_seconds(every), daily_bytes=most)
+    return rounds(
+        SYSTEM,
+        look,
+        hands.merge,
+        every_seconds=_seconds(every),
+        daily_bytes=_most_bytes(daily_bytes),
+        round_bytes=_asked_bytes(hands.options),
+    )
 
 
 def rounds(
-    env: Environment, look: Look, merge: Merge, *, every_seconds: float, daily_bytes: int | None
+    env: Environment,
+    look: Look,
+    merge: Merge,
+    *,
+    every_seconds: float,
+    daily_bytes: int | None,
+    round_bytes: int | None = None,
 ) -> Iterator[WatchedRound]:
-    """Yield what happens to the tables of `look`, turn by turn. See `watch`."""
+    """Yield what happens to the tables of `look`, turn by turn. See `watch`.
+
+    `round_bytes` is the caller's own limit of a round: where it is the lower one, the day has room.
+    """
     day = _Day(env, daily_bytes)
     known: dict[str, _Memory] = {}
     while True:
@@ -155,7 +170,7 @@ def rounds(
         for table in sorted(tables, key=lambda item: -item.badness):
             memory = known[table.location]
             if memory.is_due(table):
-                happened = _one_round(table, merge, day)
+                happened = _one_round(table, merge, day, round_bytes)
                 if memory.is_news(table, happened, day.date):
                     yield happened
         env.sleep(max(0.0, every_seconds - (env.elapsed() - begun)))
@@ -235,7 +250,7 @@ class _Day:
         )
 
 
-def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
+def _one_round(table: Standing, merge: Merge, day: _Day, round_bytes: int | None) -> WatchedRound:
     if table.error is not None:
         return day.round(table.location, "error", error=table.error)
     room = day.room_bytes
@@ -247,8 +262,12 @@ def _one_round(table: Standing, merge: Merge, day: _Day) -> WatchedRound:
         return day.round(table.location, "conflict", error=str(error))
     except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
         return day.round(table.location, "error", error=problem_of(error))
+    is_limited = room is not None and (round_bytes is None or room < round_bytes)
+    status = _status(outcome, is_limited=is_limited)
+    # The outcome's note tells to raise a limit that nobody gave.
+    short = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
     day.add(outcome)
-    return day.round(table.location, _status(outcome, is_limited=room is not None), outcome=outcome)
+    return day.round(table.location, status, outcome=outcome, error=short)
 
 
 def _status(outcome: Outcome, *, is_limited: bool) -> str:
@@ -307,9 +326,15 @@ def _within(options: Mapping[str, Any], room_bytes: int | None) -> dict[str, Any
     """Return options that also keep to a number of bytes."""
     if room_bytes is None:
         return dict(options)
-    asked = options.get("max_bytes")
-    most = parse_size(asked) if isinstance(asked, str) else asked
+    most = _asked_bytes(options)
     return {**options, "max_bytes": room_bytes if most is None else min(most, room_bytes)}
+
+
+def _asked_bytes(options: Mapping[str, Any]) -> int | None:
+    """Return the caller's own limit of a round."""
+    asked = options.get("max_bytes")
+    found: int | None = parse_size(asked) if isinstance(asked, str) else asked
+    return found
 
 
 def _most_bytes(daily_bytes: int | str | None) -> int | None:

@@ -20,6 +20,7 @@ import click
 
 from tblctl import errors
 from tblctl.cli.arguments import params
+from tblctl.cli.show.flags import in_flags
 from tblctl.cli.show.render import printable
 from tblctl.local_file import is_full
 
@@ -59,7 +60,14 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
             ctx.obj()
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except (
+            errors.InvalidOptionError,
+            errors.EngineError,
+        ) as error:  # others tell of data, which has names too
+            error.message = in_flags(error.message)
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

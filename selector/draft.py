@@ -37,8 +37,8 @@ import numpy as np
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.metrics.order import stable_order
 from tblctl.selector.connected import components
-from tblctl.selector.table_view import NO_SORT, TableView
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.selector.table_view import TableView
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
 from tblctl.tableformat.model.cut import ROOM
 from tblctl.tableformat.model.options import TableOptions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -307,6 +308,8 @@ def _item(hint: Any, value: Any, place: str) -> Any:
     found = next((kind for kind in kinds if kind in _OBJECTS), None)
     if found is not None:
         return _read(found, value, place)
+    if isinstance(value, float) and not math.isfinite(value):  # no JSON, but Python reads it
+        raise InvalidDataError(f"{place}: expected a number, got {value!r}")
     exact = bool if isinstance(value, bool) else type(value)
     if exact is int and float in kinds and int not in kinds:
         return float(value)

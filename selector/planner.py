@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
 from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
 from tblctl.selector.predict.forecast import Forecast
-from tblctl.selector.pricing.cut import fitting
+from tblctl.selector.pricing.cut import SPENT, fitting
 from tblctl.selector.pricing.predict import bill_of
 from tblctl.selector.pricing.price import Price
 from tblctl.selector.pricing.rates import DEFAULT_RATES
@@ -120,7 +121,7 @@ def _planned(
         groups=tuple(_groups(view, drafts, predicted, priced)),
         rejected=tuple(rejected),
         predicted=predicted.prediction,
-        note=_note(view, drafts, rejected, chosen),
+        note=_note(view, drafts, rejected, chosen, found.least),
         options=chosen,
         sorts=_new_sorts(view, drafts),
         bill=bill_of(view, priced, predicted.prediction, rates),
@@ -179,15 +180,25 @@ def _partition(view: TableView, chosen: Integers) -> Any:
     return number if view.is_partitioned else None
 
 
-def _how_far(view: TableView, rejected: Sequence[Rejection], options: PlanOptions) -> str:
-    """Return which limits to raise, and, where that says enough, to what: two blocks of average size."""
+def _how_far(
+    view: TableView, rejected: Sequence[Rejection], options: PlanOptions, least: Mapping[str, Price]
+) -> str:
+    """Return which limits to raise, and, where that is known, to what: what two blocks or the cheapest group take."""
     found = []
     for rule, limit in options.limits.items():
         if any(item.rule == rule for item in rejected):
             two, text = TYPICAL[rule](view) if rule in TYPICAL else (0, "")
             more = f": {text}" if two > limit else ""
+            if rule in least:
+                more = f", to {_rounded_up(SPENT[rule](least[rule]))}: the cheapest group is expected to take that"
             found.append(f"Raise {rule}, now {limit}{more}")
     return "; ".join(found)
+
+
+def _rounded_up(value: float) -> str:
+    """Return a number of two digits that is not below `value`, as text."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit * (1 - 1e-9)) * unit:.2g}"
 
 
 def _count(blocks: int) -> str:
@@ -195,7 +206,11 @@ def _count(blocks: int) -> str:
 
 
 def _note(
-    view: TableView, drafts: Sequence[Draft], rejected: Sequence[Rejection], options: PlanOptions
+    view: TableView,
+    drafts: Sequence[Draft],
+    rejected: Sequence[Rejection],
+    options: PlanOptions,
+    least: Mapping[str, Price],
 ) -> str:
     """Return one sentence: what is to be done, or why there is nothing to do."""
     if drafts:
@@ -213,7 +228,7 @@ def _note(
     reasons = reasons or f"{_count(len(view))}, and the policy selects none"
     measured = any(item.rule == "well_clustered" for item in rejected)
     if any(item.rule in options.limits for item in rejected):
-        return f"nothing to do within the limits: {reasons}. {_how_far(view, rejected, options)}"
+        return f"nothing to do within the limits: {reasons}. {_how_far(view, rejected, options, least)}"
     hint = (
         " (selection depth: blocks that share one key at their ends only do not overlap)" if measured else ""
     )

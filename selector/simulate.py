@@ -30,9 +30,9 @@ from tblctl.selector.plan import Group, Plan
 from tblctl.selector.planner import Planned, plan
 from tblctl.selector.policy import Policy, Rates, Rng, State, Workload
 from tblctl.selector.registry import DEFAULT_POLICY, policy_named
-from tblctl.selector.table_view import MOST_LEVEL, NO_SORT, TableView
+from tblctl.selector.table_view import MOST_LEVEL, TableView
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, is_full
-from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, Term
 from tblctl.tableformat.model.cut import cut_rows, most_rows, rows_back, slack_rows
 from tblctl.tableformat.model.options import TableOptions
 

@@ -16,16 +16,13 @@ from tblctl.metrics.intervals import Integers, Mask
 from tblctl.metrics.order import stable_order
 from tblctl.metrics.partitions import TABLE
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import NO_RUN
 from tblctl.tableformat.model.statistics import Deletions
 
 MOST_LEVEL = 32
 """Blocks of this level or above are left alone (as Databend does), so that `--final` stops."""
-
-NO_SORT = -1
-"""In the place of the sort of a block that is in the order of no live one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

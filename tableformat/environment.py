@@ -68,6 +68,28 @@ def _in_turn(name: str) -> Iterator[bool]:
             turn.lock.release()
 
 
+def _no_beat(_seconds: float, _action: Callable[[], None]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@contextmanager
+def _beating(seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    """Call `action` every so many seconds, in a thread that ends with the body."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=beat, name="tblctl-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # what the caller does next, no beat undoes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """Everything that a call may use of the world outside its arguments.
@@ -82,6 +104,8 @@ class Environment:
         resident_bytes: memory of this process; 0 if the system does not report it, as on systems other than Linux.
         turn: a context in which no other thread of this process is in the turn of the same name; its value is whether
             it had to wait. A hint only: one that waits for too long goes on. As a rule nobody waits.
+        beat: a context beside which a function is called every so many seconds, in another thread. When the context
+            ends, so has the last call. A hint only: as a rule it is never called.
     """
 
     now: Callable[[], float] = time.time
@@ -92,6 +116,7 @@ class Environment:
     sleep: Callable[[float], None] = time.sleep
     resident_bytes: Callable[[], int] = _resident_bytes
     turn: Callable[[str], AbstractContextManager[bool]] = _no_turns
+    beat: Callable[[float, Callable[[], None]], AbstractContextManager[None]] = _no_beat
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
@@ -102,4 +127,4 @@ class Environment:
         return f"{self.now_ms():012x}{self.new_id()[:20]}"
 
 
-SYSTEM = Environment(turn=_in_turn)
+SYSTEM = Environment(turn=_in_turn, beat=_beating)

@@ -3,7 +3,7 @@
 A pending plan is one object, written once under a new name. It expires: its name says how many seconds it lives from
 the storage's time of the object on. A claim is an object that one process creates if it is absent, so of several
 processes one gets a group. It is free again once it was not renewed for some time: the next process creates the claim
-of the next attempt.
+of the next attempt. A process that ends without its plan removes what claims there are of it, its own among them.
 
 Both are hints that spare work. Nothing waits for them, nothing depends on them: a commit decides by the blocks of the
 newest version alone. Ages are by the storage's clock on both sides.
@@ -28,6 +28,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.native.log.checked_json import has_checksum, with_checksum
 from tblctl.tableformat.native.log.clock import write_probe
 from tblctl.tableformat.native.log.names import (
+    CLAIMS,
     MOST_ATTEMPTS,
     MOST_GROUPS,
     MOST_PLAN_SECONDS,
@@ -120,6 +121,25 @@ class PendingPlans:
     def listed(self) -> list[PendingObject]:
         """Return all pending plans, oldest first, expired ones among them."""
         return self._below(PLANS)
+
+    def sweep(self) -> list[PendingObject]:
+        """Remove claims whose plan is gone, and return all pending plans, as `listed` does.
+
+        A process that was killed, or that claimed a group of a plan while another one cancelled it, leaves such claims.
+        Claims are listed before plans: the plan of a claim is seen, or was removed. Failures are only logged.
+        """
+        claims = [
+            (found[0], item.name) for item in self._storage.list(CLAIMS) if (found := claim_of(item.name))
+        ]
+        plans = self.listed()
+        known = {item.id for item in plans}
+        dead = [name for plan_id, name in claims if plan_id not in known]
+        if dead:
+            try:
+                self._storage.delete(dead)
+            except TblctlError as error:
+                LOG.debug("claims of plans that are gone stay: %s", error)
+        return plans
 
     def find(self, plan_id: str) -> PendingObject | None:
         """Return a pending plan; None if there is none.

@@ -60,7 +60,7 @@ class Listing:
         own: the block is in the sort's order, and its bounds are the keys of its first and last row.
         measured: figures count the block; if false, it counts as unclustered. None: where `own` is true. Formats of
             other writers measure files of whose order nothing is known.
-        sort_id: int64: the live sort in whose order the block is; -1 for none.
+        sort_id: int64: the live sort in whose order the block is; `NO_SORT` for none.
         known: the bounds hold. If false, nothing is known of the keys.
         exact: the bounds are keys of rows: not truncated, and not combined from separate column bounds.
         level, stored_rows, size_bytes, decoded_bytes: int64; see `Block`.
@@ -462,6 +462,9 @@ class TablePort(Protocol[VersionT]):
 
     def history(self, limit: int | None = None, *, start: VersionT | None = None) -> Iterator[VersionEntry]:
         """Yield at most `limit` versions, newest first, from `start` on; None for the newest."""
+
+    def known_history(self, version: VersionT) -> Iterator[VersionEntry]:
+        """Yield the versions from `version` on, newest first, as far as its own metadata tells of them: no request."""
 
     def block_io(self, version: VersionT) -> BlockIO:
         """Return the `BlockIO` of merge tasks for this version."""

@@ -58,12 +58,19 @@ class RollingAverages:
         self._next: View | None = None  # the table after it, if that was measured
         self._alone = True  # nobody else committed since the round began
 
-    def begin(self, version: str, view: View) -> Averages:
-        """Return the figures of a round's first version, given by its id.
+    def known(self, version: str) -> Averages | None:
+        """Return the figures of a version if the round before committed it, and nobody else committed meanwhile.
 
-        They are known already if the round before committed this version and nobody else committed meanwhile.
+        Then a round may begin without a view of it.
         """
-        if version != self._version or not self._alone or self._asked is not None:
+        return self._figures if self._view is not None and self._is_own(version) else None
+
+    def _is_own(self, version: str) -> bool:
+        return version == self._version and self._alone and self._asked is None
+
+    def begin(self, version: str, view: View) -> Averages:
+        """Return the figures of a round's first version, given by its id. A `known` one is not measured again."""
+        if not self._is_own(version):
             self._blocks, self._figures = None, view.averages
         self._version, self._view, self._next = version, view, None
         self._kept, self._asked, self._alone = [], None, True
@@ -106,14 +113,13 @@ class RollingAverages:
     def _as_kept(self) -> View:
         """Return the table with all that was kept. Each commit is put into the view once, and only if it is asked for.
 
-        A round's commits remove blocks that it began with, so that all of them can be put in at once.
+        All of them are put in at once; a block that a later one removes again was never there.
         """
         assert self._view is not None, "a round has begun"
         if self._kept:
             removed = frozenset().union(*(change.removed for change in self._kept))
-            self._view = self._view.replaced(
-                removed, [item for change in self._kept for item in change.added]
-            )
+            added = [item for change in self._kept for item in change.added if item.path not in removed]
+            self._view = self._view.replaced(removed, added)
             self._kept = []
         return self._view
 

@@ -20,6 +20,11 @@ LOCAL_BYTES = 64 * 2**30
 if it can be started."""
 
 
+def likely_name(name: str, session: Any) -> str:
+    """Return the name of the engine that `engines` will most likely give: all but the largest plans are merged here."""
+    return "spark" if name == "spark" or session is not None else "local"
+
+
 @contextmanager
 def engines(
     name: str, session: Any, location: str, *, local_bytes: int = LOCAL_BYTES
@@ -54,7 +59,7 @@ def engines(
     if in_memory and (name == "spark" or session is not None):
         msg = f"{location} is in the memory of this process, where Spark's workers cannot see it: use engine='local'"
         raise InvalidOptionError(msg)
-    asked = name == "spark" or session is not None
+    asked = likely_name(name, session) == "spark"
     with ExitStack() as opened:
 
         @functools.cache  # a session is opened once, or found missing once

@@ -5,12 +5,20 @@ Each commit of a recluster records what was predicted and what it took (`merger/
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tblctl.selector.pricing.rates import DEFAULT_RATES, REMOTE_REQUEST_SECONDS, Rates, Run, learned
+from tblctl.selector.pricing.rates import (
+    DEFAULT_RATES,
+    REMOTE_REQUEST_SECONDS,
+    Rates,
+    Run,
+    learned,
+    of_engine,
+)
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.snapshot import RECLUSTER
 from tblctl.tableformat.port import TablePort, VersionEntry, VersionT
@@ -24,8 +32,13 @@ MOST_VERSIONS = 16
 """Versions that are looked at for them; the native format reads these at once."""
 
 
-def rates_of(port: TablePort[VersionT], version: VersionT) -> Rates:
+def rates_of(port: TablePort[VersionT], version: VersionT, engine: str | None = None) -> Rates:
     """Return the rates that the last reclusters up to a version suggest; the defaults without any.
+
+    Args:
+        port: the table.
+        version: the last one to look at.
+        engine: what is to merge; None for the engine that ran last. Runs of others say nothing.
 
     The history is of use, not needed: one that cannot be read is logged.
     """
@@ -34,7 +47,16 @@ def rates_of(port: TablePort[VersionT], version: VersionT) -> Rates:
     except TblctlError as error:
         LOG.debug("%s: the rates of its last reclusters are unknown: %s", port.location, error)
         runs = []
-    return learned(runs[:MOST_RUNS], starting_rates(port.location))
+    return _learned(port, runs, engine)
+
+
+def rates_at_hand(port: TablePort[VersionT], version: VersionT, engine: str | None = None) -> Rates:
+    """Return the same from those of the last reclusters that a version's own metadata tells of: no request is made."""
+    return _learned(port, runs_of(itertools.islice(port.known_history(version), MOST_VERSIONS)), engine)
+
+
+def _learned(port: TablePort[VersionT], runs: Sequence[Run], engine: str | None) -> Rates:
+    return learned(of_engine(runs, engine)[:MOST_RUNS], starting_rates(port.location))
 
 
 def starting_rates(location: str) -> Rates:
@@ -64,12 +86,18 @@ def _run(detail: Mapping[str, Any]) -> Run | None:
     seconds, suggested = stated.get("merge_seconds"), predicted.get("suggested_bytes")
     found = {name: _figure(value) for name, value in {**figures, **counts}.items()}
     taken, before = _figure(seconds), _figure(suggested)
-    if taken is None or None in found.values():
+    # Tasks count what they read of rows, a prediction whole files: of small files, the footers are most.
+    files = _figure(predicted.get("bytes_read"))
+    if files:
+        found["bytes_read"] = files
+    engine = stated.get("engine")
+    if taken is None or None in found.values() or not isinstance(engine, str):
         return None
     return Run(
         **{name: int(value) for name, value in found.items() if value is not None},
         seconds=taken,
         suggested_bytes=None if before is None else int(before),
+        engine=engine,
     )
 
 

@@ -14,17 +14,19 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
+from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.newest import on_newest
-from tblctl.maintain.recluster import recluster
+from tblctl.maintain.recluster import LoopState, ReclusterJob, Totals, outcome_of, step
 from tblctl.maintain.request import Request
+from tblctl.maintain.spending import left_of
 from tblctl.merger.engines.engine import Engine
-from tblctl.merger.round.group_run import COMMITTED, LEFT
+from tblctl.merger.round.budget_clock import BudgetClock
+from tblctl.merger.round.group_run import COMMITTED, LEFT, GroupRun, State
 from tblctl.merger.round.round import require_own_plan
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
-from tblctl.selector.plan import Group, Plan
+from tblctl.selector.plan import Group, Plan, PlanOptions
 from tblctl.tableformat.errors import (
     InvalidDataError,
     InvalidOptionError,
@@ -35,32 +37,20 @@ from tblctl.tableformat.model.cluster_key import AS_LISTED
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.pending import Claim, PendingObject, PendingPlans, decode_pending
 from tblctl.tableformat.port import TablePort, Version
-from tblctl.tableformat.progress import Progress
 
 LOG = logging.getLogger("tblctl")
 
 CLAIM_SECONDS = 1800.0
-"""A claim that was not renewed for so long is free: its process is dead, or hangs. A living one renews its claims three
-times as often, whenever a merge task makes progress; a task of 1 GiB makes some every few seconds."""
+"""A claim that was not renewed for so long is free: its process is dead. A living one renews its claims three times as
+often, whatever its engine is doing: a Spark job tells nothing before its end."""
+
+_LEAST_BEAT_SECONDS = 1.0
 
 CLAIM_BYTES = 2**30
 """Smaller groups are committed together: a commit takes requests, and merging so much some seconds."""
 
 UNUSABLE = (InvalidDataError, InvalidOptionError, UnsupportedFormatError)
 """What reading a pending plan raises that is damaged, of another table, or of another version of tblctl."""
-
-_SUMS = (
-    *(
-        "rounds",
-        "commits",
-        "committed_groups",
-        "conflicted_groups",
-        "failed_groups",
-        "blocks_in",
-        "blocks_out",
-    ),
-    *("rows", "bytes_read", "bytes_written", "entries_copied"),
-)
 
 
 def read_plan(plans: PendingPlans, pending: PendingObject) -> Plan | None:
@@ -86,7 +76,9 @@ def read_plan(plans: PendingPlans, pending: PendingObject) -> Plan | None:
 def schedule(
     plans: PendingPlans, make: Callable[[Collection[str]], Plan], *, lifetime_seconds: float
 ) -> ScheduledPlan:
-    """Make a plan without the blocks of other pending plans, and keep it. Expired plans are removed on the way.
+    """Make a plan without the blocks of other pending plans, and keep it.
+
+    Expired plans are removed on the way, and claims of plans that are gone.
 
     Args:
         plans: where it is kept.
@@ -95,7 +87,7 @@ def schedule(
     """
     now = plans.now_seconds()
     taken: set[str] = set()
-    for pending in plans.listed():
+    for pending in plans.sweep():
         if pending.expires_seconds <= now:
             _remove(plans, pending)
             continue
@@ -230,8 +222,8 @@ def execute(job: PendingJob, plan_id: str | None = None) -> Outcome:
             continue
         run.carry_out()
         notes += run.notes
-        if run.outcomes:
-            return _combined(run.outcomes, job.port.env.elapsed() - started, notes)
+        if run.state.groups:
+            return replace(run.outcome(), note="; ".join(notes))
     return _nothing(job, job.port.env.elapsed() - started, notes or ["there is no pending plan"])
 
 
@@ -260,14 +252,17 @@ def _begun(job: PendingJob, pending: PendingObject) -> _Execution | None:
 
 
 class _Execution:
-    """Executes one pending plan. `outcomes` has one entry a round, `notes` what people should know besides."""
+    """Executes one pending plan, in rounds of one loop: what they did is in `state`, `notes` has what else to say."""
 
     def __init__(self, job: PendingJob, pending: PendingObject, plan: Plan) -> None:
         self._job, self._pending, self._plan = job, pending, plan
+        self._first: Version | None = None
+        self._waiting = plan.groups  # those that nobody committed, as far as is known
         self._tried: set[int] = set()
-        self._committed: set[int] = set()
         self._left: set[int] = set()  # groups that did not begin, to keep to the budget
-        self.outcomes: list[Outcome] = []
+        self.state = LoopState(
+            averages=RollingAverages(several=len(plan.groups) > 1), began=job.port.env.elapsed()
+        )
         self.notes: list[str] = []
 
     def carry_out(self) -> None:
@@ -287,16 +282,49 @@ class _Execution:
             engine = engine or self._job.engine(self._part([group for group, _ in free]))
             self._merge(engine, self._claim(free, least=max(1, engine.parallelism)))
             live = self._live()
+        # The plan is gone, and took its claims along, but not those that were written or renewed since.
+        _remove(self._job.plans, self._pending)
         left = _numbers(live) - self._tried
         self._note(f"it was cancelled, or finished by another process; groups not begun: {len(left)}")
+
+    def outcome(self) -> Outcome:
+        """Return what all rounds did. Figures of the table are unknown if there was none."""
+        seconds = self._job.port.env.elapsed() - (self.state.began or 0.0)
+        found = outcome_of(self._loop(self._plan), self.state, seconds)
+        whole = found.committed_groups == len(self._plan.groups)
+        depth = self._plan.predicted.average_depth_after if whole else None
+        unknown: dict[str, Any] = {} if found.rounds else dict.fromkeys(_AVERAGES)
+        return replace(found, predicted_depth_after=depth, **unknown)
+
+    def _loop(self, plan: Plan, engine: Engine | None = None) -> ReclusterJob:
+        """Return the job of a round."""
+        found = self._job.engine if engine is None else lambda _plan: engine
+        return ReclusterJob(port=self._job.port, request=self._job.request, engine=found, plan=plan)
 
     def _note(self, text: str) -> None:
         self.notes.append(f"pending plan {self._pending.id}: {text}")
 
     def _live(self) -> list[Group]:
-        """Return the groups that can still be merged: their blocks and sorts are in the newest version."""
-        groups = [group for group in self._plan.groups if group.number not in self._committed]
-        return on_newest(self._job.port, partial(_live_groups, self._plan, groups))
+        """Return the groups that can still be merged: their blocks and sorts are in the newest version.
+
+        Only the first look reads where all blocks are. Later ones read what is new since.
+        """
+        done = {item.number for item in self.state.groups if item.status == COMMITTED}
+        self._waiting = tuple(group for group in self._waiting if group.number not in done)
+        return on_newest(self._job.port, self._live_in)
+
+    def _live_in(self, version: Version) -> list[Group]:
+        waiting = _of_live_sorts(self._plan, self._waiting, version)
+        paths = list(itertools.chain.from_iterable(group.blocks for group in waiting))
+        if self._first is None:
+            there = set(version.blocks(paths))
+            self._first = version
+            self._waiting = tuple(group for group in self._waiting if there >= set(group.blocks))
+        elif self._first.id == version.id:
+            there = set(paths)
+        else:
+            there = set(paths) - self._job.port.gone(self._first, version, paths)
+        return [group for group in waiting if there >= set(group.blocks)]
 
     def _free(self, live: Sequence[Group]) -> list[tuple[Group, Claim | None]]:
         """Return the groups that this process did not try, and no other one holds, with their expired claims."""
@@ -315,11 +343,15 @@ class _Execution:
         ]
 
     def _claim(self, free: Iterable[tuple[Group, Claim | None]], *, least: int) -> list[tuple[Group, Claim]]:
-        """Claim groups for a round, at least `least` if others leave so many."""
+        """Claim groups for a round that the budget holds: at least `least`, if others leave so many."""
         found: list[tuple[Group, Claim]] = []
         size_bytes = 0
+        clock = BudgetClock(self._options(), self._job.port.env.elapsed)
         for group, last in free:
             self._tried.add(group.number)
+            if refusal := clock.refusal(group):
+                self._leave(group, refusal)
+                continue
             claim = self._job.plans.claim(self._pending.id, group.number, last)
             if claim is not None:
                 found.append((group, claim))
@@ -328,42 +360,59 @@ class _Execution:
                     break
         return found
 
+    def _leave(self, group: Group, refusal: str) -> None:
+        run = GroupRun(group, round_number=self.state.totals.rounds + 1)
+        run.move(State.LEFT, refusal)
+        self._left.add(group.number)
+        totals = replace(self.state.totals, left_groups=self.state.totals.left_groups + 1)
+        self.state = replace(self.state, totals=totals, groups=(*self.state.groups, run.outcome()))
+
     def _merge(self, engine: Engine, claimed: Sequence[tuple[Group, Claim]]) -> None:
         """Merge and commit some groups as a round of their own."""
         if not claimed:
             return
-        job, groups = self._job, [group for group, _ in claimed]
-        claims = [claim for _, claim in claimed]
-        renewing = _Renewing(job, self._pending.id, claims)
+        plans, plan_id = self._job.plans, self._pending.id
+        groups, claims = [group for group, _ in claimed], [claim for _, claim in claimed]
+        before = self.state
         try:
-            outcome = recluster(
-                job.port,
-                replace(job.request, progress=renewing.report),
-                lambda _plan: engine,
-                plan=self._part(groups),
-            )
+            with self._job.port.env.beat(
+                max(self._job.claim_seconds / 3, _LEAST_BEAT_SECONDS), lambda: plans.renew(plan_id, claims)
+            ):
+                taken = step(self._loop(self._part(groups), engine), before)
         except BaseException as error:
-            error.add_note(f"this was the pending plan {self._pending.id}; its groups are free again")
-            job.plans.release(self._pending.id, claims)
+            error.add_note(f"this was the pending plan {plan_id}; its groups are free again")
+            plans.release(plan_id, claims)
             raise
-        numbered = [
-            replace(item, number=groups[item.number].number, round=len(self.outcomes) + 1)
-            for item in outcome.groups
+        ended = [
+            replace(item, number=groups[item.number].number)
+            for item in taken.state.groups[len(before.groups) :]
         ]
-        self._committed |= {item.number for item in numbered if item.status == COMMITTED}
-        left = {item.number for item in numbered if item.status == LEFT}
+        left = {item.number for item in ended if item.status == LEFT}
         if left:  # the budget of this run is used up: others may have them at once
-            job.plans.release(self._pending.id, [claim for group, claim in claimed if group.number in left])
+            plans.release(plan_id, [claim for group, claim in claimed if group.number in left])
         self._left |= left
-        self.outcomes.append(replace(outcome, groups=tuple(numbered)))
+        self.state = replace(
+            taken.state, groups=(*before.groups, *ended), note=""
+        )  # `_end` says what is left
+
+    def _options(self) -> PlanOptions:
+        """Return the plan's options with what its budget still gives this execution."""
+        seconds = self._job.port.env.elapsed() - (self.state.began or 0.0)
+        budget = left_of(self._plan.options.budget, self.state.spent, seconds)
+        return replace(self._plan.options, budget=budget)
 
     def _part(self, groups: Sequence[Group]) -> Plan:
-        """Return the plan with some of its groups only."""
+        """Return the plan with some of its groups only, for the rest of its budget."""
         used = {group.sort_id for group in groups}
+        predicted = self._plan.predicted
+        if len(groups) < len(self._plan.groups):
+            predicted = replace(predicted, average_depth_after=None)  # it is of all groups
         return replace(
             self._plan,
             groups=tuple(replace(group, number=place) for place, group in enumerate(groups)),
             sorts=tuple(sort for sort in self._plan.sorts if sort.id in used),
+            options=self._options(),
+            predicted=predicted,
         )
 
     def _end(self, live: Sequence[Group]) -> None:
@@ -371,7 +420,7 @@ class _Execution:
         if not live:
             _remove(self._job.plans, self._pending)
             return
-        tried = {item.number for outcome in self.outcomes for item in outcome.groups} & _numbers(live)
+        tried = {item.number for item in self.state.groups} & _numbers(live)
         left = len(tried & self._left)
         failed = len(tried) - left
         of = f"of {len(self._plan.groups)} groups"
@@ -391,64 +440,20 @@ def _numbers(groups: Iterable[Group]) -> set[int]:
     return {group.number for group in groups}
 
 
-def _live_groups(plan: Plan, groups: Sequence[Group], version: Version) -> list[Group]:
-    """Return which groups of a plan can still be merged: a version has their blocks, and their sort may be live."""
-    paths = list(itertools.chain.from_iterable(group.blocks for group in groups))
-    there = version.blocks(paths).keys()
+def _of_live_sorts(plan: Plan, groups: Sequence[Group], version: Version) -> list[Group]:
+    """Return which groups of a plan have a sort that is live in a version, or may become so."""
     live = version.sorts
     sorts = set(live) | {sort.id for sort in plan.sorts if version.may_add(sort)}
     sorts |= set() if version.sort else {AS_LISTED.id}
     sorts -= {sort.id for sort in plan.sorts if live.get(sort.id, sort) != sort}
-    return [group for group in groups if group.sort_id in sorts and there >= set(group.blocks)]
-
-
-class _Renewing:
-    """Passes progress on, and renews claims when a third of their time has passed."""
-
-    def __init__(self, job: PendingJob, plan_id: str, claims: Sequence[Claim]) -> None:
-        self._job, self._plan_id, self._claims = job, plan_id, claims
-        self._progress: Progress | None = job.request.progress
-        self._wait()
-
-    def report(self, done: int, total: int | None, unit: str) -> None:
-        """Take note of progress of the round; see `Progress`."""
-        if self._job.port.env.elapsed() >= self._next_seconds:
-            self._wait()
-            self._job.plans.renew(self._plan_id, self._claims)
-        if self._progress:
-            self._progress(done, total, unit)
-
-    def _wait(self) -> None:
-        self._next_seconds = self._job.port.env.elapsed() + self._job.claim_seconds / 3
-
-
-def _combined(outcomes: Sequence[Outcome], seconds: float, notes: Sequence[str]) -> Outcome:
-    """Return the outcomes of a plan's rounds as one."""
-    first, last = outcomes[0], outcomes[-1]
-    sums: dict[str, Any] = {name: sum(getattr(item, name) for item in outcomes) for name in _SUMS}
-    committed = [item.snapshot for item in outcomes if item.snapshot is not None]
-    every_note = dict.fromkeys([*notes, *(item.note for item in outcomes if item.note)])
-    return replace(
-        last,
-        **sums,
-        depth_before=first.depth_before,
-        overlaps_before=first.overlaps_before,
-        seconds=seconds,
-        snapshot=committed[-1] if committed else None,
-        note="; ".join(every_note),
-        groups=tuple(group for item in outcomes for group in item.groups),
-    )
+    return [group for group in groups if group.sort_id in sorts]
 
 
 def _nothing(job: PendingJob, seconds: float, notes: Sequence[str]) -> Outcome:
     """Return the outcome of an execution that found no group to merge."""
-    none: dict[str, Any] = dict.fromkeys(_SUMS, 0)
+    none: dict[str, Any] = {**vars(Totals()), **dict.fromkeys(_AVERAGES)}
     return Outcome(
         **none,
-        depth_before=None,
-        depth_after=None,
-        overlaps_before=None,
-        overlaps_after=None,
         seconds=seconds,
         snapshot=None,
         policy=job.request.policy.name,
@@ -456,3 +461,6 @@ def _nothing(job: PendingJob, seconds: float, notes: Sequence[str]) -> Outcome:
         note="; ".join(notes),
         groups=(),
     )
+
+
+_AVERAGES = ("depth_before", "depth_after", "overlaps_before", "overlaps_after")

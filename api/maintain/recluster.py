@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tblctl.maintain.averages import RollingAverages
-from tblctl.maintain.experience import rates_of
+from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.newest import GONE
 from tblctl.maintain.request import Request, planned, selectable
 from tblctl.maintain.spending import Spent, left_of, used_up
 from tblctl.maintain.view import Averages, View
+from tblctl.maintain.waits import Waits, wait_seconds
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, LEFT, GroupOutcome
@@ -37,7 +38,6 @@ from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State, Workload
 from tblctl.selector.pricing.price import Price, total_price
 from tblctl.selector.pricing.rates import Rates
-from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
@@ -63,25 +63,6 @@ LOG = logging.getLogger("tblctl")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waits:
-    """How long to wait between steps, and how often.
-
-    Attributes:
-        first_retry_seconds, longest_retry_seconds: before a round after one that lost all groups to other writers; the
-            wait doubles from the first to the longest, and is shortened by up to a half at random.
-        first_idle_seconds, longest_idle_seconds: the same with nothing to do.
-        most_fruitless: rounds in a row that may commit nothing before the loop gives up; an endless one then waits
-            about `longest_retry_seconds` before each further round.
-    """
-
-    first_retry_seconds: float = 0.1
-    longest_retry_seconds: float = 10.0
-    first_idle_seconds: float = 1.0
-    longest_idle_seconds: float = 60.0
-    most_fruitless: int = 10
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReclusterJob:
     """What to recluster, and with what.
 
@@ -93,7 +74,9 @@ class ReclusterJob:
         endless: with nothing to do, be `Idle` instead of `Done`. No advice is planned then.
         waits: how long to wait.
         workload: returns what was asked of the table lately, for the policy; None where that is not known.
-        rates: what reading and rewriting take (`experience.rates_of`); None for the stated defaults.
+        rates: what reading and rewriting take (`experience.rates_of`); None for what the newest version's own metadata
+            tells of the last reclusters.
+        expected_engine: the name of the engine that will merge; None for the one that merged last.
         policy_state: what the policy remembers of an earlier job: the `LoopState.policy` that this one ended with.
     """
 
@@ -105,6 +88,7 @@ class ReclusterJob:
     waits: Waits = field(default_factory=Waits)
     workload: Callable[[Version], Workload] | None = None
     rates: Rates | None = None
+    expected_engine: str | None = None
     policy_state: State = None
 
     def start(self) -> LoopState:
@@ -299,14 +283,17 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         if version.id == state.version and not state.failed and not job.workload:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
-    try:
-        version, view = selectable(version, job.request, executes=job.plan is not None)
-    except GONE:  # maybe gc removed the version while it was read
-        if job.port.newest().id == version.id:
-            raise
-        return _step(job, state, watch)
-    before = state.averages.begin(version.id, view)
-    state = replace(state, version=version.id, before=state.before or before, after=before, nothing=None)
+    known = state.averages.known(version.id) if job.plan else None
+    view: View | None = None
+    if known is None:
+        try:
+            version, view = selectable(version, job.request, executes=job.plan is not None)
+        except GONE:  # maybe gc removed the version while it was read
+            if job.port.newest().id == version.id:
+                raise
+            return _step(job, state, watch)
+        known = state.averages.begin(version.id, view)
+    state = replace(state, version=version.id, before=state.before or known, after=known, nothing=None)
     plan, policy_state = _planned(job, state, version, view)
     watch.begin(state, policy_state)
     if not plan.groups:
@@ -336,9 +323,10 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
     return _after_round(job, state, plan, outcome)
 
 
-def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) -> tuple[Plan, State]:
+def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View | None) -> tuple[Plan, State]:
     """Return the plan of the round, and what the policy remembers once that is carried out."""
-    if job.plan is not None:
+    if job.plan is not None or view is None:  # a view is missing only where a plan was given
+        assert job.plan is not None
         return job.plan, state.policy
     request = _within_budget(job, state, _paced(job.request, state.most_groups))
     found = planned(
@@ -348,7 +336,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View) 
         state.failed,
         workload=job.workload(version) if job.workload else None,
         state=state.policy,
-        rates=job.rates,
+        rates=job.rates or rates_at_hand(job.port, version, job.expected_engine),
         env=job.port.env,
         with_advice=not job.endless,
     )
@@ -405,7 +393,7 @@ def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
 
 def _idle(job: ReclusterJob, state: LoopState, version: str) -> Idle:
     env, waits = job.port.env, job.waits
-    wait = _wait_seconds(env, state.idle, waits.first_idle_seconds, waits.longest_idle_seconds)
+    wait = wait_seconds(env, state.idle, waits.first_idle_seconds, waits.longest_idle_seconds)
     state = replace(state, idle=state.idle + 1)
     return Idle(state=state, until_seconds=env.elapsed() + wait, version=version)
 
@@ -441,9 +429,7 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
     if CONFLICTED not in statuses and not outcome.put_back:
         return Retry(state=state, after_seconds=0.0)
     waits = job.waits
-    wait = _wait_seconds(
-        job.port.env, state.fruitless, waits.first_retry_seconds, waits.longest_retry_seconds
-    )
+    wait = wait_seconds(job.port.env, state.fruitless, waits.first_retry_seconds, waits.longest_retry_seconds)
     return Retry(state=state, after_seconds=wait)
 
 
@@ -464,17 +450,8 @@ def _given_up(job: ReclusterJob, state: LoopState) -> Step:
     if not job.endless:
         return Done(state=replace(state, note=f"stopped: {why}; run it again later"))
     longest = job.waits.longest_retry_seconds
-    wait = _wait_seconds(job.port.env, 0, longest, longest)
+    wait = wait_seconds(job.port.env, 0, longest, longest)
     return Retry(state=replace(state, note=why), after_seconds=wait)
-
-
-def _wait_seconds(env: Environment, number: int, first: float, longest: float) -> float:
-    """Return a wait that doubles with its number, and differs from one process to another."""
-    doubled = first * 2.0 ** min(number, _MOST_DOUBLINGS)
-    return min(longest, doubled) * (0.5 + env.random() / 2)
-
-
-_MOST_DOUBLINGS = 60  # 2.0 ** 1024 is no float
 
 
 class _Watch:
@@ -519,7 +496,12 @@ class _Watch:
 
 
 def recluster(
-    port: TablePort[Any], request: Request, engine: Callable[[Plan], Engine], *, plan: Plan | None = None
+    port: TablePort[Any],
+    request: Request,
+    engine: Callable[[Plan], Engine],
+    *,
+    plan: Plan | None = None,
+    expected: str | None = None,
 ) -> Outcome:
     """Carry out `plan`; or plan and carry out one round, or with `final` rounds until there is nothing to do.
 
@@ -528,6 +510,7 @@ def recluster(
         request: what to select and how to merge; with a given plan, only how to merge.
         engine: returns the engine that carries out a plan.
         plan: an earlier plan.
+        expected: the name of the engine that will merge, if that is known.
 
     Raises:
         InvalidOptionError: `plan` is not a plan, or is of another table.
@@ -540,8 +523,10 @@ def recluster(
     budget = request.options.budget
     is_timed = budget.max_seconds is not None or budget.max_cost is not None
     # Earlier runs are read where a limit depends on them: others need no request more than their own.
-    rates = rates_of(port, port.newest()) if is_timed and not plan else None
-    job = ReclusterJob(port=port, request=request, engine=engine, plan=plan, rates=rates)
+    rates = rates_of(port, port.newest(), expected) if is_timed and not plan else None
+    job = ReclusterJob(
+        port=port, request=request, engine=engine, plan=plan, rates=rates, expected_engine=expected
+    )
     state = job.start()
     while True:
         taken = step(job, state)

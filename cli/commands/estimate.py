@@ -92,11 +92,15 @@ def put_estimate(found: tblctl.Estimate) -> None:
         fields["cost"] = f"{found.cost_per_day:.4g} a day"
     page.put_fields(fields)
     if found.simulated_depth is not None and found.simulated_depth > _NEAR * found.target_depth:
-        page.put((f"({found.policy} does not keep the depth of {found.target_depth:g})", page.RULE))
+        _remark(f"{found.policy} does not keep the depth of {found.target_depth:g}")
     if found.days < 1:
-        page.put((f"(the history looked at is {_time(found.days)}: a whole day may differ)", page.RULE))
+        _remark(f"the history looked at is {_time(found.days)}: a whole day may differ")
     for assumption in found.assumptions:
-        page.put((f"(assumed: {assumption})", page.RULE))
+        _remark(f"assumed: {assumption}")
+
+
+def _remark(text: str) -> None:
+    page.put_paragraph(f"({text})", indent=1, style=page.RULE)
 
 
 def _time(days: float) -> str:

@@ -184,7 +184,7 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
     rows = [
         [
             s.sequence,
-            s.timestamp,
+            render.time(s.timestamp),
             s.operation,
             f"{s.rows_added:+,}" if s.rows_added else "",
             f"{-s.rows_removed:+,}" if s.rows_removed else "",
@@ -198,7 +198,7 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
     if any(notes):
         names.append("note")
         rows = [[*row, note] for row, note in zip(rows, notes, strict=True)]
-    render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7))
+    render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7), text=(9,) if any(notes) else ())
 
 
 @command(

@@ -256,9 +256,19 @@ def check_words(
 
 
 def read_plan(file: IO[str]) -> tblctl.Plan:
-    """Read what `--dry-run --json` printed."""
+    """Read what `--dry-run --json` printed.
+
+    Raises:
+        InvalidDataError: it is no plan, or names a policy that is not known here: it was edited.
+    """
     try:
         value = json.load(file)
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
-    return tblctl.Plan.from_json(value)
+    plan = tblctl.Plan.from_json(value)
+    try:
+        tblctl.policies.policy_of(plan.policy)
+    except errors.InvalidOptionError as error:
+        msg = f"--plan: {file.name} names an {error}; nothing was changed"
+        raise errors.InvalidDataError(msg) from error
+    return plan

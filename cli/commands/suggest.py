@@ -72,7 +72,7 @@ def suggest(
         page.put((f"(some bounds are unknown or inexact; {advice})", page.RULE))
     if rejected and found.rejected:
         page.put()
-        page.put_table(("no key", "because"), found.rejected)
+        page.put_table(("no key", "because"), found.rejected, text=(1,))
 
 
 def read_file(path: str) -> str:

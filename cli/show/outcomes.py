@@ -9,7 +9,8 @@ import click
 
 import tblctl
 from tblctl.cli.command import FAILED
-from tblctl.cli.show import render
+from tblctl.cli.show import page, render
+from tblctl.cli.show.flags import in_flags
 from tblctl.cli.show.plans import price_clause
 
 _MANY_ENTRIES = 100_000
@@ -73,9 +74,9 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     """Print the outcome for people: what happened, the table before and after, the groups that were not committed."""
     tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups + outcome.left_groups
     if not tried:
-        click.echo(render.printable(outcome.note))
+        page.put_paragraph(in_flags(outcome.note), indent=0)
         return
-    click.echo(recluster_line(outcome))
+    page.put_paragraph(recluster_line(outcome), indent=2)
     if outcome.committed_groups:
         figures = [
             ("depth", render.average(outcome.depth_before), render.average(outcome.depth_after)),
@@ -84,11 +85,11 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
         ]
         click.echo()
-        of = "" if outcome.figures_of == "table" else outcome.figures_of
-        render.print_table((of, "before", "after"), figures, right=(1, 2))
+        render.print_table((_some(outcome.figures_of), "before", "after"), figures, right=(1, 2))
         if outcome.predicted is not None:
             depth = render.average(outcome.predicted_depth_after, 2)
-            click.echo(f"\npredicted: {price_clause(outcome.predicted)}; depth {depth}")
+            click.echo()
+            page.put_paragraph(f"predicted: {price_clause(outcome.predicted)}; depth {depth}", indent=2)
         if outcome.entries_copied >= _MANY_ENTRIES:
             click.echo(
                 f"\n{outcome.entries_copied:,} manifest entries of other files were copied, since they share manifests "
@@ -98,12 +99,19 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     if left:
         click.echo()
         rows = [
-            (group.round, group.number, group.status, f"{group.blocks_in:,}", group.error or group.why)
+            (
+                group.round,
+                group.number,
+                group.status,
+                f"{group.blocks_in:,}",
+                in_flags(group.error or group.why),
+            )
             for group in left
         ]
-        render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3))
+        render.print_table(("round", "group", "status", "blocks", "why"), rows, right=(0, 1, 3), text=(4,))
     if outcome.note:
-        click.echo(f"\n{render.printable(outcome.note)}")
+        click.echo()
+        page.put_paragraph(in_flags(outcome.note), indent=0)
 
 
 def print_missing(location: str, *, as_json: bool) -> None:
@@ -118,7 +126,7 @@ def print_missing(location: str, *, as_json: bool) -> None:
 def watched_line(happened: tblctl.WatchedRound) -> str:
     """Return a round of `recluster --watch` in one line."""
     outcome = happened.outcome
-    if outcome is None:
+    if outcome is None or happened.error is not None:
         what = happened.error or ""
     else:
         tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
@@ -127,7 +135,7 @@ def watched_line(happened: tblctl.WatchedRound) -> str:
             before, after = render.average(outcome.depth_before, 2), render.average(outcome.depth_after, 2)
             what += f"; depth {before} -> {after}, {render.size(happened.bytes_today)} today"
     where = happened.location or "(all tables)"
-    return render.printable(f"{happened.time} {where} {happened.status}: {what}")
+    return render.printable(f"{happened.time} {where} {happened.status}: {in_flags(what)}")
 
 
 def recluster_line(outcome: tblctl.Outcome) -> str:
@@ -159,11 +167,11 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
         for name, word in (("conflicted_groups", "conflicted"), ("failed_groups", "failed"))
         if run[name]
     )
-    some = run.get("figures_of", "table")
+    some = _some(run.get("figures_of"))
     return (
         f"{run['policy']}: {render.count(run['committed_groups'], 'group')}{lost}, "
         f"depth {_recorded(run['depth_before'])} to {_recorded(run['depth_after'])}"
-        + ("" if some == "table" else f" of {some}")
+        + (f" of {some}" if some else "")
     )
 
 
@@ -175,10 +183,18 @@ def predicted_clause(detail: Mapping[str, Any]) -> str:
         return ""
     depth = run.get("predicted_depth_after")
     more = "" if depth is None else f", depth {render.average(depth, 2)}"
+    by = " by default rates" if run.get("predicted_by_runs") == 0 else ""
     return (
         f"; {render.size(run['bytes_written'])} written in {render.duration(seconds)} "
-        f"(predicted {render.size(predicted['bytes_written'])}, {render.duration(predicted['seconds'])}{more})"
+        f"(predicted {render.size(predicted['bytes_written'])}, {render.duration(predicted['seconds'])}{by}{more})"
     )
+
+
+def _some(figures_of: str | None) -> str:
+    """Return which blocks figures are of; "" for all of the table, as in summaries that do not say."""
+    from tblctl.results import TABLE  # numpy comes with it, and help goes without
+
+    return "" if figures_of in (None, TABLE) else figures_of
 
 
 def _recorded(depth: float | None) -> str:

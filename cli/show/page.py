@@ -37,15 +37,15 @@ def put(*spans: str | Span) -> None:
     Console(highlight=False).print(Text.assemble(*parts), soft_wrap=True)
 
 
-def put_paragraph(text: str, *, indent: int) -> None:
+def put_paragraph(text: str, *, indent: int, style: str = "") -> None:
     """Print a paragraph. On a terminal it is wrapped, and lines after the first are indented."""
     width = render.terminal_width()
     shown = render.printable(text)
     if width is None:
-        put(shown)
+        put((shown, style))
         return
     for line in textwrap.wrap(shown, max(width, 2 * indent), subsequent_indent=" " * indent):
-        put(line)
+        put((line, style))
 
 
 def put_table(
@@ -54,10 +54,11 @@ def put_table(
     *,
     right: Iterable[int] = (),
     styles: Sequence[str] = (),
+    text: Sequence[int] = (),
 ) -> None:
     """Print a table as `render.print_table` does; `styles` colour the bars of its rows."""
-    text, left_out = render.table(names, rows, width=render.terminal_width(), right=right)
-    header, rule, *lines = text.splitlines()
+    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, text=text)
+    header, rule, *lines = whole.splitlines()
     put((header, HEADING))
     put((rule, RULE))
     for number, line in enumerate(lines):

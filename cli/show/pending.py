@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 import tblctl
-from tblctl.cli.show import plans, render
+from tblctl.cli.show import page, plans, render
 
 PENDING_JSON = """
 id, created, expires, is_expired, policy, snapshot, groups, blocks, rows, bytes, claimed, problem
@@ -38,21 +38,23 @@ def print_pending(found: Sequence[tblctl.PendingPlan], *, as_json: bool) -> None
     rows = [
         (
             item.id,
-            item.created,
-            f"{item.expires}{' (expired)' if item.is_expired else ''}",
+            f"{render.time(item.expires)}{' (expired)' if item.is_expired else ''}",
             item.policy or "",
-            f"{item.groups:,}",
-            f"{item.claimed:,}",
+            render.time(item.created),
             f"{item.blocks:,}",
             render.size(item.bytes),
+            f"{item.groups:,}",
+            f"{item.claimed:,}",
         )
         for item in found
     ]
-    names = ("pending plan", "created", "expires", "policy", "groups", "begun", "blocks", "size")
+    # On 80 columns, those in the middle are left out.
+    names = ("pending plan", "expires", "policy", "created", "blocks", "size", "groups", "begun")
     render.print_table(names, rows, right=(4, 5, 6, 7))
     for item in found:
         if item.problem is not None:
-            click.echo(f"\n{render.printable(item.problem)}")
+            click.echo()
+            page.put_paragraph(item.problem, indent=0)
 
 
 def print_cancelled(cancelled: tblctl.PendingPlan, *, as_json: bool) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 import tblctl
-from tblctl.cli.show import render
+from tblctl.cli.show import page, render
 from tblctl.cli.show.figures import doubts
+from tblctl.cli.show.flags import in_flags
 
 PLAN_JSON = """
 an object: version, table_id, snapshot, policy, groups [{number, blocks [path], sort_id,
@@ -29,7 +30,7 @@ def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: boo
         render.print_json(plan.to_json())
         return
     if not plan.groups:
-        click.echo(render.printable(plan.note))
+        page.put_paragraph(in_flags(plan.note), indent=0)
         print_doubts(plan, advice)
         return
     click.echo(f"policy {plan.policy} on snapshot {plan.snapshot}:\n")
@@ -69,23 +70,23 @@ def print_groups(plan: tblctl.Plan) -> None:
         f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)\n"
     )
     for group in plan.groups:  # whole sentences, too long for a column
-        click.echo(f"group {group.number}: {render.printable(group.why)}")
+        page.put_paragraph(f"group {group.number}: {in_flags(group.why)}", indent=2)
 
 
 def print_rejected(plan: tblctl.Plan) -> None:
     """Print what was left out, and why."""
     rows = [
         (
-            item.rule,
+            in_flags(item.rule),
             "" if item.level is None else item.level,
             f"{item.blocks:,}",
             render.size(item.size_bytes),
-            item.why,
+            in_flags(item.why),
         )
         for item in plan.rejected
     ]
     click.echo()
-    render.print_table(("left out", "level", "blocks", "size", "why"), rows, right=(1, 2, 3))
+    render.print_table(("left out", "level", "blocks", "size", "why"), rows, right=(1, 2, 3), text=(4,))
 
 
 def print_doubts(plan: tblctl.Plan, advice: str) -> None:
@@ -119,7 +120,8 @@ def print_bill(plan: tblctl.Plan) -> None:
         return
     runs = plan.bill.measured_runs
     rates = f"the last {render.count(runs, 'run')} of this table" if runs else "defaults, for 2 processors"
-    click.echo(f"\nprice: {price_clause(plan.bill.total)} (rates: {rates})")
+    click.echo()
+    page.put_paragraph(f"price: {price_clause(plan.bill.total)} (rates: {rates})", indent=2)
     if plan.bill.payback_queries is not None:
         queries = render.count(plan.bill.payback_queries, "query").replace("querys", "queries")
         click.echo(f"Pays off after {queries} of one key.")

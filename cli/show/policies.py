@@ -26,4 +26,4 @@ def print_policies(*, as_json: bool) -> None:
         )
         for policy in found
     ]
-    render.print_table(("policy", "from", "what it does", "options"), rows)
+    render.print_table(("policy", "from", "what it does", "options"), rows, text=(2, 3))

@@ -17,6 +17,8 @@ import click
 
 CELL_WIDTH = 48  # of a table on a terminal. In a pipe cells keep their full length
 GAP = "  "
+INDENT = "    "
+LEAST_TEXT_WIDTH = 24  # sentences in narrower columns are hard to read
 ELLIPSIS = "…"
 SIZE_STEP = 1024
 
@@ -105,7 +107,12 @@ def terminal_width() -> int | None:
 
 
 def table(
-    names: Sequence[str], rows: Iterable[Sequence[Any]], *, width: int | None, right: Iterable[int] = ()
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    width: int | None,
+    right: Iterable[int] = (),
+    text: Sequence[int] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """Return an aligned table, and the names of the columns left out because they do not fit `width`.
 
@@ -114,33 +121,108 @@ def table(
         rows: JSON values, see `cell`.
         width: of the terminal; None (a pipe) means no limit on columns and cells.
         right: positions of the columns aligned to the right, numbers mostly.
+        text: positions of columns of sentences. They are never cut: they are wrapped within what the others leave, or
+            below their rows where that is too little.
     """
-    limit = CELL_WIDTH if width is not None else None
     cells = [[cell(value) for value in row] for row in rows]
     header = [printable(name) for name in names]
-    if limit is not None:
-        cells = [[shorten(text, limit) for text in row] for row in cells]
-        header = [shorten(name, limit) for name in header]
-    widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
-    shown = fitting(widths, width)
-    left_out = tuple(names[i] for i in range(len(names)) if i not in shown)
-    aligned_right = set(right)
-    lines = [
-        [pad(row[i], widths[i], right=i in aligned_right) for i in shown]
-        for row in [header, ["-" * w for w in widths], *cells]
+    if width is None:
+        return _aligned(header, cells, range(len(names)), right), ()
+    limits = [None if place in text else CELL_WIDTH for place in range(len(names))]
+    header, *cells = [
+        [value if most is None else shorten(value, most) for value, most in zip(row, limits, strict=True)]
+        for row in (header, *cells)
     ]
-    if left_out:
-        # Columns in the middle are left out: the first ones name a row, the last ones are often sums or states.
-        at = next(i for i, column in enumerate([*shown, len(names)]) if i != column)
-        for number, line in enumerate(lines):
+    widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
+    if _total(widths) <= width:
+        return _aligned(header, cells, range(len(names)), right), ()
+    # What says nothing in any row makes room for sentences. Of data, every column is named.
+    fixed = [
+        place
+        for place in range(len(names))
+        if place not in text and (not text or any(row[place] for row in cells))
+    ]
+    shown = [fixed[place] for place in fitting([widths[place] for place in fixed], width)]
+    left_out = tuple(names[place] for place in fixed if place not in shown)
+    room = width - _total([widths[place] for place in shown]) - len(GAP) * len(text)
+    beside = [] if left_out or room < LEAST_TEXT_WIDTH * len(text) else list(text)
+    shares = dict(zip(beside, shared([widths[place] for place in beside], room), strict=True))
+    lines = []
+    for number, row in enumerate((header, *cells)):
+        parts = [
+            wrapped(row[place], shares[place]) if place in shares else [row[place]]
+            for place in range(len(names))
+        ]
+        height = max(len(parts[place]) for place in (*shown, *beside))
+        lines += [[part[deep] if deep < len(part) else "" for part in parts] for deep in range(height)]
+        if number and not beside:
+            lines += [[INDENT + line] for place in text for line in wrapped(row[place], width - len(INDENT))]
+    return _aligned(lines[0], lines[1:], sorted((*shown, *beside)), right, has_gap=bool(left_out)), left_out
+
+
+def _aligned(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    shown: Sequence[int],
+    right: Iterable[int],
+    *,
+    has_gap: bool = False,
+) -> str:
+    """Return the lines of a table. A row of one cell of several is a line of its own.
+
+    With `has_gap`, columns are left out in the middle: the first ones name a row, the last ones are often sums or
+    states.
+    """
+    whole = [row for row in (header, *rows) if len(row) == len(header)]
+    widths = [max(map(text_width, column)) for column in zip(*whole, strict=True)]
+    aligned_right = set(right)
+    at = next((i for i, column in enumerate([*shown, len(header)]) if i != column), len(shown))
+    lines = []
+    for number, row in enumerate((header, ["-" * w for w in widths], *rows)):
+        if len(row) != len(header):
+            lines.append(row[0])
+            continue
+        line = [pad(row[i], widths[i], right=i in aligned_right) for i in shown]
+        if has_gap:
             line.insert(at, "-" if number == 1 else ELLIPSIS)
-    return "\n".join(GAP.join(line).rstrip() for line in lines), left_out
+        lines.append(GAP.join(line).rstrip())
+    return "\n".join(lines)
 
 
-def fitting(widths: Sequence[int], width: int | None) -> list[int]:
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * max(len(widths) - 1, 0)
+
+
+def shared(widths: Sequence[int], room: int) -> list[int]:
+    """Return how much of `room` each of some columns gets: what it needs, or an equal share of what others leave."""
+    found = [0] * len(widths)
+    left = len(widths)
+    for place in sorted(range(len(widths)), key=lambda place: widths[place]):
+        found[place] = min(widths[place], room // left)
+        room, left = room - found[place], left - 1
+    return found
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines of at most `width` columns, broken at blanks where that can be; no line for no text."""
+    lines: list[str] = []
+    for word in text.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(joined) <= width:
+            lines[-1] = joined
+            continue
+        lines.append("")
+        for character in word:
+            if text_width(lines[-1] + character) > max(width, 2):
+                lines.append("")
+            lines[-1] += character
+    return lines
+
+
+def fitting(widths: Sequence[int], width: int) -> list[int]:
     """Return the positions of the columns that fit, taken from both ends in turn, but at least the first."""
     count_all = len(widths)
-    if width is None or sum(widths) + len(GAP) * (count_all - 1) <= width:
+    if _total(widths) <= width:
         return list(range(count_all))
     order = [i // 2 if i % 2 == 0 else count_all - 1 - i // 2 for i in range(count_all)]
     chosen: list[int] = []
@@ -159,10 +241,16 @@ def pad(text: str, width: int, *, right: bool) -> str:
     return space + text if right else text + space
 
 
-def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> None:
-    """Print a table that fits the terminal, and the names of the columns left out."""
-    text, left_out = table(names, rows, width=terminal_width(), right=right)
-    click.echo(text)
+def print_table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Iterable[int] = (),
+    text: Sequence[int] = (),
+) -> None:
+    """Print a table that fits the terminal, and the names of the columns left out. `text`: as for `table`."""
+    lines, left_out = table(names, rows, width=terminal_width(), right=right, text=text)
+    click.echo(lines)
     if left_out:
         click.echo(left_out_line(left_out))
 
@@ -170,6 +258,16 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: I
 def left_out_line(names: Sequence[str]) -> str:
     """Return the line that names the columns that do not fit."""
     return f"({count(len(names), 'column')} not shown: {', '.join(map(printable, names))})"
+
+
+def time(timestamp: str) -> str:
+    """Return an ISO timestamp, on a terminal as `minute`."""
+    return timestamp if terminal_width() is None else minute(timestamp)
+
+
+def minute(timestamp: str) -> str:
+    """Return an ISO timestamp as `2026-11-21 10:29`, so that a line fits into 80 columns."""
+    return timestamp[: len("2026-11-21T10:29")].replace("T", " ")
 
 
 def number(value: int | None) -> str:

@@ -31,7 +31,7 @@ def put_runs(runs: Sequence[tblctl.SnapshotInfo]) -> None:
     rows = [
         (
             run.sequence,
-            minute(run.timestamp),
+            render.minute(run.timestamp),
             f"{run.blocks_removed:,} to {run.blocks_added:,}",
             render.size(run.bytes_added),
             recluster_clause(run.detail),
@@ -39,7 +39,7 @@ def put_runs(runs: Sequence[tblctl.SnapshotInfo]) -> None:
         for run in runs
     ]
     names = ("run", "time (UTC)", "blocks", "written", "what it did")
-    page.put_table(names, rows, right=(0, 2, 3))
+    page.put_table(names, rows, right=(0, 2, 3), text=(4,))
 
 
 def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
@@ -52,7 +52,7 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
     rows = [
         (
             point.snapshot,
-            minute(point.timestamp),
+            render.minute(point.timestamp),
             point.operation,
             render.number(point.blocks),
             "-" if point.source is None else render.average(point.average_depth),
@@ -63,8 +63,3 @@ def put_history(points: Sequence[tblctl.DepthPoint]) -> None:
     ]
     names = ("snapshot", "time (UTC)", "operation", "blocks", "depth", "overlaps", "known from")
     page.put_table(names, rows, right=(0, 3, 4, 5))
-
-
-def minute(timestamp: str) -> str:
-    """Return an ISO timestamp as `2026-11-21 10:29`, so that a line fits into 80 columns."""
-    return timestamp[: len("2026-11-21T10:29")].replace("T", " ")

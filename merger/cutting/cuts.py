@@ -123,7 +123,7 @@ def cut_into_tasks(
 
 
 def reads_no_keys(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -> bool:
-    """Return whether `find_cuts` certainly reads nothing: one merge task can hold all rows, or they stay as they come."""
+    """Return whether `find_cuts` certainly reads nothing: one task can hold all rows, or they stay as they come."""
     if not task.output.sort.is_order:
         return True
     decoded_bytes = sum(item.block.decoded_bytes for item in task.splits)

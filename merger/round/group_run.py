@@ -105,6 +105,7 @@ class GroupRun:
         self.blocks: tuple[Block, ...] = ()
         self.sort: Sort | None = None
         self.is_live = False  # rows that are deleted are off its blocks' counts
+        self.lost: tuple[str, ...] = ()  # its blocks that were not in the table when the round began
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
         self._numbers: tuple[int, ...] = ()  # of its tasks, which a round of 10,000 groups has no room for

@@ -198,13 +198,17 @@ class Publisher(Generic[VersionT]):
         )
 
     def _predicted(self, ready: Sequence[GroupRun]) -> dict[str, Any]:
-        """Return what the groups were expected to take, and to bring if they are the whole plan; None if unknown."""
+        """Return what the groups were expected to take, and to bring if they are the whole plan; None if unknown.
+
+        Also how many runs of the table the rates of the plan rest on; 0 for the stated defaults.
+        """
         found = [run.group.price for run in ready]
         priced = [price for price in found if price is not None]
         whole = len(ready) == len(self._plan.groups)
         return {
             "predicted": asdict(total_price(priced)) if len(priced) == len(found) else None,
             "predicted_depth_after": self._plan.predicted.average_depth_after if whole else None,
+            "predicted_by_runs": self._plan.bill.measured_runs if self._plan.bill else None,
         }
 
     def _unrecorded(self) -> list[GroupRun]:

@@ -42,6 +42,8 @@ from tblctl.tableformat.errors import (
     InternalError,
     InvalidDataError,
     InvalidOptionError,
+    ObjectNotFoundError,
+    SnapshotNotFoundError,
     TblctlError,
 )
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
@@ -105,6 +107,7 @@ def merge_round(
 
     Raises:
         InvalidOptionError: the plan is of another table, or `on_conflict` is not valid.
+        InvalidDataError: a group has blocks that were not in the version that the plan was made on, or other rows.
         ConflictError: with `FAIL`, a group conflicts; no further group is committed.
         CommitOutcomeUnknownError: it is unknown whether the last commit happened; none of its blocks was deleted.
         VerificationError: a task would have changed the rows; no further group is committed.
@@ -118,6 +121,7 @@ def merge_round(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
     _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
+    _require_blocks_of_base(port, version, plan, runs.values())
     for run in runs.values():
         if not run.is_open:
             publisher.note_end(run)
@@ -338,6 +342,35 @@ def _find_blocks_unless_expired(
                 run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
 
 
+def _require_blocks_of_base(
+    port: TablePort[Any], version: Version, plan: Plan, runs: Iterable[GroupRun]
+) -> None:
+    """Refuse a plan with blocks that had not even been there when it was made. Reads nothing where no block is missing.
+
+    Nothing is refused if the version that it was made on is gone: then nobody knows.
+
+    Raises:
+        InvalidDataError: it names such blocks: it is another table's, or was edited.
+    """
+    lost = [run for run in runs if run.lost]
+    base_id = port.parse_id(str(plan.snapshot)) if lost else None
+    if base_id is None:
+        return
+    wanted = list(itertools.chain.from_iterable(run.lost for run in lost))
+    try:
+        strange = set(wanted) - port.version(base_id, newest=version).blocks(wanted).keys()
+    except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
+        return
+    if strange:
+        first = next(run for run in lost if strange & set(run.lost))
+        msg = (
+            f"group {first.number} of the plan names {min(strange & set(first.lost))!r:.200}, which was not in "
+            f"snapshot {plan.snapshot} of {version.location}, for which the plan was made: it is of another table, or "
+            "was edited; nothing was changed: plan again"
+        )
+        raise InvalidDataError(msg)
+
+
 def find_blocks(
     version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
 ) -> None:
@@ -373,6 +406,7 @@ def find_blocks(
     for run in waiting:
         run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
         lost = dropped.get(run.number, ())
+        run.lost = tuple(lost)
         if lost and not (salvages and run.goes_on_without(lost)):
             run.blocks = ()
             run.move(State.CONFLICTED, left_the_table(lost))

@@ -32,7 +32,8 @@ from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, next_level, worth_merging
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes, unclustered
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.ranges import with_known_ranges
 from tblctl.selector.rejections import left_out, rejection, summed_up
 from tblctl.selector.table_view import TableView, joined, others
@@ -61,14 +62,8 @@ class DepthOptions:
     most_blocks: int = option(
         default=64, unit="blocks", help="Most blocks of the deepest point in a group (default: 64).", least=2
     )
-    max_group_bytes: int | None = option(
-        default=None,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-    include_unclustered: bool = option(
-        default=False, unit="flag", help="Also blocks that are not sorted by the current cluster key."
-    )
+    max_group_bytes: int | None = group_bytes(None)
+    include_unclustered: bool = unclustered(default=False)
 
     def __post_init__(self) -> None:
         require_valid(self)
@@ -90,14 +85,10 @@ class Depth:
         budget: Budget,
         options: DepthOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return the blocks at the deepest points of each partition that is deeper than the target."""
-        del workload, rates, now, rng
         include = options.include_unclustered
         allowed = view.selectable & ~view.in_other_sort
         drafts, rejected, room = _unclustered(

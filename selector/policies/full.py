@@ -10,9 +10,10 @@ import numpy as np
 from tblctl.metrics.intervals import Integers
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.draft import MOST_GROUPS, Draft, key_order, next_level
-from tblctl.selector.option_fields import option, require_valid
+from tblctl.selector.option_fields import require_valid
 from tblctl.selector.passing import worth_sorting
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes, unclustered
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import TableView, joined, others
 
@@ -29,14 +30,8 @@ class FullOptions:
         InvalidOptionError: at construction; lists every problem at once.
     """
 
-    max_group_bytes: int | None = option(
-        default=None,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-    include_unclustered: bool = option(
-        default=True, unit="flag", help="Also blocks that are not sorted by the current cluster key."
-    )
+    max_group_bytes: int | None = group_bytes(None)
+    include_unclustered: bool = unclustered(default=True)
 
     def __post_init__(self) -> None:
         require_valid(self)
@@ -62,14 +57,10 @@ class Full:
         budget: Budget,
         options: FullOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return groups of blocks that overlap or are small. O(n log n) for n blocks of one partition."""
-        del workload, rates, now, rng
         include = options.include_unclustered
         chosen = np.flatnonzero(view.selectable & ~view.in_other_sort & (include | ~view.unclustered))
         chosen = chosen[key_order(view, chosen, view.partition[chosen])]

@@ -34,7 +34,8 @@ from tblctl.selector.draft import MOST_GROUPS, Draft, changes, next_level, worth
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policies.full import Full, FullOptions
-from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes, unclustered
+from tblctl.selector.policy import Alternative, Decision, State
 from tblctl.selector.ranges import HotRanges, around_deepest, hot_ranges, members, with_known_ranges
 from tblctl.selector.rejections import left_out, rejection, summed_up
 from tblctl.selector.table_view import TableView, joined, others
@@ -74,16 +75,8 @@ class LevelsOptions:
         least=0,
         most=1,
     )
-    max_group_bytes: int = option(
-        default=DEFAULT_GROUP_BYTES,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-    include_unclustered: bool = option(
-        default=False,
-        unit="flag",
-        help="Also blocks that are not sorted by the current cluster key (default: with --final).",
-    )
+    max_group_bytes: int = group_bytes(DEFAULT_GROUP_BYTES)
+    include_unclustered: bool = unclustered(default=False)
     every_range: bool = option(
         default=False,
         unit="flag",
@@ -126,14 +119,10 @@ class Levels:
         budget: Budget,
         options: LevelsOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return the deepest ranges of the lowest level of each partition that is not well clustered."""
-        del workload, rates, now, rng
         include = options.include_unclustered
         found = _Found(room=Room.of(budget, group_bytes=options.max_group_bytes))
         known = with_known_ranges(view)

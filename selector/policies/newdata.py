@@ -32,7 +32,8 @@ from tblctl.metrics.intervals import Integers
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import MOST_GROUPS, Draft, counted_level, next_level, worth_merging
 from tblctl.selector.option_fields import option, require_valid
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import unclustered
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined, others
 
@@ -61,9 +62,7 @@ class NewDataOptions:
         unit="bytes",
         help="Bytes on storage from which on a cube is full, and left alone (default: 100GiB).",
     )
-    include_unclustered: bool = option(
-        default=False, unit="flag", help="Also blocks that are not sorted by the current cluster key."
-    )
+    include_unclustered: bool = unclustered(default=False)
 
     def __post_init__(self) -> None:
         require_valid(self)
@@ -82,14 +81,11 @@ class NewData:
         budget: Budget,
         options: NewDataOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return the cubes that new blocks are filled into, those of each partition in order of arrival."""
-        del budget, workload, rates, now, rng
+        del budget
         include = options.include_unclustered
         own = ~view.in_other_sort & (include | ~view.unclustered)
         level = np.where(own, counted_level(view, np.arange(len(view))), 0)

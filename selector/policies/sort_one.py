@@ -18,9 +18,10 @@ import numpy as np
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import MOST_GROUPS, Draft, next_level
 from tblctl.selector.option_fields import require_valid
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import NO_SORT, TableView
+from tblctl.selector.table_view import TableView
+from tblctl.tableformat.model.cluster_key import NO_SORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +45,11 @@ class SortOne:
         budget: Budget,
         options: SortOneOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return a group for each block that is in the order of no live sort."""
-        del budget, options, workload, rates, now, rng
+        del budget, options
         allowed = view.selectable & ~view.in_other_sort
         chosen = np.flatnonzero(allowed & (view.sort_ids == NO_SORT))
         sorted_ones = allowed & (view.sort_ids != NO_SORT)

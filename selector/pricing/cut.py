@@ -8,8 +8,8 @@ no forecast is made, comes last.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,11 +25,19 @@ from tblctl.selector.table_view import TableView, joined
 
 @dataclass(frozen=True, kw_only=True)
 class Fitting:
-    """The drafts that fit a budget, the price of each, and the blocks that do not fit, by the rule that they break."""
+    """The drafts that fit a budget, and what does not.
+
+    Attributes:
+        drafts: those that fit.
+        priced: the price of each.
+        left: the blocks that do not fit, by the rule that they break.
+        least: by rule, for seconds and money: the price of the cheapest whole draft that breaks it.
+    """
 
     drafts: list[Draft]
     priced: list[Price]
     left: dict[str, Integers]
+    least: dict[str, Price] = field(default_factory=dict)
 
 
 def fitting(view: TableView, drafts: Sequence[Draft], budget: Budget, rates: Rates) -> Fitting:
@@ -42,8 +50,8 @@ def fitting(view: TableView, drafts: Sequence[Draft], budget: Budget, rates: Rat
     spends = any(limit is not None for limit in (budget.max_bytes, budget.max_seconds, budget.max_cost))
     ordered = best_first(view, drafts) if spends else list(drafts)
     taken, left = affordable(view, ordered, budget)
-    within, priced, dear = _within(view, taken, budget, rates)
-    return Fitting(drafts=within, priced=priced, left={**left, **dear})
+    within = _within(view, taken, budget, rates)
+    return replace(within, left={**left, **within.left})
 
 
 def best_first(view: TableView, drafts: Sequence[Draft]) -> list[Draft]:
@@ -63,16 +71,15 @@ def best_first(view: TableView, drafts: Sequence[Draft]) -> list[Draft]:
     return [drafts[number] for number in order]
 
 
-def _within(
-    view: TableView, drafts: Sequence[Draft], budget: Budget, rates: Rates
-) -> tuple[list[Draft], list[Price], dict[str, Integers]]:
-    """Return the drafts that the seconds and the money hold, their prices, and the blocks of the others by rule.
+def _within(view: TableView, drafts: Sequence[Draft], budget: Budget, rates: Rates) -> Fitting:
+    """Return what the seconds and the money hold.
 
     A draft that does not fit is cut to its first blocks, as many as do; then the next one is tried.
     """
     taken: list[Draft] = []
     priced: list[Price] = []
     left: dict[str, list[Integers]] = {}
+    least: dict[str, Price] = {}
     purse = Purse.of(budget)
     most = MOST_GROUPS if budget.max_groups is None else min(budget.max_groups, MOST_GROUPS)
     for number, (draft, whole) in enumerate(zip(drafts, prices(view, drafts, rates, budget), strict=True)):
@@ -83,10 +90,12 @@ def _within(
             parts, found = _part_within(view, draft, purse, rule=rule, groups=groups, asked=(rates, budget))
             kept = joined(part.blocks for part in parts)
             left.setdefault(rule, []).append(np.setdiff1d(draft.blocks, kept, assume_unique=True))
+            least[rule] = min(least.get(rule, whole), whole, key=SPENT[rule])
         taken += parts
         priced += found
         purse = purse.after(found)
-    return taken, priced, {rule: joined(blocks) for rule, blocks in left.items()}
+    blocks_left = {rule: joined(blocks) for rule, blocks in left.items()}
+    return Fitting(drafts=taken, priced=priced, left=blocks_left, least=least)
 
 
 def _part_within(
@@ -108,6 +117,13 @@ def _part_within(
         else:
             fits, parts, found = middle, tried, tried_prices
     return parts, found
+
+
+SPENT: Mapping[str, Callable[[Price], float]] = {
+    "max_seconds": lambda price: price.seconds,
+    "max_cost": lambda price: price.cost or 0.0,
+}
+"""What a group takes of the limit that a rule names."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,9 @@ class Bill:
         payback_queries: after so many queries of one key they have read as much less as the plan reads and writes; None
             if they read no less.
         measured_runs: how many runs of the table the rates rest on; 0 for the stated defaults (`pricing/rates.py`).
+
+    Raises:
+        ValueError: at construction: a figure is below 0.
     """
 
     total: Price
@@ -92,6 +95,11 @@ class Bill:
     point_query_bytes_after: int | None
     payback_queries: int | None
     measured_runs: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{name} is {value}, expected at least 0")
 
 
 def cost_of(

@@ -9,7 +9,8 @@ down to the group (`small.txt`). A request to S3 with 20 ms a reply adds 3.6 ms 
 
 Another machine, engine or kind of rows may be several times faster or slower. So a run of the table itself counts more:
 one factor for the work that grows with bytes, and one for that which does not, each the median over the runs in which
-that work is the larger part.
+that work is the larger part. Runs of one engine say nothing of another: a cluster's seconds would be predicted for one
+machine.
 """
 
 from __future__ import annotations
@@ -97,10 +98,11 @@ class Run:
 
     Attributes:
         groups, requests: how many; requests as predicted, since nobody counts them.
-        bytes_read, bytes_copied, bytes_written: of files; copied ones are among both others.
+        bytes_read, bytes_copied, bytes_written: of whole files; copied ones are among both others.
         memory_bytes: of the rows that were decoded.
         seconds: from the round's start, or the commit before, to the commit.
         suggested_bytes: the bytes to copy that the bounds of the blocks suggested beforehand; None if unknown.
+        engine: what merged: local or spark.
     """
 
     groups: int
@@ -111,6 +113,13 @@ class Run:
     memory_bytes: int
     seconds: float
     suggested_bytes: int | None
+    engine: str = "local"
+
+
+def of_engine(runs: Sequence[Run], engine: str | None) -> list[Run]:
+    """Return the runs of an engine; of the one that ran first in the list for None, since it is likely to run again."""
+    wanted = engine or (runs[0].engine if runs else None)
+    return [run for run in runs if run.engine == wanted]
 
 
 def learned(runs: Sequence[Run], known: Rates = DEFAULT_RATES) -> Rates:

@@ -178,6 +178,10 @@ class IcebergPort:
                 return
             yield _entry(base.metadata, base.at(snapshot))
 
+    def known_history(self, version: IcebergVersion) -> Iterator[VersionEntry]:
+        """Yield the version and those before it: all are in the metadata that it was loaded with."""
+        return self.history(start=version)
+
     def plan_storage(self, place: str | None) -> Storage:
         """Return where pending plans are kept: at `place`, or where the table's property `tblctl.plans` says.
 
@@ -191,7 +195,7 @@ class IcebergPort:
         if not given:
             msg = (
                 f"{self.location} does not say where to keep pending plans: set its property {PLANS} to a folder or "
-                "URL, or give plans_at (--plans-at)"
+                "URL, or give plans_at"
             )
             raise InvalidOptionError(msg)
         if "://" not in given and not given.startswith("/"):

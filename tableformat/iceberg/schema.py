@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, Term
 from tblctl.tableformat.model.schema.field_ids import field_id, named_children, with_id
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import (
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _TRANSFORMS = ("identity", "year", "month", "day", "hour", "truncate", "bucket")
 _ID_BITS = 48
-
-NO_SORT = -1
-"""In the place of the sort of a file that is in the order of no live one, or of none that is known."""
 
 
 def schema_of(iceberg: IcebergSchema) -> Schema:

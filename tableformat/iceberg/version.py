@@ -44,10 +44,10 @@ from tblctl.tableformat.iceberg.partitions import (
 from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
-from tblctl.tableformat.iceberg.schema import NO_SORT, claimed_sorts, schema_of, sort_by, sort_of, usable_sort
+from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by, sort_of, usable_sort
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics, Deletions

@@ -32,6 +32,7 @@ from tblctl.tableformat.model.schema.types import (
 
 __all__ = [
     "AS_LISTED",
+    "NO_SORT",
     "Sort",
     "Term",
     "monotonic",
@@ -41,6 +42,9 @@ __all__ = [
     "transform_array",
     "widening_problem",
 ]
+
+NO_SORT = -1
+"""In the place of the sort of a block that is in the order of no live one, or of none that is known."""
 
 _TIME_TRANSFORMS = ("year", "month", "day", "hour")
 _WIDTH_TRANSFORMS = ("truncate", "bucket")

@@ -19,7 +19,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, parse_terms
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -206,8 +206,8 @@ class NativeVersion:
         return block.cluster is not None and block.cluster.cluster_key_id == sort.id
 
     def _sort_ids(self) -> np.ndarray:
-        ids = np.asarray(self._metadata.values("cluster_key_id").cast(pa.int64()).fill_null(-1))
-        return np.where(np.isin(ids, list(self.sorts)), ids, -1)
+        ids = np.asarray(self._metadata.values("cluster_key_id").cast(pa.int64()).fill_null(NO_SORT))
+        return np.where(np.isin(ids, list(self.sorts)), ids, NO_SORT)
 
     def segments_of(self, paths: Sequence[str]) -> dict[str, str]:
         """Return the segments that list the blocks at `paths` that are in this version, by path."""
@@ -296,6 +296,10 @@ class NativePort:
         for version, head in self._table.history(limit, start=first):
             yield _entry(version, head)
 
+    def known_history(self, version: NativeVersion) -> Iterator[VersionEntry]:
+        """Yield the version alone: a snapshot says nothing of those before it. Its tags may be others by now."""
+        yield _entry(version.snapshot, version.snapshot)
+
     def _head(self, newest: NativeVersion | None) -> Snapshot:
         return self._table.head() if newest is None else newest.snapshot
 
@@ -340,7 +344,7 @@ class NativePort:
             InvalidOptionError: somebody names another place, where this table's gc would not find them.
         """
         if place is not None:
-            msg = f"{self.location} keeps pending plans with the table: leave out plans_at (--plans-at)"
+            msg = f"{self.location} keeps pending plans with the table: leave out plans_at"
             raise InvalidOptionError(msg)
         return self._table.storage
 

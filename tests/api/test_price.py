@@ -15,7 +15,7 @@ from profiles import cases
 
 import tblctl
 from tblctl.cli.main import application
-from tblctl.maintain.experience import rates_of, runs_of, starting_rates
+from tblctl.maintain.experience import rates_at_hand, rates_of, runs_of, starting_rates
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request
 from tblctl.maintain.spending import Spent, left_of
@@ -151,6 +151,56 @@ def test_requests_take_time_where_they_cross_a_network() -> None:
     assert starting_rates("s3://bucket/t").seconds_per_request > 0
     for location in ("/data/t", "file:///data/t", "memory://t", "iceberg://prod/sales.orders"):
         assert starting_rates(location) == DEFAULT_RATES
+
+
+def test_runs_of_an_engine_say_nothing_of_another(memory_url: str) -> None:
+    table = table_of(memory_url, pairs=2)
+    table.recluster(options={"max_groups": 1})
+    port = port_of(table)
+    assert (rates_of(port, port.newest()).runs, rates_of(port, port.newest(), "local").runs) == (1, 1)
+    assert rates_of(port, port.newest(), "spark") == DEFAULT_RATES
+    assert rates_at_hand(port, port.newest(), "spark") == DEFAULT_RATES
+
+
+def one_round(table: tblctl.Table) -> Any:
+    """Run a round of one group, and return what its commit recorded."""
+    table.recluster(options={"max_groups": 1})
+    return table.history(1)[0].detail["recluster"]
+
+
+def test_a_recluster_without_a_limit_predicts_by_what_costs_no_request_and_records_by_how_many_runs(
+    memory_url: str,
+) -> None:
+    """A snapshot of the native format tells of its own commit alone."""
+    table = table_of(memory_url)
+    assert one_round(table)["predicted_by_runs"] == 0
+    second = one_round(table)
+    assert second["predicted_by_runs"] == 1
+    table.append(pa.table({"k": [1], "n": [99]}, schema=SCHEMA))
+    assert one_round(table)["predicted_by_runs"] == 0
+    table.append(pa.table({"k": [1], "n": [100]}, schema=SCHEMA))
+    table.recluster(options={"max_groups": 1, "max_seconds": 900.0})
+    assert table.history(1)[0].detail["recluster"]["predicted_by_runs"] == 3
+
+
+def test_what_is_written_of_small_files_is_predicted_by_whole_files(memory_url: str) -> None:
+    """Their footers are most of them, and merge tasks do not count these as read."""
+    table = table_of(memory_url)
+    first = one_round(table)
+    assert first["bytes_read"] < 0.5 * first["predicted"]["bytes_read"]
+    bill = table.plan().bill
+    assert bill is not None
+    assert bill.measured_runs == 1
+    assert bill.total.bytes_written == pytest.approx(bill.total.bytes_read, rel=0.1)
+
+
+def test_history_says_which_predictions_are_by_default_rates(tmp_path: Any) -> None:
+    location = str(tmp_path / "t")
+    table = table_of(location)
+    one_round(table)
+    one_round(table)
+    lines = [line for line in in_command("history", location).splitlines() if "(predicted " in line]
+    assert ["by default rates" in line for line in lines] == [False, True]
 
 
 # -- budgets of whole runs -----------------------------------------------------------------------------------------

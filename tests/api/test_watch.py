@@ -69,6 +69,7 @@ def said(
     clock: Clock | None = None,
     every_seconds: float = 60,
     daily_bytes: int | None = None,
+    round_bytes: int | None = None,
 ) -> list[WatchedRound]:
     """Return what is said in the first turns."""
     clock = clock or Clock()
@@ -83,7 +84,9 @@ def said(
         return tables()
 
     found: list[WatchedRound] = []
-    watched = rounds(clock.env, look, merge, every_seconds=every_seconds, daily_bytes=daily_bytes)
+    watched = rounds(
+        clock.env, look, merge, every_seconds=every_seconds, daily_bytes=daily_bytes, round_bytes=round_bytes
+    )
     with pytest.raises(Enough):
         found.extend(watched)
     return found
@@ -261,10 +264,22 @@ def test_what_does_not_fit_into_the_rest_of_a_day_is_no_idle_table() -> None:
 
     found = said(3, lambda: [Standing(location="a", version=1, badness=1)], merge, daily_bytes=5)
     assert in_short(found) == [("a", "budget")], "said once a day"
+    assert found[0].error == "the 5 bytes that are left of today hold no further group"
     assert len(merged) == 3
     assert in_short(said(1, changing("a"), merge)) == [("a", "idle")], (
         "the caller's own limit is none of the day"
     )
+
+
+@pytest.mark.parametrize(
+    ("round_bytes", "status"), [(4, "idle"), (5, "idle"), (6, "budget"), (None, "budget")]
+)
+def test_what_does_not_fit_into_a_round_is_no_matter_of_the_day(round_bytes: int | None, status: str) -> None:
+    def merge(_location: str, _room: int | None) -> Outcome:
+        return outcome(rule="max_bytes")
+
+    found = said(1, changing("a"), merge, daily_bytes=5, round_bytes=round_bytes)
+    assert in_short(found) == [("a", status)]
 
 
 def test_a_round_as_json() -> None:

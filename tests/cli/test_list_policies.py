@@ -72,12 +72,12 @@ def test_the_list_takes_no_table() -> None:
         (["--policy", "depth", "--cube-bytes", "1GiB"], "leave --cube-bytes out, or choose newdata"),
         (
             ["--policy", "size", "--small-file-bytes", "2MiB", "--target-file-bytes", "1MiB"],
-            "small_file_bytes 2097152 is above target_file_bytes 1048576: what is stitched would stay small",
+            "--small-file-bytes 2097152 is above --target-file-bytes 1048576: what is stitched would stay small",
         ),
         (["--policy", "size", "--min-input-files", "1"], "1 is not in the range x>=2"),
         (
             ["--policy", "depth", "--clustering-depth", "0.5"],
-            "clustering_depth: expected a number from 1 on, got 0.5",
+            "--clustering-depth: expected a number from 1 on, got 0.5",
         ),
     ],
 )

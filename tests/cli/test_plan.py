@@ -64,7 +64,7 @@ def test_the_file_and_json_have_the_same_plan(overlapping: str, tmp_path: Path) 
     [
         (["--policy", "levles"], "did you mean levels", 2),
         (["--threshold", "2", "--ratio", "0.5"], "", 2),
-        (["--target-depth", "0.5"], "target_depth: expected a number from 1 on, got 0.5", 2),
+        (["--target-depth", "0.5"], "--target-depth: expected a number from 1 on, got 0.5", 2),
         (["--cluster-by", "id"], "--cluster-by is for Iceberg tables", 2),
         (["--output", "/nowhere/plan.json"], "/nowhere/plan.json", 1),
         (["--where", "nothing = 1"], "nothing", 2),

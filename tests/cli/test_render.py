@@ -72,3 +72,52 @@ def test_wide_characters_take_two_columns() -> None:
 def test_nested_values_are_shown_as_json() -> None:
     assert render.cell([1, {"a": None}]) == '[1, {"a": null}]'
     assert [render.cell(value) for value in (True, False, None, "NULL")] == ["true", "false", "NULL", "NULL"]
+
+
+SENTENCE = "a sentence of seven words, for people"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_sentences_are_wrapped_and_never_cut(width: int) -> None:
+    rows = [("name", 7, SENTENCE, "--first --second --third"), ("other", 12_345, "", "--fourth")]
+    text, left_out = render.table(["a", "number", "what", "more"], rows, width=width, right=(1,), text=(2, 3))
+    lines = text.splitlines()
+    assert left_out == ()
+    assert all(render.text_width(line) <= width for line in lines)
+    words = " ".join(text.split())
+    for word in (*SENTENCE.split(), "--first", "--second", "--third", "--fourth"):
+        assert word in words.split()
+    assert len(lines) == 4 or width < 100
+
+
+def test_sentences_go_below_their_rows_where_columns_leave_no_room() -> None:
+    text, _ = render.table(["name", "what"], [("n" * 20, SENTENCE), ("m", "short")], width=40, text=(1,))
+    assert text.splitlines() == [
+        "name",
+        "-" * 20,
+        "n" * 20,
+        "    a sentence of seven words, for",
+        "    people",
+        "m",
+        "    short",
+    ]
+
+
+def test_columns_that_say_nothing_make_room_for_sentences_and_data_keeps_its_columns() -> None:
+    rows = [("n" * 20, "", SENTENCE)]
+    for width in (48, 60):
+        text, left_out = render.table(["name", "nothing", "what"], rows, width=width, text=(2,))
+        assert ("nothing" in text, left_out) == (False, ())
+    assert "nothing" in render.table(["name", "nothing", "what"], rows, width=None, text=(2,))[0]
+    assert "nothing" in render.table(["name", "nothing", "what"], rows, width=30)[1]
+
+
+def test_a_word_that_is_wider_than_its_column_is_broken() -> None:
+    assert render.wrapped("abcdefgh ij", 3) == ["abc", "def", "gh", "ij"]
+    assert render.wrapped("日本語", 4) == ["日本", "語"]
+    assert render.wrapped("", 4) == []
+
+
+def test_room_is_shared_by_need_first() -> None:
+    assert render.shared([5, 50, 60], 65) == [5, 30, 30]
+    assert render.shared([5, 6], 65) == [5, 6]

@@ -86,6 +86,15 @@ def test_plans_of_another_table_in_one_place_are_left_alone(lake: Lake, table: T
     assert kept.id != theirs.id
 
 
+def test_claims_of_a_plan_that_is_gone_go_when_the_next_one_is_kept(table: Table, place: Path) -> None:
+    """No gc looks at this place: without that, they would stay for ever."""
+    claims = place / "metadata" / "claims"
+    claims.mkdir(parents=True)
+    (claims / f"{'0' * 32}-00000001-0000.json").write_text("{}")
+    tblctl.from_iceberg(table).schedule("full")
+    assert files(place) == ["plans"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

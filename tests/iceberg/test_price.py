@@ -57,6 +57,11 @@ def test_plan_outcome_and_summary_have_the_price_and_the_next_plan_is_corrected(
     assert stated["merge_seconds"] > 0
     append(table, id=list(range(0, 40, 3)))
     assert run(lake, "plan", *keyed)["bill"]["measured_runs"] == 1
+    assert (
+        run(lake, "recluster", *keyed)["committed_groups"] == 1
+    )  # the metadata tells of all runs: no request
+    snapshot = table.refresh().current_snapshot()
+    assert json.loads(snapshot.summary[DETAIL])["recluster"]["predicted_by_runs"] == 1
 
 
 def test_what_keeping_a_depth_costs_a_day_is_estimated_from_the_snapshots(lake: Lake, table: Table) -> None:

@@ -370,15 +370,15 @@ class MemoryPort:
             options=version.options,
         )
 
+    def known_history(self, version: MemoryVersion) -> Iterator[VersionEntry]:
+        yield self.entry(version)
+        yield from self.known_history(self._versions[version.parent]) if version.parent else ()
+
     def history(
         self, limit: int | None = None, *, start: MemoryVersion | None = None
     ) -> Iterator[VersionEntry]:
-        version: MemoryVersion | None = start or self.newest()
-        for _ in itertools.count() if limit is None else range(limit):
-            if version is None:
-                return
-            yield self.entry(version)
-            version = self._versions[version.parent] if version.parent else None
+        found = self.known_history(start or self.newest())
+        return found if limit is None else itertools.islice(found, limit)
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Delete the blocks that no version names; all versions stay."""

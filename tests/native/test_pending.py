@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from faults import Call, Faults, Killed, fault_points, inject, interleavings, kill_points, run_interleaved
 from tables import (
-    SCHEMA,
     Places,
     age,
     assert_sound,
@@ -22,7 +21,6 @@ from tables import (
     objects_of,
     open_impatient,
     places,
-    rows,
     shape_of,
 )
 
@@ -35,17 +33,15 @@ from tblctl.errors import (
     StorageError,
     UnsupportedFormatError,
 )
-from tblctl.maintain.pending import CLAIM_SECONDS, PendingJob, execute
+from tblctl.maintain.pending import CLAIM_SECONDS, execute
 from tblctl.maintain.pending import schedule as keep
-from tblctl.maintain.request import Request
-from tblctl.merger.engines.local import LocalEngine
 from tblctl.selector.budget import Budget
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.names import claim_of, claim_path, plan_of, plan_path
 from tblctl.tableformat.storage import Storage
 
-PAIRS = (0, 100, 200)
-IDS = [pair + step for pair in PAIRS for step in range(1, 9)]
+from .pending import IDS, PAIRS, Beats, build, one_by_one, pending_objects
+
 DAY_SECONDS = 86400
 
 
@@ -60,35 +56,6 @@ def url(tmp_path: Path) -> Iterator[str]:
         location = found.fresh()
         build(location)
         yield location
-
-
-def build(location: str, pairs: Sequence[int] = PAIRS) -> tblctl.Table:
-    """Make a table of pairs of blocks that overlap: as many groups."""
-    table = tblctl.create(location, SCHEMA, cluster_by="id", options={"block_rows": 4})
-    for pair in pairs:
-        table.append(rows(*range(pair + 1, pair + 9, 2)))
-        table.append(rows(*range(pair + 2, pair + 10, 2)))
-    return table
-
-
-def pending_objects(location: str) -> list[str]:
-    return sorted(
-        name for name in objects_of(location) if name.startswith(("metadata/plans/", "metadata/claims/"))
-    )
-
-
-def one_by_one(location: str, **words: Any) -> PendingJob:
-    """Return a job that claims and commits one group after the other."""
-    table = open_impatient(location)
-    request = Request.of(policy=None, condition=lambda _schema: None, options=None)
-    return PendingJob(
-        port=table._port,
-        plans=table._plans(None),
-        request=request,
-        engine=lambda _plan: LocalEngine(processors=lambda: 1),
-        claim_bytes=0,
-        **words,
-    )
 
 
 def levels(location: str) -> list[int]:
@@ -432,28 +399,64 @@ def test_claims_of_a_dead_process_hold_for_half_an_hour(at: Places) -> None:
     assert_clean(location)
 
 
-def test_a_process_that_lives_renews_its_claims(url: str) -> None:
+def test_a_process_that_lives_renews_its_claims_whether_or_not_its_engine_tells_of_progress(url: str) -> None:
     tblctl.open(url).schedule()
     job = one_by_one(url)
-    seconds = iter(range(0, 10**9, int(CLAIM_SECONDS)))
-    job.port.env.__dict__["elapsed"] = lambda: float(next(seconds))
+    beats = Beats(job)
     with inject(Faults()) as seen:
         assert execute(job).committed_groups == 3
-    assert {
-        claim_of(call.name)[1] for call in seen.calls if call.operation == "write" and claim_of(call.name)
-    } == {*range(3)}
+    renewed = [claim_of(call.name) for call in seen.calls if call.operation == "write"]
+    assert [claim[1] for claim in renewed if claim] == [0, 0, 1, 1, 2, 2]
+    assert beats.seconds == [CLAIM_SECONDS / 3] * 3
 
 
 def test_a_claim_that_nobody_can_renew_or_release_only_stays(url: str) -> None:
     tblctl.open(url).schedule()
     job = one_by_one(url)
-    seconds = iter(range(0, 10**9, int(CLAIM_SECONDS)))
-    job.port.env.__dict__["elapsed"] = lambda: float(next(seconds))
+    Beats(job)
     faults = Faults()
     faults.fail(operation="write", name="metadata/claims/", times=10**6)
     with inject(faults):
         assert execute(job).committed_groups == 3
     assert faults.fired
+
+
+def test_claims_renewed_after_a_cancel_go_with_the_process_that_wrote_them(url: str) -> None:
+    table = tblctl.open(url)
+    kept = table.schedule()
+    job = one_by_one(url)
+    Beats(job)
+    faults = Faults()
+    faults.do(lambda: table.cancel_plan(kept.id), operation="write", name="metadata/records/")
+    with inject(faults) as seen:
+        assert execute(job).committed_groups == 1
+    gone = next(
+        place for place, call in enumerate(seen.calls) if plan_of(call.name) and call.operation == "delete"
+    )
+    assert any(claim_of(call.name) for call in seen.calls[gone:] if call.operation == "write")
+    assert pending_objects(url) == []
+
+
+def test_the_next_schedule_removes_claims_of_plans_that_are_gone_and_no_others(url: str) -> None:
+    table, storage = tblctl.open(url), Storage(url)
+    kept = table.schedule(options={"max_groups": 1})
+    live, dead = claim_path(kept.id, 0, 0), claim_path("0" * 32, 1, 0)
+    for name in (live, dead):
+        storage.write(name, b"{}")
+    second = table.schedule(options={"max_groups": 1})
+    assert set(pending_objects(url)) == {
+        live,
+        *(plan_path(item.id, 7 * DAY_SECONDS) for item in (kept, second)),
+    }
+
+
+def test_a_schedule_that_may_not_delete_claims_leaves_them(url: str) -> None:
+    Storage(url).write(claim_path("0" * 32, 1, 0), b"{}")
+    faults = Faults()
+    faults.fail(AccessDeniedError("denied"), operation="delete", name="metadata/claims/")
+    with inject(faults):
+        assert tblctl.open(url).schedule().id is not None
+    assert len(pending_objects(url)) == 2
 
 
 def test_a_plan_cancelled_while_it_is_executed_ends_after_the_groups_that_were_begun(url: str) -> None:

@@ -119,6 +119,13 @@ class Run:
         return f"{self.name} of actor {self.actor.number} ({self.actor.script.role})"
 
 
+@contextlib.contextmanager
+def _one_beat(_seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    """Stand for the thread beside a round: whatever it does comes last, after all that others did meanwhile."""
+    yield
+    action()
+
+
 class Actor:
     """One actor: a script, a clock, a process that can die, and requests (see `store.Requests`)."""
 
@@ -150,6 +157,7 @@ class Actor:
             random=self._rng.random,
             sleep=self.sleep,
             resident_bytes=lambda: 0,
+            beat=_one_beat,
         )
         self.start_process()
 

@@ -63,5 +63,30 @@ def test_names_without_a_turn_are_forgotten() -> None:
     assert len(environment._TURNS) < 10
 
 
+def test_a_beat_comes_again_and_again_until_its_body_ends() -> None:
+    thirds, beats = threading.Event(), []
+
+    def beat() -> None:
+        beats.append(threading.current_thread())
+        if len(beats) == 3:
+            thirds.set()
+
+    with SYSTEM.beat(0.001, beat):
+        assert thirds.wait(60)
+    count = len(beats)
+    assert threading.current_thread() not in beats
+    assert not beats[0].is_alive(), "no beat comes after the body"
+    assert len(beats) == count
+
+
+def test_a_body_that_ends_before_the_first_beat_does_not_wait_for_it() -> None:
+    beats: list[None] = []
+    with pytest.raises(ValueError, match="inside"), SYSTEM.beat(10.0**6, lambda: beats.append(None)):
+        raise ValueError("inside")
+    with Environment().beat(0.0, lambda: beats.append(None)):
+        pass
+    assert beats == []
+
+
 def test_an_environment_can_be_sent_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(SYSTEM)) == SYSTEM

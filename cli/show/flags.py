@@ -1,0 +1,34 @@
+"""The library's texts in the words of the command: it names arguments of Python, for which people type flags."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+
+def in_flags(text: str) -> str:
+    """Return a text with the flags of the running command in place of the names of their arguments.
+
+    `max_bytes` becomes `--max-bytes`. A name that is a plain word, such as `days`, is replaced only where a problem
+    begins with it. What is quoted, or a part of a path, stays: it is data.
+    """
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return text
+    flags = {
+        str(param.name): param.opts[0]
+        for param in ctx.command.get_params(ctx)
+        if isinstance(param, click.Option) and param.opts[0].startswith("--")
+    }
+    compound = [name for name in flags if "_" in name]
+    words = [name for name in flags if "_" not in name]
+    for names, begins, ends in ((compound, _APART, _ENDS), (words, _BEGINS, _JUDGED)):
+        if names:
+            either = "|".join(map(re.escape, names))
+            text = re.sub(f"{begins}({either}){ends}", lambda found: flags[found.group(1)], text)
+    return text
+
+
+_APART, _ENDS = r"""(?<![\w/.'"`-])""", r"""(?![\w/'"`=-]|\.\w)"""
+_BEGINS, _JUDGED = r"(?:(?<=; )|^)", r"(?= is |: expected )"
