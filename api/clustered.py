@@ -47,7 +47,7 @@ class ClusteredTable:
     def __init__(self, port: TablePort[Any], *, pinned: Version | None = None) -> None:
         self._port = port
         self._pinned = pinned
-        self._in_background: str | None = None  # the id of the table, once this handle began a recluster there
+        self._in_background: str | None = None  # the table's id, once this handle began a recluster there
 
     def close(self, *, wait: bool = True) -> None:
         """Wait for the recluster that this handle began in the background; the handle can still be used afterwards.

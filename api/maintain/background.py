@@ -78,6 +78,9 @@ class Background:
             try:
                 if wait:
                     self._changed.wait_for(lambda: all(job.is_over for job in found))
+            except BaseException as error:
+                error.add_note("the recluster in the background was stopped; what it has committed stays")
+                raise
             finally:
                 self._stop(found)
                 self._changed.wait_for(lambda: all(job.is_over for job in found))
@@ -142,6 +145,6 @@ def _forget() -> None:
 
 os.register_at_fork(after_in_child=_forget)
 
-# `atexit` is too late: before it, pools of threads are shut, which the work needs to end properly. Of the functions that
-# are registered here, the last comes first.
+# `atexit` is too late: before it, pools of threads are shut, which the work needs to end properly. Of the functions
+# that are registered here, the last comes first.
 threading._register_atexit(_shut)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -139,7 +139,8 @@ OPTION_DOCS: dict[str, str] = {
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
     "recluster.mode": (
         "what follows an append, delete, update or overwrite: inline: a round of recluster; async: the same in the "
-        "background of this process; schedule: a pending plan, for `recluster --pending` elsewhere (off)"
+        "background of this process; schedule: a pending plan, for `recluster --pending` elsewhere. Iceberg tables are "
+        "written by others: `recluster --watch` serves them (off)"
     ),
     "recluster.every": (
         "it follows every so many such commits since the last recluster, whoever makes them (1)"
@@ -219,7 +220,9 @@ def _take_mode(values: Mapping[str, Any], parsed: dict[str, Any], before: str) -
             return [f"{AUTO}: expected true or false, got {given!r}"]
         mode = INLINE if flag else OFF
         if parsed.setdefault("recluster.mode", mode) != mode:
-            return [f"{AUTO} means recluster.mode={mode}, yet recluster.mode is given too: leave one of them out"]
+            return [
+                f"{AUTO} means recluster.mode={mode}, yet recluster.mode is given too: leave one of them out"
+            ]
     elif "recluster.every" in values and "recluster.mode" not in values and before == OFF:
         return ["recluster.every has no effect while recluster.mode is off: set recluster.mode with it"]
     return []
