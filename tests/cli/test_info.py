@@ -87,7 +87,7 @@ def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: 
         "total_block_count", "constant_block_count", "unclustered_block_count", "average_overlaps", "average_depth",
         "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
-    assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs"} == set(found) - {
+    assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs", "options"} == set(found) - {
         "unknown_block_count",
         "inexact_block_count",
     }

@@ -58,6 +58,7 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
         "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import tblctl.merger.engines.spark.on_worker, tblctl.tableformat.native.block_io\n"
+        "import tblctl.maintain.pending, tblctl.maintain.recluster, tblctl.maintain.after_write\n"
         "print({module.__file__.split('.zip/')[0] for name, module in sys.modules.items()"
         " if name.split('.')[0] == 'tblctl'} == {sys.argv[1].removesuffix('.zip')}, 'pyspark' in sys.modules)"
     )
