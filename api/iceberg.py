@@ -362,7 +362,10 @@ _SETTING = frozenset({"create", "tblctl create", "tblctl alter", "set_options"})
 
 
 def _not_here(what: str, location: str) -> NotOnIcebergError:
-    text = f"{what} is for tables of tblctl's own format; {location} is an Iceberg table: use an engine that writes to it"
+    text = (
+        f"{what} is for tables of tblctl's own format; {location} is an Iceberg table: "
+        "use an engine that writes to it"
+    )
     if what in _SETTING:
         text += (
             ". No recluster.mode follows its engines' commits, since tblctl does not make them: `tblctl recluster LOC "
