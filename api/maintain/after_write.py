@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.errors import CommitOutcomeUnknownError
-from tblctl.tableformat.model.options import ASYNC, INLINE, SCHEDULE
+from tblctl.tableformat.model.options import ASYNC, INLINE
 from tblctl.tableformat.port import TablePort
 from tblctl.tableformat.progress import Progress
 
@@ -48,7 +48,7 @@ def follow_up(
     written: str,
     recluster: Callable[[], Outcome] | None = None,
 ) -> FollowUp:
-    """Do what a mode calls for after a commit.
+    """Do what a mode other than off calls for after a commit.
 
     Args:
         port: the table.
@@ -61,9 +61,7 @@ def follow_up(
         return FollowUp(recluster=attempted(recluster or partial(one_round, port), written))
     if mode == ASYNC:
         return FollowUp(note=attempted(partial(_begin, port, table_id, written), written))
-    if mode == SCHEDULE:
-        return FollowUp(note=attempted(partial(leave_plan, port), written, "no plan is left for others"))
-    return FollowUp()
+    return FollowUp(note=attempted(partial(leave_plan, port), written, "no plan is left for others"))
 
 
 def attempted(work: Callable[[], ResultT], written: str, failed: str = "not reclustered") -> ResultT | None:

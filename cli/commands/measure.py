@@ -137,10 +137,7 @@ def show_one(
     points = table.depth_history() if history else ()
     deletes, problem = delete_files(table)
     if as_json:
-        shown = {
-            **found.to_dict(),
-            "last_runs": [timeline.run_to_json(run) for run in runs],
-        }
+        shown = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
         if isinstance(table, tblctl.IcebergTable):
             shown["delete_files"] = deletes
         else:
