@@ -6,7 +6,7 @@ import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -47,6 +47,27 @@ class ClusteredTable:
     def __init__(self, port: TablePort[Any], *, pinned: Version | None = None) -> None:
         self._port = port
         self._pinned = pinned
+        self._in_background: str | None = None  # the table's id, once this handle began a recluster there
+
+    def close(self, *, wait: bool = True) -> None:
+        """Wait for the recluster that this handle began in the background; the handle can still be used afterwards.
+
+        Without `recluster.mode=async` there is nothing to wait for. In a `with` statement, this is called at its end;
+        after an exception without `wait`.
+
+        Args:
+            wait: until the round is done. False: stop it; what it has committed stays.
+        """
+        if self._in_background is not None:
+            from tblctl.maintain import background
+
+            background.BACKGROUND.end(self._in_background, wait=wait)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(wait=kind is None)
 
     # -- what it is ---------------------------------------------------------------------------------------------
 

@@ -357,7 +357,18 @@ def refuse_iceberg(location: str | os.PathLike[str], what: str) -> None:
         raise _not_here(what, os.fspath(location))
 
 
+_SETTING = frozenset({"create", "tblctl create", "tblctl alter", "set_options"})
+"""What sets options of a table, `recluster.mode` among them."""
+
+
 def _not_here(what: str, location: str) -> NotOnIcebergError:
-    return NotOnIcebergError(
-        f"{what} is for tables of tblctl's own format; {location} is an Iceberg table: use an engine that writes to it"
+    text = (
+        f"{what} is for tables of tblctl's own format; {location} is an Iceberg table: "
+        "use an engine that writes to it"
     )
+    if what in _SETTING:
+        text += (
+            ". No recluster.mode follows its engines' commits, since tblctl does not make them: `tblctl recluster LOC "
+            "--watch 5m` keeps it clustered"
+        )
+    return NotOnIcebergError(text)

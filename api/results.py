@@ -30,7 +30,8 @@ class WriteOutcome:
         seconds: time of the whole call.
         attempts: how often the commit was tried. Each try but the last lost a race against another writer.
         note: a sentence for people, or None.
-        recluster: outcome of the recluster round after the change; None if none was asked for, or if it failed.
+        recluster: outcome of the recluster round after the change; None if none was asked for, or if it failed, or if
+            it goes on in the background, or a pending plan was left for it (`note` says so).
     """
 
     operation: str

@@ -15,6 +15,7 @@ from tblctl.results import BlockInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.model.options import ASYNC, INLINE, OFF
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import type_from_text
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -79,8 +80,8 @@ class Table(ClusteredTable):
                 (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, or several paths; a Spark DataFrame,
                 whose session writes it.
             memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.
-            recluster: carry out one round afterwards, as the table's option `recluster.auto` does after every write. If
-                the round fails, the log has a warning, and no error is raised: the rows are in the table.
+            recluster: carry out one round afterwards, whatever the table's option `recluster.mode` says. If it, or what
+                that mode calls for, fails, the log has a warning, and no error is raised: the rows are in the table.
             progress: called with (done, total or None, unit).
 
         Raises:
@@ -176,13 +177,25 @@ class Table(ClusteredTable):
             progress=progress,
         )
         outcome = _write_outcome(operation, native.env, started, published, nothing)
-        head = published and published.snapshot
-        if head and (recluster or (head.options.recluster_auto and head.sort)):
-            from tblctl.maintain.recluster import round_after_write
+        return self._followed(outcome, published.snapshot, recluster) if published else outcome
 
-            written = f"snapshot {head.sequence} of {self.location} is written"
-            return dataclasses.replace(outcome, recluster=round_after_write(self.recluster, written))
-        return outcome
+    def _followed(self, outcome: WriteOutcome, head: Snapshot, recluster: bool) -> WriteOutcome:
+        """Do what is to follow a commit that wrote rows; return its outcome with what that did."""
+        mode = INLINE if recluster else head.due_mode
+        if mode == OFF:
+            return outcome
+        from tblctl.maintain.after_write import follow_up
+
+        if mode == ASYNC:
+            self._in_background = head.table_id
+        done = follow_up(
+            self._port,
+            mode,
+            table_id=head.table_id,
+            written=f"snapshot {head.sequence} of {self.location} is written",
+            recluster=self.recluster,
+        )
+        return dataclasses.replace(outcome, recluster=done.recluster, note=done.note)
 
     # -- changing what it is --------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State, Workload
 from tblctl.selector.pricing.price import Price, total_price
 from tblctl.selector.pricing.rates import Rates
+from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
@@ -54,7 +55,6 @@ __all__ = [
     "Waits",
     "outcome_of",
     "recluster",
-    "round_after_write",
     "state_of",
     "step",
 ]
@@ -557,20 +557,6 @@ def outcome_of(job: ReclusterJob, state: LoopState, seconds: float) -> Outcome:
         advice=nothing.advice if nothing else (),
         predicted_depth_after=state.predicted_depth,
     )
-
-
-def round_after_write(recluster: Callable[[], Outcome], written: str) -> Outcome | None:
-    """Carry out one round after a write. Errors are only logged, since the rows are written. Interrupts get a note."""
-    try:
-        return recluster()
-    except CommitOutcomeUnknownError as error:
-        LOG.warning("%s; it is not known whether it was also reclustered: %s", written, error)
-    except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
-        LOG.warning("%s, but not reclustered: %s", written, error)
-    except BaseException as error:
-        error.add_note(f"{written}; only the recluster round after it was interrupted")
-        raise
-    return None
 
 
 def _depths(before: Averages, after: Averages) -> dict[str, float | str | None]:

@@ -172,6 +172,8 @@ class View:
 
     def named(self, paths: Collection[str]) -> Mask:
         """Return which of the blocks are among `paths`."""
+        if not len(self.listing.paths):
+            return np.zeros(0, dtype=bool)  # the column has no type
         found: Mask = pc.is_in(self.listing.paths, pa.array(list(paths), self.listing.paths.type)).to_numpy(
             zero_copy_only=False
         )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from tblctl.merger.engines.spark.shipping import Code
 
 CODE = Code(
-    packages=("tblctl.merger", "tblctl.selector", "tblctl.spark", "tblctl.tableformat"),
-    modules=("__init__.py", "as_of.py", "storage_text.py"),
+    packages=(
+        "tblctl.maintain",
+        "tblctl.merger",
+        "tblctl.metrics",
+        "tblctl.selector",
+        "tblctl.spark",
+        "tblctl.tableformat",
+    ),
+    modules=("__init__.py", "as_of.py", "installed.py", "policies.py", "results.py", "storage_text.py"),
 )
 """Modules that tasks on workers and the processes beside Spark's driver import."""

@@ -13,7 +13,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from tblctl.spark.types import cast_columns, returned_schema
 from tblctl.tableformat.errors import InternalError
-from tblctl.tableformat.model.snapshot import Batch
+from tblctl.tableformat.model.options import ASYNC, OFF, SCHEDULE
+from tblctl.tableformat.model.snapshot import Batch, Snapshot
+from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.staged_write import StagedWrite, StagedWriter, joined
 from tblctl.tableformat.native.write.writer import discard
@@ -103,13 +105,32 @@ def _gathered(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Itera
 def publish(
     writer: StagedWriter, staged: StagedWrite, *, everything: bool, batch: Batch | None = None
 ) -> None:
-    """Commit a staged write. If that fails, blocks that are certainly not published are deleted."""
-    NativeTable(writer.storage, writer.env).write(
+    """Commit a staged write, and do what the table's `recluster.mode` calls for, as far as that works.
+
+    If the commit fails, blocks that are certainly not published are deleted.
+    """
+    native = NativeTable(writer.storage, writer.env)
+    published = native.write(
         "overwrite" if everything else "append",
         staged=staged,
         everything=everything,
         batch=batch,
         detail={} if batch is None else {"stream": batch.stream, "batch": batch.number},
+    )
+    if published and published.snapshot.due_mode != OFF:
+        _follow(native, published.snapshot)
+
+
+def _follow(native: NativeTable, head: Snapshot) -> None:
+    """Do what is to follow a commit. This process ends with it and has no background: async leaves a plan, too."""
+    from tblctl.maintain.after_write import follow_up
+
+    port = NativePort(native)
+    follow_up(
+        port,
+        SCHEDULE if head.due_mode == ASYNC else head.due_mode,
+        table_id=head.table_id,
+        written=f"snapshot {head.sequence} of {port.location} is written",
     )
 
 

@@ -84,6 +84,7 @@ def append(
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
     print_outcome(outcome, done=done, as_json=as_json)
+    table.close()
     if (
         recluster
         and outcome.snapshot is not None
@@ -108,6 +109,7 @@ def delete(*, location: str, where: str, storage_options: dict[str, Any], as_jso
         outcome = table.delete(where, progress=report)
     done = f"deleted {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)
+    table.close()
 
 
 @command(
@@ -142,6 +144,7 @@ def update(
         outcome = table.update(", ".join(assignments), where=where, progress=report)
     done = f"updated {render.count(outcome.rows_removed, 'row')}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)
+    table.close()
 
 
 @command(
@@ -176,3 +179,4 @@ def overwrite(
     removed, added = render.count(outcome.rows_removed, "row"), render.count(outcome.rows_added, "row")
     done = f"replaced {removed} by {added}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)
+    table.close()

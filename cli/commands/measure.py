@@ -38,11 +38,12 @@ WORST = click.option(
     if there are worst ranges, but `recluster` has nothing to do, recluster {{note, rejected, advice}};
     with --compare also compared [{{snapshot, and the figures of that version}}];
     of an Iceberg table also delete_files {{position, equality}}: how many there are (null if they cannot be read);
+    of others also options, those of `tblctl alter --set`;
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes (null
     if the writer of an Iceberg table did not say),
-    info (the object above without last_runs; null without a cluster key)""",
+    info (the object above without last_runs and options; null without a cluster key)""",
 )
 @click.argument("locations", metavar="[LOC]...", nargs=-1)
 @params.WHERE_BLOCKS
@@ -139,6 +140,8 @@ def show_one(
         shown = {**found.to_dict(), "last_runs": [timeline.run_to_json(run) for run in runs]}
         if isinstance(table, tblctl.IcebergTable):
             shown["delete_files"] = deletes
+        else:
+            shown["options"] = table.options
         if idle is not None:
             shown["recluster"] = {name: idle.to_json()[name] for name in ("note", "rejected", "advice")}
         if compared:
@@ -157,10 +160,19 @@ def show_one(
         page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
     if compared:
         put_comparison(compared)
+    if not isinstance(table, tblctl.IcebergTable):
+        put_mode(table.options)
     if runs:
         timeline.put_runs(runs)
     if history:
         timeline.put_history(points)
+
+
+def put_mode(options: dict[str, Any]) -> None:
+    """Print what follows writes, if anything does."""
+    mode, every = options["recluster.mode"], options["recluster.every"]
+    if mode != "off":
+        page.put((f"(recluster.mode={mode} after every {render.count(every, 'commit')} of rows)", page.RULE))
 
 
 def delete_files(table: tblctl.Table) -> tuple[dict[str, int] | None, str]:

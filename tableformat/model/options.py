@@ -6,7 +6,7 @@ Snapshots store them, so their names and units are part of the format.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
@@ -39,6 +39,10 @@ full scan takes 7 % longer."""
 
 _MAX_ROWS = 2**31 - 1
 _MAX_BYTES = 2**40
+_MAX_EVERY = 1_000_000
+
+OFF, INLINE, ASYNC, SCHEDULE = "off", "inline", "async", "schedule"
+"""The values of `recluster.mode`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,8 @@ class TableOptions:
     compression_level: int | None = 1
     sort_scope: str = "append"
     memory_bytes: int = _GIB
-    recluster_auto: bool = field(default=False, metadata={"name": "recluster.auto"})
+    recluster_mode: str = field(default=OFF, metadata={"name": "recluster.mode"})
+    recluster_every: int = field(default=1, metadata={"name": "recluster.every"})
 
     def __post_init__(self) -> None:
         problems = _problems(self.to_json())
@@ -86,12 +91,13 @@ class TableOptions:
         if profile is not None and profile not in PROFILES:
             problems.append(f"{PROFILE}: expected {' or '.join(PROFILES)}, got {profile!r}")
         for name, value in {**PROFILES.get(profile, {}), **values}.items():
-            if name == PROFILE:
+            if name in (PROFILE, AUTO):
                 continue
             try:
                 parsed[name] = _parse(name, value)
             except ValueError as cause:
                 problems.append(str(cause))
+        problems += _take_mode(values, parsed, self.recluster_mode)
         codec = parsed.get("compression", self.compression)
         if codec != self.compression and "compression_level" not in parsed:
             parsed["compression_level"] = _default_level(codec)
@@ -117,6 +123,9 @@ PROFILES: dict[Any, Mapping[str, Any]] = {
 fast takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 times as long and 0.94.
 """
 
+AUTO = "recluster.auto"
+"""A synonym: true is the mode inline, false is off."""
+
 OPTION_DOCS: dict[str, str] = {
     "block_rows": "most rows of a block (1,000,000)",
     "block_bytes": "most bytes of a block before compression, a size such as 64MiB (128MiB)",
@@ -128,7 +137,15 @@ OPTION_DOCS: dict[str, str] = {
         "block: each block is sorted alone, faster to write and more to merge later (append)"
     ),
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
-    "recluster.auto": "true: a round of recluster follows every append, delete, update and overwrite (false)",
+    "recluster.mode": (
+        "what follows an append, delete, update or overwrite: inline: a round of recluster; async: the same in the "
+        "background of this process; schedule: a pending plan, for `recluster --pending` elsewhere. Iceberg tables are "
+        "written by others: `recluster --watch` serves them (off)"
+    ),
+    "recluster.every": (
+        "it follows every so many such commits since the last recluster, whoever makes them (1)"
+    ),
+    AUTO: "true is recluster.mode=inline, false is recluster.mode=off (false)",
     PROFILE: (
         "sets codec and level at once: fast for tables rewritten often, small for tables kept for long; codec and "
         "level are stored, not the profile (none)"
@@ -179,12 +196,10 @@ def _parse(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if name in ("compression", "sort_scope"):
+    if name in ("compression", "sort_scope", "recluster.mode"):
         return text.lower()
     if name == "compression_level" and text.lower() in ("none", "default"):
         return None
-    if name == "recluster.auto":
-        return {"true": True, "false": False}.get(text.lower(), value)
     if name in ("block_bytes", "memory_bytes"):
         try:
             return parse_size(text)
@@ -194,6 +209,23 @@ def _parse(name: str, value: Any) -> Any:
     if not re.fullmatch(r"-?\d{1,19}", digits):
         raise ValueError(f"{name}: expected a whole number, got {value!r}")
     return int(digits)
+
+
+def _take_mode(values: Mapping[str, Any], parsed: dict[str, Any], before: str) -> list[str]:
+    """Set the mode that the synonym stands for in `parsed`; return what is wrong with the options of reclusters."""
+    if AUTO in values:
+        given = values[AUTO]
+        flag = {"true": True, "false": False}.get(given.strip().lower()) if isinstance(given, str) else given
+        if not isinstance(flag, bool):
+            return [f"{AUTO}: expected true or false, got {given!r}"]
+        mode = INLINE if flag else OFF
+        if parsed.setdefault("recluster.mode", mode) != mode:
+            return [
+                f"{AUTO} means recluster.mode={mode}, yet recluster.mode is given too: leave one of them out"
+            ]
+    elif "recluster.every" in values and "recluster.mode" not in values and before == OFF:
+        return ["recluster.every has no effect while recluster.mode is off: set recluster.mode with it"]
+    return []
 
 
 def _unknown(name: str) -> str:
@@ -242,14 +274,17 @@ def _whole(least: int, most: int) -> _Check:
 def _one_of(*allowed: str) -> _Check:
     def check(value: Any, name: str) -> str | None:
         if not isinstance(value, str) or value not in allowed:
-            return f"{name}: expected {' or '.join(allowed)}, got {value!r}"
+            return f"{name}: expected {' or '.join(allowed)}, got {value!r}{_nearest(value, allowed)}"
         return None
 
     return check
 
 
-def _flag(value: Any, name: str) -> str | None:
-    return None if isinstance(value, bool) else f"{name}: expected true or false, got {value!r}"
+def _nearest(value: Any, allowed: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(str(value), allowed, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _level(value: Any, name: str) -> str | None:
@@ -266,6 +301,7 @@ _CHECKS: dict[str, _Check] = {
     "compression_level": _level,
     "sort_scope": _one_of("append", "block"),
     "memory_bytes": _whole(_MIB, _MAX_BYTES),
-    "recluster.auto": _flag,
+    "recluster.mode": _one_of(OFF, INLINE, ASYNC, SCHEDULE),
+    "recluster.every": _whole(1, _MAX_EVERY),
 }
-assert {PROFILE, *_CHECKS} == set(OPTION_DOCS) == {PROFILE, *_FIELDS}
+assert {PROFILE, AUTO, *_CHECKS} == set(OPTION_DOCS) == {PROFILE, AUTO, *_FIELDS}

@@ -11,7 +11,7 @@ from typing import Any
 
 from tblctl.tableformat.errors import InternalError
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.options import OFF, TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.seal import Seal
 
@@ -20,6 +20,10 @@ RECLUSTER = "recluster"
 
 ROLLBACK = "rollback"
 """The operation that may restore rows of old snapshots."""
+
+
+WRITES = frozenset({"append", "delete", "update", "overwrite"})
+"""The operations that `recluster.every` counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +127,8 @@ class Snapshot:
         horizon_us: gc may have deleted objects written before this that no retained snapshot named; microseconds since
             1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
         clock_resets: ascending sequences of the snapshots that corrected a clock that was ahead.
+        writes_since_recluster: how many commits wrote rows since the last recluster; 0 where `recluster.mode` does not
+            need to know.
     """
 
     sequence: int
@@ -143,6 +149,7 @@ class Snapshot:
     horizon_us: int = 0
     clock_resets: tuple[int, ...] = ()
     live_beside: tuple[int, ...] = ()
+    writes_since_recluster: int = 0
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:
@@ -191,6 +198,23 @@ class Snapshot:
     def data_bytes(self) -> int:
         """Bytes of the table's blocks."""
         return sum(segment.data_bytes for segment in self.segments)
+
+    @property
+    def due_mode(self) -> str:
+        """What is to follow this commit, which wrote rows: a mode of `recluster.mode`.
+
+        Each number is that of one commit only, so of several writers one finds that something is due.
+        """
+        every = self.options.recluster_every
+        is_due = self.cluster_key_id is not None and self.writes_since_recluster % every == 0
+        return self.options.recluster_mode if is_due else OFF
+
+    def writes_after(self, parent: Snapshot) -> int:
+        """Return what `writes_since_recluster` of this commit on top of `parent` is."""
+        options, operation = self.options, self.summary.operation
+        if options.recluster_mode == OFF or options.recluster_every == 1 or operation == RECLUSTER:
+            return 0
+        return parent.writes_since_recluster + (operation in WRITES)
 
     def has_batch(self, batch: Batch) -> bool:
         """Return whether the batch, or a later one of its stream, was committed."""

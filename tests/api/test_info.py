@@ -193,7 +193,7 @@ def test_the_command_prints_the_same_figures(tmp_path: Path) -> None:
     table = table_of_blocks(location, [[1, 5], [2, 6], [10, 12]])
     run = CliRunner().invoke(application, ["info", location, "--json"])
     assert run.exit_code == 0
-    assert json.loads(run.stdout) == {**table.info().to_dict(), "last_runs": []}
+    assert json.loads(run.stdout) == {**table.info().to_dict(), "last_runs": [], "options": table.options}
     shown = CliRunner().invoke(application, ["info", location])
     assert shown.exit_code == 0
     assert "1.6667 on average" in shown.stdout

@@ -41,7 +41,7 @@ NAMES = {
     """,
     "tblctl.maintain.recluster": """
         Committed Done Idle LoopState ReclusterJob Retry Step Totals Waits outcome_of recluster
-        round_after_write state_of step
+        state_of step
     """,
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
@@ -127,8 +127,8 @@ NAMES = {
     "WatchedRound": "bytes_today error location outcome status time",
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """
-        block_bytes block_rows compression compression_level memory_bytes recluster_auto row_group_rows
-        sort_scope
+        block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
+        row_group_rows sort_scope
     """,
     "$ tblctl": """
         --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
@@ -233,6 +233,7 @@ SIGNATURES = {
     ],
     "IcebergTable": [
         "cancel_plan(id, *, plans_at=None)",
+        "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete_files()",
@@ -259,6 +260,7 @@ SIGNATURES = {
         "add_column(path, type)",
         "append(data, *, memory_bytes=None, recluster=False, progress=None)",
         "cancel_plan(id, *, plans_at=None)",
+        "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
         "delete(where, *, progress=None)",
@@ -380,7 +382,7 @@ SIGNATURES = {
         (
             "TableOptions(*, block_rows=1000000, block_bytes=134217728, row_group_rows=32768, "
             "compression='zstd', compression_level=1, sort_scope='append', memory_bytes=1073741824, "
-            "recluster_auto=False)"
+            "recluster_mode='off', recluster_every=1)"
         ),
         "from_mapping(values)",
         "to_json()",

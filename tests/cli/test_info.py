@@ -87,7 +87,7 @@ def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: 
         "total_block_count", "constant_block_count", "unclustered_block_count", "average_overlaps", "average_depth",
         "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
-    assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs"} == set(found) - {
+    assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs", "options"} == set(found) - {
         "unknown_block_count",
         "inexact_block_count",
     }
@@ -196,7 +196,9 @@ def test_all_finds_tables_below_a_folder_and_a_broken_one_is_a_line_and_exit_cod
     assert [Path(item["location"]).name for item in found] == ["table", "good", "empty", "no_key", "broken"]
     assert set(found[0]) == {"location", "error", "rows", "blocks", "bytes", "info"}
     assert found[0]["info"] == {
-        name: value for name, value in as_json("info", many / "table").items() if name != "last_runs"
+        name: value
+        for name, value in as_json("info", many / "table").items()
+        if name not in {"last_runs", "options"}
     }
     assert (found[3]["info"], found[3]["error"], found[3]["rows"]) == (None, None, 3)
     assert found[4]["error"]

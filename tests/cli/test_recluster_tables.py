@@ -208,6 +208,39 @@ def test_recluster_auto_does_a_round_after_an_append(loc: Path, tmp_path: Path) 
     assert done("history", loc, "--limit", "1").splitlines()[2].split()[2] == "recluster"
 
 
+def test_a_mode_is_set_shown_and_followed(loc: Path, tmp_path: Path) -> None:
+    assert "recluster.mode" in run("create", "--help").stdout
+    wrong = run("alter", loc, "--set", "recluster.mode=schedul")
+    assert (wrong.exit_code, "did you mean schedule?" in wrong.stderr) == (2, True)
+    assert "recluster.mode" not in done("info", loc)
+    done("alter", loc, "--set", "recluster.mode=schedule", "--set", "recluster.every=2")
+    assert "(recluster.mode=schedule after every 2 commits of rows)" in done("info", loc)
+    assert as_json("info", loc)["options"]["recluster.every"] == 2
+    pq.write_table(batch(0), tmp_path / "more.parquet")
+    done("append", loc, tmp_path / "more.parquet")
+    left = as_json("append", loc, tmp_path / "more.parquet")["note"]
+    [plan] = as_json("plan", loc, "--list")
+    assert left.startswith(f"left the pending plan {plan['id']} of ")
+
+
+def test_an_append_waits_for_the_recluster_that_it_began_in_the_background(loc: Path, tmp_path: Path) -> None:
+    done("alter", loc, "--set", "recluster.mode=async")
+    pq.write_table(batch(0), tmp_path / "more.parquet")
+    assert "(a recluster goes on in the background)" in done("append", loc, tmp_path / "more.parquet")
+    assert done("history", loc, "--limit", "1").splitlines()[2].split()[2] == "recluster"
+
+
+@pytest.mark.parametrize("words", [["alter"], ["create", "--schema", "k: int64"]])
+def test_a_mode_for_an_iceberg_table_is_refused_with_what_serves_it(words: list[str]) -> None:
+    command, *more = words
+    found = run(command, "iceberg://prod/a.b", *more, "--set", "recluster.mode=inline")
+    assert found.exit_code == 2
+    assert (
+        "since tblctl does not make them: `tblctl recluster LOC --watch 5m` keeps it clustered"
+        in found.stderr
+    )
+
+
 def test_an_interrupt_of_the_round_after_an_append_says_that_the_rows_are_in(tmp_path: Path) -> None:
     program = (
         "import sys, pyarrow as pa, pyarrow.parquet as pq, tblctl, tblctl.maintain.recluster\n"

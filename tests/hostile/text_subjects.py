@@ -161,6 +161,7 @@ def table_options() -> Sequence[bytes]:
     return [
         b'{"block_rows": 1000, "block_bytes": "64MiB", "compression": "zstd", "compression_level": 3}',
         b'{"recluster.auto": true, "row_group_rows": 65536}',
+        b'{"recluster.mode": "schedule", "recluster.every": "10"}',
     ]
 
 

@@ -19,7 +19,8 @@ def test_defaults_are_those_of_the_format():
         "compression_level": 1,
         "sort_scope": "append",
         "memory_bytes": 1_073_741_824,
-        "recluster.auto": False,
+        "recluster.mode": "off",
+        "recluster.every": 1,
     }
 
 
@@ -38,13 +39,40 @@ def test_a_profile_sets_several_options_but_not_those_given_beside_it():
         small.updated({"write.profil": "fast"})
 
 
-def test_recluster_auto_is_true_or_false():
-    assert TableOptions.from_mapping({"recluster.auto": "TRUE"}).recluster_auto is True
-    assert TableOptions.from_mapping({"recluster.auto": False}).recluster_auto is False
+def test_recluster_auto_is_another_word_for_inline_and_off():
+    assert TableOptions.from_mapping({"recluster.auto": "TRUE"}).recluster_mode == "inline"
+    assert TableOptions.from_mapping({"recluster.auto": True, "recluster.every": 3}).recluster_every == 3
+    scheduled = TableOptions.from_mapping({"recluster.mode": "schedule"})
+    assert scheduled.updated({"recluster.auto": False}).recluster_mode == "off"
+    assert TableOptions.from_mapping({"recluster.auto": True, "recluster.mode": "Inline"}) == (
+        TableOptions.from_mapping({"recluster.mode": "inline"})
+    )
     with pytest.raises(InvalidOptionError, match="expected true or false, got 'maybe'"):
         TableOptions.from_mapping({"recluster.auto": "maybe"})
     with pytest.raises(InvalidOptionError, match=r"recluster\.auto: expected true or false, got 1"):
         TableOptions.from_mapping({"recluster.auto": 1})
+    with pytest.raises(InvalidOptionError, match=r"auto means recluster\.mode=inline, yet"):
+        TableOptions.from_mapping({"recluster.auto": True, "recluster.mode": "async"})
+
+
+def test_an_unknown_mode_names_the_nearest():
+    with pytest.raises(
+        InvalidOptionError, match=r"off or inline or async or schedule, got 'asinc'; did you mean async\?"
+    ):
+        TableOptions.from_mapping({"recluster.mode": "asinc"})
+
+
+def test_a_number_of_commits_without_a_mode_is_refused_unless_the_mode_is_off_on_purpose():
+    with pytest.raises(
+        InvalidOptionError, match=r"no effect while recluster\.mode is off: set recluster\.mode"
+    ):
+        TableOptions.from_mapping({"recluster.every": 5})
+    with pytest.raises(InvalidOptionError, match=r"recluster\.every: expected a whole number from 1"):
+        TableOptions.from_mapping({"recluster.every": 0, "recluster.mode": "inline"})
+    off = TableOptions.from_mapping({"recluster.every": 5, "recluster.mode": "off"})
+    inline = off.updated({"recluster.mode": "inline"})
+    assert (off.recluster_every, inline.recluster_every) == (5, 5)
+    assert inline.updated({"recluster.every": "7"}).recluster_every == 7
 
 
 def test_stored_options_come_back():
@@ -128,7 +156,7 @@ def test_every_codec_is_one_that_pyarrow_writes(tmp_path):
 
 
 def test_every_option_is_documented_with_its_default():
-    assert set(OPTION_DOCS) == {*TableOptions().to_json(), "write.profile"}
+    assert set(OPTION_DOCS) == {*TableOptions().to_json(), "write.profile", "recluster.auto"}
     assert all(doc.endswith(")") for doc in OPTION_DOCS.values())
 
 

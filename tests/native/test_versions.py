@@ -15,7 +15,7 @@ from tables import as_stored
 
 import tblctl
 from tblctl import errors
-from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, FORMAT_VERSION
+from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, FORMAT_VERSION, WRITER_VERSION
 from tblctl.tableformat.native.read.metadata import block_metadata
 
 Change = Callable[[dict[str, Any]], None]
@@ -49,7 +49,7 @@ def test_unknown_keys_do_not_hide_a_table(location: str) -> None:
 def test_blocks_of_an_unknown_kind_of_sort_read_as_unordered(location: str) -> None:
     def change(document: dict[str, Any]) -> None:
         document["sorts"]["1"].update(kind="hilbert", parameters={"bits": 8})
-        document["min_writer_version"] = 4
+        document["min_writer_version"] = WRITER_VERSION + 1
 
     as_if_newer(location, change)
     table = tblctl.open(location)
@@ -70,7 +70,7 @@ def test_blocks_of_an_unknown_kind_of_sort_read_as_unordered(location: str) -> N
 def test_a_table_of_newer_writers_is_read_but_not_written(
     location: str, write: Callable[[tblctl.Table], object]
 ) -> None:
-    as_if_newer(location, lambda document: document.update(min_writer_version=4))
+    as_if_newer(location, lambda document: document.update(min_writer_version=WRITER_VERSION + 1))
     table = tblctl.open(location)
     before = sorted(path.name for path in Path(location).rglob("*"))
     with pytest.raises(errors.UnsupportedFormatError, match="newer tblctl"):

@@ -144,6 +144,7 @@ def draw(
         cluster_by=rng.choice(["k", "k", "k, x", "x"]),
         scripts=tuple(scripts),
         events=tuple(events),
+        traits=frozenset(rng.choice([(), (), (), ("reclusters inline",), ("leaves plans",)])),
     )
 
 

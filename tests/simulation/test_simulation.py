@@ -20,7 +20,9 @@ from simulation.model import Version, matches, normal
 from simulation.oracle import LAST_GC
 from simulation.run import replay_command, run_history
 from simulation.shrink import shrink, signature
+from simulation.world import TRAITS, World
 from tblctl.selector import registry
+from tblctl.tableformat.native.log.names import plan_of
 
 TESTS = Path(__file__).parents[1]
 HISTORIES = 300
@@ -67,6 +69,16 @@ def test_every_policy_of_the_registry_and_every_operation_is_drawn():
     assert {step.operation for step in steps} == actors.OPERATIONS.keys() - {"reset clock"}
     policies = {step.args["policy"] for step in steps if "policy" in step.args}
     assert policies >= {policy.name for policy in registry.registered()}
+
+
+def test_histories_of_every_mode_are_drawn_and_do_what_it_says():
+    assert {trait for seed in range(60) for trait in draw(seed).traits} == TRAITS.keys()
+    history = _history([("append", APPEND), ("append", MORE)])
+    for trait, merged, planned in (("reclusters inline", 1, 0), ("leaves plans", 0, 1)):
+        world = World(dataclasses.replace(history, traits=frozenset({trait})))
+        world.run()
+        assert world.counts["reclusters inline"] == merged
+        assert sum(plan_of(name) is not None for name in world.store.objects) == planned
 
 
 def test_every_fault_is_drawn():

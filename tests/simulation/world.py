@@ -8,6 +8,7 @@ requests follows from the history alone.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import random
 import threading
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 import tblctl
 from simulation.actors import OPERATIONS, table_of
+from simulation.engine import PlayedEngine
 from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
 from simulation.model import SCHEMA
@@ -37,6 +39,11 @@ from tblctl.tableformat.native.table import NativeTable
 START_SECONDS = 1_800_000_000.0
 CALL_SECONDS = 0.002
 OPTIONS = {"block_rows": 4, "row_group_rows": 2}
+TRAITS: Mapping[str, Mapping[str, Any]] = {
+    "reclusters inline": {"recluster.mode": "inline", "recluster.every": 2},
+    "leaves plans": {"recluster.mode": "schedule", "recluster.every": 2},
+}
+"""Options of some histories' tables. (Work in the background would be a thread that takes no turns.)"""
 _STREAM_TRIES = 3
 _MOST_CALLS = 20_000  # of all actors: a history that takes more does not end
 _RESTART_SECONDS = 5.0
@@ -77,6 +84,8 @@ def inline_pools() -> Iterator[None]:
     with contextlib.ExitStack() as opened:
         for module in ("tableformat.concurrency", "merger.task.threads", "merger.engines.local"):
             opened.enter_context(mock.patch(f"tblctl.{module}.ThreadPoolExecutor", InlinePool))
+        never_twice = functools.partial(PlayedEngine, run_twice=lambda: False)
+        opened.enter_context(mock.patch("tblctl.maintain.choose_engine.LocalEngine", never_twice))
         yield
 
 
@@ -422,7 +431,10 @@ class World:
             self.oracle.judge_end()
 
     def create_table(self) -> None:
-        self.janitor.table._native.create(_schema(), self.history.cluster_by, OPTIONS)
+        options = dict(OPTIONS)
+        for trait in sorted(self.history.traits):
+            options |= TRAITS[trait]
+        self.janitor.table._native.create(_schema(), self.history.cluster_by, options)
 
     def note(self, actor: Actor, operation: str, name: str) -> None:
         """Count a request, and let time pass."""

@@ -32,7 +32,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_module_of_the_packages_is_in_the_zip_and_no_other(temporary: Path) -> None:
     names = zipfile.ZipFile(BytesIO(shipping.zip_content(CODE))).namelist()
     found = {name for name in names if not name.endswith(".pyc")}
-    folders = {"merger": "merger", "selector": "selector", "tableformat": "tableformat", "spark": "api/spark"}
+    folders = {name: name for name in ("merger", "metrics", "selector", "tableformat")}
+    folders |= {name: f"api/{name}" for name in ("maintain", "spark")}
     assert found == {f"tblctl/{name}" for name in CODE.modules} | {
         f"tblctl/{package}/{path.relative_to(ROOT / folder).as_posix()}"
         for package, folder in folders.items()
@@ -57,6 +58,7 @@ def test_tasks_run_from_the_zip_alone(temporary: Path) -> None:
         "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import tblctl.merger.engines.spark.on_worker, tblctl.tableformat.native.block_io\n"
+        "import tblctl.maintain.pending, tblctl.maintain.recluster, tblctl.maintain.after_write\n"
         "print({module.__file__.split('.zip/')[0] for name, module in sys.modules.items()"
         " if name.split('.')[0] == 'tblctl'} == {sys.argv[1].removesuffix('.zip')}, 'pyspark' in sys.modules)"
     )

@@ -99,6 +99,21 @@ def test_overwrite_replaces_all_rows_in_one_commit(session: Any, tmp_path: Path)
     assert [item.operation for item in table.history()] == ["overwrite", "overwrite", "create"]
 
 
+def test_a_written_or_appended_frame_is_followed_by_what_the_table_asks_for(
+    session: Any, tmp_path: Path
+) -> None:
+    table = create(str(tmp_path))
+    table.set_options({"recluster.mode": "inline", "recluster.every": 2})
+    for start in (0, 100):
+        frame(session, 100, start).write.format("tblctl").mode("append").save(str(tmp_path))
+    table.set_options({"recluster.mode": "async", "recluster.every": 1})
+    with table:
+        assert table.append(frame(session, 100, 200)).note == "a recluster goes on in the background"
+    operations = [item.operation for item in reversed(table.history())]
+    assert operations == ["create", "alter", "append", "append", "recluster", "alter", "append", "recluster"]
+    assert ids(table) == list(range(300))
+
+
 def test_modes_that_spark_does_not_pass_on_change_nothing(session: Any, tmp_path: Path) -> None:
     table = create(str(tmp_path))
     for mode in ("error", "ignore"):

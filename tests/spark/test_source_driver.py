@@ -176,6 +176,58 @@ def test_batches_of_a_stream_go_by_the_query_that_its_tasks_tell(tmp_path: Path)
     assert table.snapshot.detail == {"stream": "q", "batch": 1}
 
 
+def written(table: tblctl.Table, *, stream: bool, count: int) -> None:
+    """Commit some writes as Spark's driver does: each in a process of its own, with the writer pickled."""
+    batch = source(table).writer(FRAME, overwrite=False)
+    for number in range(count):
+        staged = task(batch, *range(4)).staged
+        if stream:
+            writer: Any = source(table).streamWriter(FRAME, overwrite=False)
+            writer.commit([WriteMessage(staged=staged, query="q")], number)
+        else:
+            batch.commit([WriteMessage(staged=staged)])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "merged", "plans"), [("off", 0, 0), ("inline", 2, 0), ("schedule", 0, 2), ("async", 0, 2)]
+)
+def test_a_recluster_or_a_plan_follows_every_nth_commit_of_a_writer(
+    tmp_path: Path, mode: str, merged: int, plans: int, stream: bool
+) -> None:
+    options = {"block_rows": 4, "recluster.mode": mode, "recluster.every": 2}
+    table = tblctl.create(str(tmp_path / "t"), SCHEMA, cluster_by="id", options=options)
+    written(table, stream=stream, count=4)
+    operations = [item.operation for item in table.history()]
+    assert (operations.count("append"), operations.count("recluster")) == (4, merged)
+    assert len(table.pending_plans()) == plans
+    assert ids_of(table) == sorted([*range(4)] * 4)
+
+
+def test_a_batch_that_spark_replays_counts_once(tmp_path: Path) -> None:
+    options = {"block_rows": 4, "recluster.mode": "inline", "recluster.every": 2}
+    table = tblctl.create(str(tmp_path / "t"), SCHEMA, cluster_by="id", options=options)
+    written(table, stream=True, count=1)
+    written(table, stream=True, count=1)
+    assert [item.operation for item in table.history()] == ["append", "create"]
+    written(table, stream=True, count=2)
+    assert [item.operation for item in table.history()] == ["recluster", "append", "append", "create"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_recluster_that_fails_beside_the_driver_is_a_warning(
+    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tblctl.create(str(tmp_path / "t"), SCHEMA, cluster_by="id", options={"recluster.mode": "inline"})
+    monkeypatch.setitem(sys.modules, "sortedcontainers", None)
+    for name in ("tblctl.metrics.index", "tblctl.maintain.averages", "tblctl.maintain.recluster"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    written(table, stream=stream, count=1)
+    assert ids_of(table) == [0, 1, 2, 3]
+    assert f"snapshot 2 of {table.location} is written, but not reclustered: " in caplog.text
+    assert "sortedcontainers" in caplog.text
+
+
 def test_writing_refuses_options_of_reading_and_rows_that_do_not_fit(tmp_path: Path) -> None:
     table = make(tmp_path)
     with pytest.raises(InvalidOptionError, match="as_of, columns and where say what is read"):

@@ -116,3 +116,13 @@ def test_two_queries_do_not_take_each_others_batches(stream: Stream, tmp_path: P
     stream.run()
     assert stream.ids == [1, 1]
     assert sorted(native_of(stream.table).head().streams.values()) == [0, 0]
+
+
+def test_every_nth_batch_is_followed_by_the_recluster_that_the_table_asks_for(stream: Stream) -> None:
+    stream.table.set_options({"recluster.mode": "inline", "recluster.every": 2})
+    for _ in range(2):
+        stream.feed(1, 2)
+        stream.run()
+    operations = [item.operation for item in reversed(stream.table.history())]
+    assert operations == ["create", "alter", "append", "append", "recluster"]
+    assert stream.ids == [1, 1, 2, 2]

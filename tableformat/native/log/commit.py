@@ -306,6 +306,7 @@ def _stamped(snapshot: Snapshot, head: Snapshot, commit_id: str, now_ms: int) ->
         commit_id=commit_id,
         timestamp_ms=now_ms if is_reset else max(now_ms, head.timestamp_ms),
         min_writer_version=max(head.min_writer_version, least_writer(snapshot)),
+        writes_since_recluster=snapshot.writes_after(head),
     )
 
 

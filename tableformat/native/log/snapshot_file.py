@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tblctl.tableformat.errors import CorruptTableError, TblctlError, UnsupportedFormatError
 from tblctl.tableformat.keys.kinds import KINDS, key_maker
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions
+from tblctl.tableformat.model.options import AUTO, INLINE, OFF, OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
@@ -25,7 +25,7 @@ from tblctl.tableformat.native.log.names import checked_segment_path, snapshot_p
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
 
-WRITER_VERSION = 3
+WRITER_VERSION = 4
 """Version of this writer: what it knows and keeps. A snapshot states the least version it needs (`least_writer`)."""
 
 CHECKSUMS_FROM = 2
@@ -33,6 +33,9 @@ CHECKSUMS_FROM = 2
 
 _SORTS_FROM = 3
 """From this version on, writers know several live sorts."""
+
+_MODES_FROM = 4
+"""From this version on, writers know other modes than off and inline, and count commits."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
@@ -42,12 +45,16 @@ MAX_TIMESTAMP_MS = 253_402_300_799_999
 
 _SNAPSHOT = "snapshot"
 _TOMBSTONE = "tombstone"
+_WRITES = "writes_since_recluster"
 _T = TypeVar("_T")
 
 
 def least_writer(snapshot: Snapshot) -> int:
     """Return the least version of writers that keep everything in a snapshot."""
-    return max(snapshot.min_writer_version, _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM)
+    options = snapshot.options
+    has_modes = options.recluster_mode not in (OFF, INLINE) or options.recluster_every != 1
+    needed = _MODES_FROM if has_modes else _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM
+    return max(snapshot.min_writer_version, needed)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -58,7 +65,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "schemas": {str(key): value.to_json() for key, value in snapshot.schemas.items()},
         "sorts": {str(key): value.to_json() for key, value in snapshot.sorts.items()},
         "cluster_key_id": snapshot.cluster_key_id,
-        "options": snapshot.options.to_json(),
+        "options": {**snapshot.options.to_json(), AUTO: snapshot.options.recluster_mode == INLINE},
         "tags": dict(snapshot.tags),
         "retained_from": snapshot.retained_from,
         "segments": [_encode_segment(segment) for segment in snapshot.segments],
@@ -71,6 +78,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         document["clock_resets"] = list(snapshot.clock_resets)
     if snapshot.live_beside:
         document["live_sorts"] = list(snapshot.live_beside)
+    if snapshot.writes_since_recluster:
+        document[_WRITES] = snapshot.writes_since_recluster
     return with_checksum(document)
 
 
@@ -268,6 +277,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         horizon_us=_count(document, "horizon") if "horizon" in document else 0,
         clock_resets=tuple(_count({"clock_resets": item}, "clock_resets", least=2) for item in resets),
         live_beside=tuple(sort_id for sort_id in _live_beside(document) if sort_id in known),
+        writes_since_recluster=_count({_WRITES: 0, **document}, _WRITES),
     )
     _check_snapshot(snapshot)
     return snapshot
@@ -303,8 +313,12 @@ def _cluster_key_id(document: Mapping[str, Any]) -> int | None:
 
 
 def _known_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that this version knows. Others are for newer writers (`min_writer_version`)."""
-    return {name: value for name, value in options.items() if name in OPTION_DOCS}
+    """Return the options that this version knows. Others are for newer writers (`min_writer_version`).
+
+    The mode says more than its synonym, which is there for older writers.
+    """
+    ignored = {AUTO} if "recluster.mode" in options else set()
+    return {name: value for name, value in options.items() if name in OPTION_DOCS.keys() - ignored}
 
 
 def _check_snapshot(snapshot: Snapshot) -> None:

@@ -1,0 +1,133 @@
+"""What follows a commit that wrote rows, by the table's option `recluster.mode`.
+
+Whatever fails here, the rows are written: the log has a warning with the reason, and nothing is raised. What does the
+work is imported only when there is work, so that a commit without any costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tblctl.tableformat.errors import CommitOutcomeUnknownError
+from tblctl.tableformat.model.options import ASYNC, INLINE
+from tblctl.tableformat.port import TablePort
+from tblctl.tableformat.progress import Progress
+
+if TYPE_CHECKING:
+    from tblctl.results import Outcome, ScheduledPlan
+
+LOG = logging.getLogger("tblctl")
+
+ResultT = TypeVar("ResultT")
+
+PLAN_SECONDS = 7 * 86_400.0
+"""A plan that a writer leaves expires after so long."""
+
+MOST_WAITING = 64
+"""A writer adds no plan to so many that wait. To make a plan takes reading all others: if nobody executes them, a
+writer must not become slower with every commit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowUp:
+    """What followed: the outcome of a round, and a note for people; None if there is none."""
+
+    recluster: Outcome | None = None
+    note: str | None = None
+
+
+def follow_up(
+    port: TablePort[Any],
+    mode: str,
+    *,
+    table_id: str,
+    written: str,
+    recluster: Callable[[], Outcome] | None = None,
+) -> FollowUp:
+    """Do what a mode other than off calls for after a commit.
+
+    Args:
+        port: the table.
+        mode: of `recluster.mode`.
+        table_id: of the table; a process has one round of it in the background at a time.
+        written: says what was written, for messages.
+        recluster: carries out the round of `inline`; None: `one_round`.
+    """
+    if mode == INLINE:
+        return FollowUp(recluster=attempted(recluster or partial(one_round, port), written))
+    if mode == ASYNC:
+        return FollowUp(note=attempted(partial(_begin, port, table_id, written), written))
+    return FollowUp(note=attempted(partial(leave_plan, port), written, "no plan is left for others"))
+
+
+def attempted(work: Callable[[], ResultT], written: str, failed: str = "not reclustered") -> ResultT | None:
+    """Do work after a write. Errors are only logged, since the rows are written. Interrupts get a note."""
+    try:
+        return work()
+    except CommitOutcomeUnknownError as error:
+        LOG.warning("%s; it is not known whether it was also reclustered: %s", written, error)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the rows are written)
+        LOG.warning("%s, but %s: %s", written, failed, error)
+    except BaseException as error:
+        error.add_note(f"{written}; only the recluster after it was interrupted")
+        raise
+    return None
+
+
+def one_round(port: TablePort[Any], progress: Progress | None = None) -> Outcome:
+    """Recluster a table once, in this process."""
+    from tblctl.maintain.recluster import recluster
+    from tblctl.maintain.request import Request
+    from tblctl.merger.engines.local import LocalEngine
+
+    request = Request.of(policy=None, condition=lambda _schema: None, options=None, progress=progress)
+    return recluster(port, request, lambda _plan: LocalEngine())
+
+
+def leave_plan(port: TablePort[Any], most_waiting: int = MOST_WAITING) -> str | None:
+    """Leave a pending plan with a table, unless `most_waiting` wait; return a note on it, None if nothing is to do."""
+    from tblctl.maintain.pending import schedule
+    from tblctl.tableformat.pending import PendingPlans
+
+    plans = PendingPlans(port.plan_storage(None), port.env)
+    now = port.env.now()
+    waiting = sum(item.expires_seconds > now for item in plans.listed())
+    if waiting >= most_waiting:
+        LOG.warning(
+            "%s: %d pending plans wait, so no other one is added: `tblctl recluster LOC --pending` executes them",
+            port.location,
+            waiting,
+        )
+        return None
+    kept = schedule(plans, partial(_planned, port), lifetime_seconds=PLAN_SECONDS)
+    return kept.id and f"left the pending plan {kept.id} of {_groups(kept)}"
+
+
+def _planned(port: TablePort[Any], pending: Any) -> Any:
+    from tblctl.maintain.experience import rates_of
+    from tblctl.maintain.newest import on_newest
+    from tblctl.maintain.request import Request, make_plan
+
+    request = Request.of(policy=None, condition=lambda _schema: None, options=None)
+    return on_newest(
+        port,
+        lambda version: make_plan(
+            version, request, pending=pending, rates=rates_of(port, version), env=port.env
+        ),
+    )
+
+
+def _groups(kept: ScheduledPlan) -> str:
+    count = len(kept.plan.groups)
+    return f"{count} group{'s' * (count != 1)}"
+
+
+def _begin(port: TablePort[Any], table_id: str, written: str) -> str:
+    from tblctl.maintain import background
+
+    background.BACKGROUND.begin(table_id, lambda report: attempted(partial(one_round, port, report), written))
+    return "a recluster goes on in the background"
