@@ -59,8 +59,12 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
             if not isinstance(error, wrong + _address_errors()):
                 raise
             known = ", ".join(sorted(list_catalogs())) or "none"
+            text = _brief(error, properties)
+            why = (
+                "it has no uri" if text.startswith("URI missing") else text
+            )  # that goes on about options of pyiceberg's
             msg = (
-                f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name "
+                f"catalog {name!r} cannot be opened: {why}. Configured catalogs: {known}. Name "
                 f"it in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
