@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from importlib.metadata import version as version_of_package
 from pathlib import Path
@@ -21,11 +22,14 @@ from pyiceberg.types import LongType, StringType
 
 import tblctl
 from tblctl import errors
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.iceberg.port import IcebergPort
+from tblctl.tableformat.port import BlocksReplacedError
 
 from .lake import Lake, append, fields
 from .merging import assert_refused, numbered, paths_of, recluster
 from .position_deletes import commit, data_file, entry_of
-from .replacing import data_files, ours, port_of, replacement_of, sorted_ids
+from .replacing import Meanwhile, after, data_files, ours, port_of, replacement_of, sorted_ids
 from .rest_catalog import RestCatalog
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +115,10 @@ def test_one_commit_writes_a_manifest_for_each_spec(table: Table) -> None:
         for manifest in snapshot.manifests(table.io)
         if manifest.added_files_count
     }
-    assert {spec: [len(file.partition) for file in files] for spec, files in found.items()} == {0: [0], 1: [1]}
+    assert {spec: [len(file.partition) for file in files] for spec, files in found.items()} == {
+        0: [0],
+        1: [1],
+    }
     assert found[1][0].partition[0] == 0, "the record of the inputs"
     assert sorted_ids(table) == [*range(12), 100, 101, 102, 103]
 
@@ -135,6 +142,36 @@ def test_a_commit_whose_oldest_new_file_is_gone_is_refused_before_the_catalog_is
         port.replace(base, change)
     assert table.refresh().current_snapshot().snapshot_id == int(base.id)  # type: ignore[union-attr]
     assert not ours(table)
+    assert sorted_ids(table) == list(range(12))
+
+
+def test_a_file_that_another_writer_adds_once_more_meanwhile_conflicts(table: Table) -> None:
+    """Its rows count twice then, and a replacement would have them once."""
+    port = port_of(table)
+    base = port.newest()
+    files = data_files(table)
+    change = replacement_of(base, files)
+    path = files[0].file_path
+    again = entry_of(path, rows=files[0].record_count, size_bytes=files[0].file_size_in_bytes)
+    with (
+        Meanwhile(table, after(lambda: commit(table.refresh(), [again]))),
+        pytest.raises(BlocksReplacedError) as caught,
+    ):
+        port.replace(base, change)
+    assert caught.value.details["paths"] == (path,)
+    assert not ours(table)
+    assert len(sorted_ids(table)) == 12 + files[0].record_count
+
+
+def test_a_clock_that_is_behind_makes_no_snapshot_that_is_older_than_the_table(table: Table) -> None:
+    """Catalogs and readers refuse such metadata."""
+    behind = dataclasses.replace(SYSTEM, now=lambda: SYSTEM.now() - 3600)
+    port = IcebergPort.of_table(table, behind).clustered_by("id")
+    base = port.newest()
+    port.replace(base, replacement_of(base, data_files(table)))
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.timestamp_ms >= table.metadata.snapshots[-2].timestamp_ms
     assert sorted_ids(table) == list(range(12))
 
 
@@ -165,7 +202,9 @@ def test_the_id_of_a_key_is_the_same_whenever_it_is_set_again(table: Table) -> N
         found: int = port_of(table, cluster_by=key).newest().sort.id
         return found
 
-    ids = [id_of(key) for key in ("id", "s", "id, s", "s, id", "id desc", "id nulls first", "truncate(10, id)")]
+    ids = [
+        id_of(key) for key in ("id", "s", "id, s", "s, id", "id desc", "id nulls first", "truncate(10, id)")
+    ]
     assert len(set(ids)) == len(ids)
     with table.transaction() as change:
         change.set_properties({"tblctl.cluster-by": "s"})
