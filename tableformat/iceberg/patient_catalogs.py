@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -101,24 +102,14 @@ class _HiveConnections:
         self._open = local()
 
     def __enter__(self) -> Any:
-        from hive_metastore.ThriftHiveMetastore import Client
-        from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-
-        transport = self._connected()
-        self._open.transports = [*self._transports(), transport]
-        client = Client(TBinaryProtocol(transport))
-        if self._user:
-            client.set_ugi(*self._user.split(":"))
+        client, transport = self._connected()
+        self._open.transports = [*getattr(self._open, "transports", ()), transport]
         return client
 
     def __exit__(self, *_: object) -> None:
         self._open.transports.pop().close()
 
-    def _transports(self) -> list[Any]:
-        found: list[Any] = getattr(self._open, "transports", [])
-        return found
-
-    def _connected(self) -> Any:
+    def _connected(self) -> tuple[Any, Any]:
         from thrift.transport import TTransport
 
         for address in self._addresses[:-1]:
@@ -128,7 +119,10 @@ class _HiveConnections:
                 continue  # the next one may answer
         return self._connected_to(*self._addresses[-1])
 
-    def _connected_to(self, host: str, port: int) -> Any:
+    def _connected_to(self, host: str, port: int) -> tuple[Any, Any]:
+        """Return the client, and the transport that is open for it."""
+        from hive_metastore.ThriftHiveMetastore import Client
+        from thrift.protocol.TBinaryProtocol import TBinaryProtocol
         from thrift.transport import TSocket, TTransport
 
         socket = TSocket.TSocket(host, port)
@@ -138,9 +132,16 @@ class _HiveConnections:
             if self._kerberos
             else TTransport.TBufferedTransport(socket)
         )
-        transport.open()
-        socket.setTimeout(1000 * self._seconds)
-        return transport
+        with ExitStack() as undo:
+            undo.callback(socket.close)
+            transport.open()
+            socket.setTimeout(1000 * self._seconds)
+            client = Client(TBinaryProtocol(transport))
+            if self._user:
+                user, _, groups = self._user.partition(":")
+                client.set_ugi(user, groups)  # as PyIceberg does: the groups are text, sent letter by letter
+            undo.pop_all()
+        return client, transport
 
 
 def _host_and_port(uri: str) -> tuple[str, int]:

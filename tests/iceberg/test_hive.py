@@ -281,8 +281,12 @@ def test_an_address_that_is_none_is_said_to_be_none(uri: str) -> None:
         tblctl.open("iceberg://prod/db.t", catalog_options={"type": "hive", "uri": uri})
 
 
+@pytest.mark.parametrize("ugi", ["etl:analysts", "etl"])
 def test_the_user_is_told_to_the_metastore(
-    options: dict[str, str], metastore: Metastore, table: Table
+    options: dict[str, str], metastore: Metastore, table: Table, ugi: str
 ) -> None:
-    run(options | {"ugi": "etl:analysts"}, "info", "iceberg://prod/db.t", "--columns", "id")
+    run(options | {"ugi": ugi}, "info", "iceberg://prod/db.t", "--columns", "id")
     assert {user for user, _ in metastore.users} == {"etl"}
+    metastore.fail("set_ugi", raising(Cut()))
+    told = run(options | {"ugi": ugi}, "info", "iceberg://prod/db.t", "--columns", "id", code=1)
+    assert "cannot be read" in told
