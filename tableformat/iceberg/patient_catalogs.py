@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from threading import local
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from tblctl.tableformat.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -30,6 +33,7 @@ def patient_catalog(name: str, options: Mapping[str, str]) -> Catalog | None:
 
     Raises:
         ValueError: the timeout is no number of seconds, or the metastore's address none.
+        InvalidOptionError: a library is not installed.
     """
     from pyiceberg.catalog import CatalogType, infer_catalog_type
     from pyiceberg.utils.config import Config, merge_config
@@ -84,6 +88,7 @@ class _HiveConnections:
 
     Raises:
         ValueError: an address has no host or port.
+        InvalidOptionError: Kerberos is asked for, and its libraries are not installed.
     """
 
     def __init__(self, properties: Mapping[str, str], seconds: float) -> None:
@@ -93,6 +98,9 @@ class _HiveConnections:
         self._kerberos = property_as_bool(
             dict(properties), hive.HIVE_KERBEROS_AUTH, hive.HIVE_KERBEROS_AUTH_DEFAULT
         )
+        if self._kerberos and find_spec("puresasl") is None:
+            msg = f"{hive.HIVE_KERBEROS_AUTH} needs libraries: pip install 'pyiceberg[hive-kerberos]'"
+            raise InvalidOptionError(msg)
         self._service = properties.get(
             hive.HIVE_KERBEROS_SERVICE_NAME, hive.HIVE_KERBEROS_SERVICE_NAME_DEFAULT
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -290,3 +291,11 @@ def test_the_user_is_told_to_the_metastore(
     metastore.fail("set_ugi", raising(Cut()))
     told = run(options | {"ugi": ugi}, "info", "iceberg://prod/db.t", "--columns", "id", code=1)
     assert "cannot be read" in told
+
+
+def test_kerberos_without_its_libraries_says_what_to_install(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "puresasl", None)
+    told = run(options | {"hive.kerberos-authentication": "true"}, "info", "iceberg://prod/db.t", code=2)
+    assert "pip install 'pyiceberg[hive-kerberos]'" in told
