@@ -435,10 +435,18 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
 
 def _note(failed: int, left: Sequence[GroupOutcome]) -> str:
     """Return what a round left as it is, for people."""
-    found = [f"{failed} blocks of groups that failed are left as they are"] if failed else []
+    found = []
+    if failed:
+        found.append(
+            "1 block of a group that failed is left as it is"
+            if failed == 1
+            else f"{failed} blocks of groups that failed are left as they are"
+        )
     if left:
+        groups = "1 group" if len(left) == 1 else f"{len(left)} groups"
         blocks = sum(group.blocks_in for group in left)
-        found.append(f"{len(left)} groups of {blocks} blocks did not begin, to keep to the budget")
+        of_blocks = "1 block" if blocks == 1 else f"{blocks} blocks"
+        found.append(f"{groups} of {of_blocks} did not begin, to keep to the budget")
     return "; ".join(found)
 
 

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.metadata_files import FULL_ADVICE, is_denied, is_full
+from tblctl.tableformat.iceberg.patient_catalogs import patient_catalog
 from tblctl.tableformat.storage.failures import Failure, classify
 from tblctl.tableformat.storage.location import scrub, secrets_in, secrets_of
 
@@ -54,58 +54,20 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
                 _CREATES_TABLES: "false",
                 _TRIES_CONNECTIONS: properties.get(_TRIES_CONNECTIONS, "true"),
             }
-            return _rest_catalog(name, found) or load_catalog(name, **found)
+            return patient_catalog(name, found) or load_catalog(name, **found)
         except Exception as error:
             if not isinstance(error, wrong + _address_errors()):
                 raise
             known = ", ".join(sorted(list_catalogs())) or "none"
+            text = _brief(error, properties)
+            why = (
+                "it has no uri" if text.startswith("URI missing") else text
+            )  # that goes on about options of pyiceberg's
             msg = (
-                f"catalog {name!r} cannot be opened: {_brief(error, properties)}. Configured catalogs: {known}. Name "
+                f"catalog {name!r} cannot be opened: {why}. Configured catalogs: {known}. Name "
                 f"it in .pyiceberg.yaml, set PYICEBERG_CATALOG__{name.upper()}__URI, or give --catalog-option uri=..."
             )
             raise InvalidOptionError(msg) from None  # PyIceberg repeats all properties, secrets among them
-
-
-REQUEST_TIMEOUT = "tblctl.request-timeout"
-"""The property of a REST catalog that says after how many seconds without an answer a request fails."""
-
-_REQUEST_SECONDS = 60.0
-_CONNECT_SECONDS = 10.0
-
-
-def _rest_catalog(name: str, options: Mapping[str, str]) -> Catalog | None:
-    """Return a REST catalog whose requests end; None for catalogs of other types. PyIceberg's wait for ever.
-
-    Raises:
-        ValueError: the timeout is no number of seconds.
-    """
-    from pyiceberg.catalog import CatalogType, infer_catalog_type
-    from pyiceberg.utils.config import Config, merge_config
-
-    conf = merge_config(Config().get_catalog_config(name) or {}, dict(options))
-    given = conf.get("type")
-    if (
-        options.get("py-catalog-impl")
-        or (CatalogType(str(given).lower()) if given else infer_catalog_type(name, conf))
-        is not CatalogType.REST
-        or not conf.get("uri")
-    ):
-        return None
-    from pyiceberg.catalog.rest import RestCatalog
-    from requests import Session
-
-    seconds = float(str(conf.get(REQUEST_TIMEOUT, _REQUEST_SECONDS)))
-
-    class PatientRestCatalog(RestCatalog):
-        """PyIceberg's, with a timeout for each request."""
-
-        def _create_session(self) -> Session:
-            session = super()._create_session()
-            request = partial(session.request, timeout=(min(seconds, _CONNECT_SECONDS), seconds))
-            session.request = request  # type: ignore[method-assign]
-            return session
-
-    return PatientRestCatalog(name, **{key: value for key, value in conf.items() if isinstance(value, str)})
 
 
 _CREATES_TABLES = "init_catalog_tables"
@@ -203,6 +165,8 @@ def _load(catalog: Catalog, location: IcebergLocation, options: Mapping[str, str
 
     try:
         return load_table(catalog, location.table)
+    except exceptions.NoSuchPropertyException as error:  # a metastore has tables of other kinds, too
+        raise TableNotFoundError(f"{location} is no Iceberg table: {_brief(error, options)}") from error
     except FileNotFoundError as error:
         msg = f"{location}: its metadata file is missing, which the catalog names: {_brief(error, options)}"
         raise ObjectNotFoundError(msg) from error
@@ -387,8 +351,11 @@ def _unreadable(what: str, error: Exception, options: Mapping[str, str]) -> Stor
 
 _NO_TABLES = re.compile("no such table|does not exist|doesn't exist")
 
-_BELOW = frozenset({"sqlalchemy", "requests", "botocore", "thrift", "pyiceberg", "urllib3", "google"})
-"""Libraries that catalogs rest on. Their errors share no class."""
+_BELOW = frozenset(
+    {"sqlalchemy", "requests", "botocore", "thrift", "hive_metastore", "pyiceberg", "urllib3", "google"}
+)
+"""Libraries that catalogs rest on. Their errors share no class. Those of Hive cannot be raised again as they are:
+`contextmanager` sets their traceback, and they let nobody set anything."""
 
 
 def _shown(error: BaseException, options: Mapping[str, str]) -> BaseException | None:

@@ -392,9 +392,9 @@ class IcebergVersion:
         """Return the entries of some manifests of the table, in order, those of files that left among them."""
         return decode_manifests(self._location, manifests, self._metadata_files.contents).entries
 
-    def contents_of(self, manifests: Sequence[ManifestFile]) -> list[bytes]:
-        """Return the bytes of some manifests of the table."""
-        return self._metadata_files.contents([manifest.manifest_path for manifest in manifests])
+    def contents_of(self, paths: Sequence[str]) -> list[bytes]:
+        """Return the bytes of some manifests, or manifest lists, of the table."""
+        return self._metadata_files.contents(paths)
 
     def of(self, metadata: TableMetadata, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of a snapshot in newer metadata of the table."""

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.port import BlocksReplacedError
 
 from .duck import Duck
 from .lake import Lake, append, fields
@@ -102,3 +103,14 @@ def test_a_recluster_of_a_table_with_equality_deletes_is_refused_before_any_work
     with pytest.raises(InvalidOptionError, match="1 equality delete files; have an engine apply them first"):
         recluster(table)
     assert (sorted(folder.rglob("*")), table.refresh().metadata_location) == before
+
+
+def test_a_commit_of_files_that_had_equality_deletes_when_they_were_planned_conflicts(table: Table) -> None:
+    """A merge does not apply them, so they would be lost with the numbers of the old files."""
+    files = data_files(table)
+    delete_equal(table, 3)
+    port = port_of(table)
+    base = port.newest()
+    with pytest.raises(BlocksReplacedError):
+        port.replace(base, replacement_of(base, files))
+    assert live_ids(table) == [1, 2, 5, 6, 7, 8]

@@ -159,6 +159,7 @@ def test_snapshots_expire_and_what_they_alone_needed_goes(table: Table) -> None:
     opened = tblctl.from_iceberg(table)
     assert opened.gc(keep=1, dry_run=True).snapshots_expired == ()  # all are younger than five days
     before = table.refresh().metadata
+    sizes = {path: path.stat().st_size for path in everything(table)}
     done = opened.gc(keep=1, expire_older_than=0)
     assert table.refresh().metadata.snapshots == [
         snapshot.model_copy(update={"parent_snapshot_id": None}) for snapshot in before.snapshots[-1:]
@@ -166,6 +167,7 @@ def test_snapshots_expire_and_what_they_alone_needed_goes(table: Table) -> None:
     assert done.snapshots_expired == tuple(str(snapshot.snapshot_id) for snapshot in before.snapshots[:-1])
     gone = {Path(name.removeprefix("file://")) for name in done.objects_deleted}
     assert set(entries) <= gone
+    assert done.bytes_deleted == sum(sizes[path] for path in gone), "files of other writers count too"
     assert not any(path.exists() for path in gone)
     assert {
         Path(snapshot.manifest_list.removeprefix("file://")) for snapshot in before.snapshots[:-1]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyiceberg import manifest
 from pyiceberg.catalog import infer_catalog_type
+from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions.visitors import inclusive_projection, manifest_evaluator
@@ -26,7 +27,7 @@ from pyiceberg.utils.config import Config, merge_config
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tableformat", "metrics", "selector", "merger", "api", "cli")
 
-PRIVATE = {"catalog.py": {"_create_session"}}
+PRIVATE = {"patient_catalogs.py": {"_create_session"}}
 """Private members that modules about Iceberg take from other classes than their own."""
 
 SIGNATURES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
@@ -44,6 +45,7 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
     "inclusive_projection": (inclusive_projection, ("schema", "spec"), {}),
     "manifest_evaluator": (manifest_evaluator, ("spec", "schema", "filter"), {}),
     "_create_session": (RestCatalog._create_session, ("self",), {}),
+    "_create_hive_client": (HiveCatalog._create_hive_client, ({},), {}),
     "commit_table": (SqlCatalog.commit_table, ("self", "table", (), ()), {}),
     "to_manifest_file": (manifest.ManifestWriterV2.to_manifest_file, ("self",), {}),
     "PartitionKey": (PartitionKey, (), {"field_values": [], "partition_spec": "s", "schema": "c"}),

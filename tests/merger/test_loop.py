@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tblctl.maintain.recluster import (
     Retry,
     Step,
     Waits,
+    _note,
     outcome_of,
     recluster,
     step,
@@ -234,3 +236,17 @@ def test_waits_grow_to_the_longest_and_rounds_without_a_commit_end(make: Make) -
     taken = steps(job, 3)
     assert [type(item) for item in taken] == [Retry, Retry, Done]
     assert taken[-1].state.note.startswith("stopped: groups failed ")
+
+
+@pytest.mark.parametrize(
+    ("failed", "left", "said"),
+    [
+        (0, [], ""),
+        (1, [], "1 block of a group that failed is left as it is"),
+        (2, [], "2 blocks of groups that failed are left as they are"),
+        (0, [1], "1 group of 1 block did not begin, to keep to the budget"),
+        (0, [2, 3], "2 groups of 5 blocks did not begin, to keep to the budget"),
+    ],
+)
+def test_what_is_left_is_counted_in_words_of_its_number(failed: int, left: list[int], said: str) -> None:
+    assert _note(failed, [SimpleNamespace(blocks_in=count) for count in left]) == said

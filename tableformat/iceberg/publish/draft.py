@@ -253,7 +253,9 @@ class Drafts:
         small = [manifest for manifest in small if counts[manifest.partition_spec_id] >= least]
         texts = {
             manifest.manifest_path: read_container(data).schema_text
-            for manifest, data in zip(small, head.contents_of(small), strict=True)
+            for manifest, data in zip(
+                small, head.contents_of([one.manifest_path for one in small]), strict=True
+            )
         }
         return manifests_to_merge(
             [manifest.manifest_length for manifest in manifests],
@@ -282,7 +284,7 @@ class Drafts:
         sources: Sequence[ManifestEntries],
         removed: Collection[str],
     ) -> ManifestFile:
-        data = head.contents_of([source.manifest for source in sources])
+        data = head.contents_of([source.manifest.manifest_path for source in sources])
         return self._new.copy(table, sources, data, removed)
 
     def _side_files(self, table: Table, head: IcebergVersion, state: HeadState) -> dict[str, str]:

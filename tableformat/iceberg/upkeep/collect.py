@@ -122,7 +122,7 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
         if item.modified < now - request.grace_seconds and place not in named.objects
     }
     chosen |= {
-        place: own.get(place, _Object(path=path, size=0, modified=0.0))
+        place: own.get(place, _Object(path=path, size=unneeded.sizes.get(place, 0), modified=0.0))
         for place, path in unneeded.objects.items()
         if place not in named.objects
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ class Reachable:
         self._manifests: dict[str, ManifestFile] = {}
         self.objects: dict[Place, str] = {}
         """Manifest lists, manifests, files of data, deletes, keys and statistics: a path of each, by its place."""
+        self.sizes: dict[Place, int] = {}
+        """Bytes of each, as metadata has them: not of files of keys."""
 
     def add(self, snapshots: Sequence[Snapshot]) -> None:
         """Add what snapshots name.
@@ -45,23 +47,25 @@ class Reachable:
             CorruptTableError, StorageError: metadata cannot be read.
         """
         for snapshot in snapshots:
-            self._name([snapshot.manifest_list, *side_files_named(snapshot)])
+            self._name(side_files_named(snapshot))
         by_list = {snapshot.manifest_list: snapshot for snapshot in snapshots}
         fresh = self._fresh(list(by_list.values()))
         ids = {snapshot.snapshot_id for snapshot in snapshots}
         metadata = self._version.metadata
         for found in (*metadata.statistics, *metadata.partition_statistics):
             if found.snapshot_id in ids:
-                self._name([found.statistics_path])
-        self._name([manifest.manifest_path for manifest in fresh])
+                self._name([found.statistics_path], [found.file_size_in_bytes])
+        lengths = [manifest.manifest_length for manifest in fresh]
+        self._name([manifest.manifest_path for manifest in fresh], lengths)
         for start in range(0, len(fresh), _MANIFESTS_AT_ONCE):
-            self._name(self._files(fresh[start : start + _MANIFESTS_AT_ONCE]))
+            self._name(*self._files(fresh[start : start + _MANIFESTS_AT_ONCE]))
 
     def _fresh(self, snapshots: Sequence[Snapshot]) -> list[ManifestFile]:
         """Return the manifests of snapshots that no earlier one has."""
         found: dict[str, ManifestFile] = {}
         with closing(ahead(self._listed, snapshots, threads=IO_THREADS)) as lists:
-            for listed in lists:
+            for snapshot, (size, listed) in zip(snapshots, lists, strict=True):
+                self._name([snapshot.manifest_list], [size])
                 found |= {
                     manifest.manifest_path: manifest
                     for manifest in listed
@@ -70,14 +74,18 @@ class Reachable:
         self._manifests |= found
         return list(found.values())
 
-    def _listed(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
-        return self._version.at(snapshot).manifests
+    def _listed(self, snapshot: Snapshot) -> tuple[int, Sequence[ManifestFile]]:
+        """Return the size of a manifest list, and what it lists."""
+        found = self._version.at(snapshot)
+        return len(found.contents_of([snapshot.manifest_list])[0]), found.manifests
 
-    def _name(self, paths: Iterable[str]) -> None:
-        self.objects.update((split_uri(path), path) for path in paths)
+    def _name(self, paths: Collection[str], sizes: Collection[int] = ()) -> None:
+        places = [split_uri(path) for path in paths]
+        self.objects.update(zip(places, paths, strict=True))
+        self.sizes.update(zip(places, sizes, strict=bool(sizes)))
 
-    def _files(self, manifests: Sequence[ManifestFile]) -> Collection[str]:
+    def _files(self, manifests: Sequence[ManifestFile]) -> tuple[list[str], list[int]]:
+        """Return paths and sizes of live files."""
         entries = self._version.entries_in(manifests)
         live = np.flatnonzero(entries.status != DELETED)
-        found: list[str] = entries.path.take(pa.array(live)).to_pylist()
-        return found
+        return entries.path.take(pa.array(live)).to_pylist(), entries.size_bytes[live].tolist()
