@@ -38,8 +38,7 @@ from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State, Workload
 from tblctl.selector.pricing.price import Price, total_price
 from tblctl.selector.pricing.rates import Rates
-from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
+from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
 
