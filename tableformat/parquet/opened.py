@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tblctl.tableformat.errors import CorruptTableError, ObjectNotFoundError
 from tblctl.tableformat.model.schema.field_ids import ids_in
 from tblctl.tableformat.model.seal import Seal
+from tblctl.tableformat.parquet.columns import FileColumns
 from tblctl.tableformat.parquet.footer import footer_of
 from tblctl.tableformat.parquet.footer_check import check_footer
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
@@ -104,6 +105,7 @@ class OpenBlock:
         file: for pyarrow, over `verified` if there is one.
         schema: of `file`, kept because `file` makes it again on every access.
         pre_buffer: whether Arrow joins its reads.
+        columns: what was worked out of its columns when it was open before; None at first.
     """
 
     source: pa.NativeFile
@@ -112,6 +114,7 @@ class OpenBlock:
     file: pq.ParquetFile
     schema: pa.Schema
     pre_buffer: bool
+    columns: FileColumns | None = None
 
     @property
     def footer_memory_bytes(self) -> int:

@@ -23,7 +23,6 @@ from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
-from tblctl.tableformat.parquet.decoded_size import decoded_bytes
 from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES
 from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
@@ -55,7 +54,7 @@ class Inputs:
         self._idle = IdleBlocks()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_mapping"} | {"_version": None}
+        return vars(self) | {"_version": None}
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         """Return data files without their deleted rows. Only where the version is: on the driver.
@@ -117,7 +116,7 @@ class Inputs:
         return LiveReader(
             file,
             self._schema,
-            decoded_bytes=decoded_bytes(file.metadata),
+            decoded_bytes=file.decoded_bytes,
             codec=self._codec,
             tails=self._tails,
             positions=self._positions(block) if block.deletes else np.zeros(0, np.int64),
@@ -147,7 +146,7 @@ class Inputs:
         return ParquetBlockReader(
             file,
             self._schema,
-            decoded_bytes=decoded_bytes(file.metadata),
+            decoded_bytes=file.decoded_bytes,
             codec=self._codec,
             tails=self._tails,
         )
