@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 
+from tblctl.errors import InvalidOptionError
 from tblctl.tableformat.iceberg.writing import locations
 
 from .lake import Lake, append, fields
@@ -41,6 +42,8 @@ for block in blocks:
 def partitioned(lake: Lake) -> Table:
     table = lake.create("t", SCHEMA, partition_spec=REGIONS)
     append(table, id=[1, 2, 3], region=["a b/c", "eu", None])
+    with table.update_schema() as update:
+        update.add_column("later", StringType())
     return table
 
 
@@ -61,8 +64,6 @@ def folder_of(path: str) -> str:
 def test_a_task_reads_and_writes_without_pyiceberg(lake: Lake, tmp_path: Path, kind: str) -> None:
     table = partitioned(lake) if kind == "partitioned" else registered(lake, tmp_path)
     io, blocks = opened(table)
-    for block in blocks:  # as the driver looks at their keys
-        io.open(block).__exit__()
     data = pickle.dumps((io, io.outputs.layout.sort, blocks))
     done = subprocess.run([sys.executable, "-c", WORKER], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -73,6 +74,15 @@ def test_a_task_reads_and_writes_without_pyiceberg(lake: Lake, tmp_path: Path, k
 
 def path_in(outputs: Any, partition: str) -> str:
     return folder_of(outputs._path_of("x.parquet", partition))
+
+
+def test_a_name_mapping_that_is_none_stops_no_pickle_but_the_task(lake: Lake, tmp_path: Path) -> None:
+    table = registered(lake, tmp_path)
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": "[{]"})
+    io, (block,) = opened(table)
+    with pytest.raises(InvalidOptionError, match="is no name mapping"):
+        pickle.loads(pickle.dumps(io)).open(block)
 
 
 def test_folders_in_tasks_are_those_of_the_driver(lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ class Inputs:
         self._idle = IdleBlocks()
 
     def __getstate__(self) -> dict[str, Any]:
+        with suppress(InvalidOptionError):  # whoever opens a file says it
+            _ = self._mapping  # so that tasks need no PyIceberg to parse it
         return vars(self) | {"_version": None}
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
