@@ -27,7 +27,15 @@ from tblctl.tableformat.parquet.footer import (
     read_footer,
 )
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
-from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, OpenBlock, Tails, open_block, opening
+from tblctl.tableformat.parquet.opened import (
+    BlockAddress,
+    CheckedFooters,
+    IdleBlocks,
+    OpenBlock,
+    Tails,
+    open_block,
+    opening,
+)
 from tblctl.tableformat.parquet.read_errors import explained
 from tblctl.tableformat.parquet.statistics import Measured, measure, stored_figures
 from tblctl.tableformat.parquet.thrift import Struct
@@ -52,10 +60,10 @@ class BlockFile:
     """An open block. Use as a context manager.
 
     On a remote storage it reads its row groups in few, concurrent requests (`storage.ranges.joined`). See `open_block`
-    for `tails` and `ahead`. Columns of `codable` whose ids are in `coded` are returned as Arrow dictionaries. With
-    `idle`, the open file is taken from there if possible, and put back at the end. `named` gives columns of a schema
-    their ids, for files whose writer gave none; and INT96 timestamps, if its second argument says that there are any,
-    their zone.
+    for `tails`, `ahead` and `checked`. Columns of `codable` whose ids are in `coded` are returned as Arrow
+    dictionaries. With `idle`, the open file is taken from there if possible, and put back at the end. `named` gives
+    columns of a schema their ids, for files whose writer gave none; and INT96 timestamps, if its second argument says
+    that there are any, their zone.
     """
 
     def __init__(
@@ -67,13 +75,14 @@ class BlockFile:
         coded: Collection[int] = (),
         ahead: bool = False,
         idle: IdleBlocks | None = None,
+        checked: CheckedFooters | None = None,
         named: Callable[[pa.Schema, bool], pa.Schema] | None = None,
     ) -> None:
         self._storage = storage
         self.address = address
         self._idle = idle
         kept = idle.take(address.name) if idle else None
-        self._open = kept or open_block(storage, address, tails, ahead=ahead)
+        self._open = kept or open_block(storage, address, tails, ahead=ahead, checked=checked)
         self._file = self._open.file
         self._named = named
         self._named_before: tuple[pa.Schema, pa.Schema] | None = None  # a schema as read, and with ids

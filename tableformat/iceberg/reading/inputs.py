@@ -25,7 +25,7 @@ from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES
-from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
+from tblctl.tableformat.parquet.opened import BlockAddress, CheckedFooters, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.port import BlockReader
 
@@ -53,6 +53,7 @@ class Inputs:
         self._deletes = PositionDeletes(storages)
         self._tails = Tails()
         self._idle = IdleBlocks()
+        self._checked = CheckedFooters()
 
     def __getstate__(self) -> dict[str, Any]:
         with suppress(InvalidOptionError):  # whoever opens a file says it
@@ -158,7 +159,15 @@ class Inputs:
         storage, name = self._storages.place_of(block.path)
         address = address_of(block.path, name, size_bytes=block.size_bytes, rows=block.stored_rows)
         named = partial(with_ids, schema=self._schema, mapping=self._mapping, path=block.path)
-        return BlockFile(storage, address, self._tails, coded=coded, idle=self._idle, named=named)
+        return BlockFile(
+            storage,
+            address,
+            self._tails,
+            coded=coded,
+            idle=self._idle,
+            checked=self._checked,
+            named=named,
+        )
 
     @once
     def _mapping(self) -> NameMapping | None:
