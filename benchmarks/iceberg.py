@@ -82,7 +82,7 @@ class Kind:
 
     def begin(self, report: Report, part: str) -> None:
         """Begin a part of the report."""
-        report.begin(f"{self.title}\n{part}")
+        report.begin(f"{self.title}; {part}")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
