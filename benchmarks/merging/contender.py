@@ -41,6 +41,8 @@ class Job:
         output_files: about how many output files, for contenders without that setting.
         row_group_rows: rows of a row group in input and output, for contenders that have such a setting.
         waits_for_disk: before each run, wait until the disk has what others wrote.
+        lake: the folder of a `Lake` in which PyIceberg wrote the files as data files of a table; None for files that
+            are of no Iceberg table.
     """
 
     files: tuple[str, ...]
@@ -49,6 +51,7 @@ class Job:
     output_files: int
     row_group_rows: int
     waits_for_disk: bool = True
+    lake: Path | None = None
 
     @property
     def output_bytes(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import tblctl
 from benchmarks.common import Command, script
-from benchmarks.merging.contender import PROCESSES, MissingError
+from benchmarks.merging.contender import PROCESSES, Job, MissingError
 from benchmarks.merging.packages import loaded_alone
 
 if TYPE_CHECKING:
@@ -68,6 +68,29 @@ class Lake:
 
         table = self.create(name, pq.read_schema(files[0]), target_bytes=target_bytes)
         table.add_files([f"file://{file}" for file in files])
+
+    def write(self, name: str, files: Sequence[str], *, row_group_rows: int) -> tuple[str, ...]:
+        """Create a table of the rows of Parquet files, and return its data files: PyIceberg writes one for each."""
+        import pyarrow.parquet as pq
+
+        size_bytes = sum(Path(file).stat().st_size for file in files)  # so that none is cut
+        table = self.create(name, pq.read_schema(files[0]), target_bytes=size_bytes)
+        with table.transaction() as change:
+            change.set_properties({"write.parquet.row-group-limit": str(row_group_rows)})
+        for file in files:
+            table.append(pq.read_table(file))
+        return tuple(sorted(self.files(name)))
+
+    def take(self, name: str, job: Job) -> None:
+        """Create a table of the job's files: as they are in the job's lake, or registered if they are in none."""
+        if job.lake is None:
+            self.register(name, job.files, target_bytes=job.output_bytes)
+            return
+        source = Lake(job.lake).load(name)
+        table = self.create(name, source.schema(), target_bytes=job.output_bytes)
+        with table.transaction() as change, change.update_snapshot().fast_append() as added:
+            for task in source.scan().plan_files():
+                added.append_data_file(task.file)
 
     def load(self, name: str) -> Table:
         return self._catalog.load_table(f"db.{name}")

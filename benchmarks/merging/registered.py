@@ -1,4 +1,4 @@
-"""Contenders on an Iceberg table of the job's files, which PyIceberg registered: one such table each, made alike."""
+"""Contenders on an Iceberg table of the job's files: one such table each, made alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Registered:
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.lake = Lake(folder)
-        self.lake.register(TABLE, job.files, target_bytes=job.output_bytes)
+        self.lake.take(TABLE, job)
         self._job = job
 
     def reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf
+from tblctl.tableformat.parquet.decoded_size import decoded_bytes
 from tblctl.tableformat.parquet.footer import MAGIC
 from tblctl.tableformat.parquet.statistics import parquet_columns
 from tblctl.tableformat.storage.ranges import Range
@@ -29,10 +30,20 @@ _CODECS = {"none": "UNCOMPRESSED"}
 
 @dataclass(frozen=True, eq=False)
 class FileColumns:
-    """The columns of a file, from its footer and its Arrow schema."""
+    """The columns of a file, from its footer and its Arrow schema. What the footer says is worked out once.
+
+    Attributes:
+        metadata: the footer.
+        schema: with the ids that columns have in the table.
+        is_named: the file has these ids itself.
+        has_int96: it has timestamps stored as INT96.
+    """
 
     metadata: pq.FileMetaData
     schema: pa.Schema
+    is_named: bool = True
+    has_int96: bool = False
+    _nulls: dict[int, tuple[int | None, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def leaves(self) -> Mapping[int, tuple[int, pa.DataType]]:
@@ -70,6 +81,27 @@ class FileColumns:
             and all(_has_small_dictionary(group.column(self.leaves[id_][0])) for group in groups)
         )
 
+    @cached_property
+    def decoded_bytes(self) -> int:
+        """About how many bytes all rows take in memory."""
+        return decoded_bytes(self.metadata)
+
+    def nulls(self, groups: Sequence[int], leaf: Leaf) -> int | None:
+        """Return how many nulls a column that is not nested has in some row groups; None if the footer does not say."""
+        if leaf.id not in self.leaves:
+            return None
+        place, _ = self.leaves[leaf.id]
+        every = self._nulls.get(place)
+        if every is None:
+            every = self._nulls[place] = tuple(_nulls(group.column(place)) for group in self.groups)
+        total = 0
+        for group in groups:
+            found = every[group]
+            if found is None:
+                return None
+            total += found
+        return total
+
     def copyable(self, schema: pq.ParquetSchema, compression: str) -> frozenset[int]:
         """Return the row groups that can be copied as stored into a file of `schema` with `compression`."""
         if not self.metadata.schema.equals(schema):
@@ -101,6 +133,11 @@ def has_int96(footer: pq.FileMetaData) -> bool:
     """Return whether a file has timestamps stored as INT96, as old programs do."""
     columns = (footer.schema.column(place) for place in range(footer.num_columns))
     return any(column.physical_type == "INT96" for column in columns)
+
+
+def _nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
+    found = chunk.statistics
+    return int(found.null_count) if found is not None and found.has_null_count else None
 
 
 def _range(chunk: pq.ColumnChunkMetaData) -> Range:

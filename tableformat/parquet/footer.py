@@ -125,6 +125,16 @@ def footer_of(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[
     Raises:
         ThriftError: there is none.
     """
+    data, start = stored_footer(fetch, size_bytes)
+    return read_footer(data), start
+
+
+def stored_footer(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[bytes, int]:
+    """Return the bytes of the footer of a file, for `read_footer`, and where they begin. Arguments as in `footer_of`.
+
+    Raises:
+        ThriftError: there is none.
+    """
     stop = size_bytes - TAIL_BYTES
     if stop < 0:
         msg = f"{size_bytes} bytes are not a Parquet file"
@@ -134,7 +144,7 @@ def footer_of(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> tuple[
     if tail[4:] != MAGIC or start < len(MAGIC):
         msg = "it does not end with a Parquet footer"
         raise ThriftError(msg)
-    return read_footer(bytes(fetch(start, stop))), start
+    return bytes(fetch(start, stop)), start
 
 
 def raw_group(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -27,7 +27,15 @@ from tblctl.tableformat.parquet.footer import (
     read_footer,
 )
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
-from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails, open_block, opening
+from tblctl.tableformat.parquet.opened import (
+    BlockAddress,
+    CheckedFooters,
+    IdleBlocks,
+    OpenBlock,
+    Tails,
+    open_block,
+    opening,
+)
 from tblctl.tableformat.parquet.read_errors import explained
 from tblctl.tableformat.parquet.statistics import Measured, measure, stored_figures
 from tblctl.tableformat.parquet.thrift import Struct
@@ -52,10 +60,10 @@ class BlockFile:
     """An open block. Use as a context manager.
 
     On a remote storage it reads its row groups in few, concurrent requests (`storage.ranges.joined`). See `open_block`
-    for `tails` and `ahead`. Columns of `codable` whose ids are in `coded` are returned as Arrow dictionaries. With
-    `idle`, the open file is taken from there if possible, and put back at the end. `named` gives columns of a schema
-    their ids, for files whose writer gave none; and INT96 timestamps, if its second argument says that there are any,
-    their zone.
+    for `tails`, `ahead` and `checked`. Columns of `codable` whose ids are in `coded` are returned as Arrow
+    dictionaries. With `idle`, the open file is taken from there if possible, and put back at the end. `named` gives
+    columns of a schema their ids, for files whose writer gave none; and INT96 timestamps, if its second argument says
+    that there are any, their zone.
     """
 
     def __init__(
@@ -67,18 +75,18 @@ class BlockFile:
         coded: Collection[int] = (),
         ahead: bool = False,
         idle: IdleBlocks | None = None,
+        checked: CheckedFooters | None = None,
         named: Callable[[pa.Schema, bool], pa.Schema] | None = None,
     ) -> None:
         self._storage = storage
         self.address = address
         self._idle = idle
         kept = idle.take(address.name) if idle else None
-        self._open = kept or open_block(storage, address, tails, ahead=ahead)
+        self._open = kept or open_block(storage, address, tails, ahead=ahead, checked=checked)
         self._file = self._open.file
         self._named = named
-        self._has_int96 = named is not None and has_int96(self._file.metadata)
-        schema = self._open.schema if named is None else named(self._open.schema, self._has_int96)
-        self._columns = FileColumns(self._file.metadata, schema)
+        self._named_before: tuple[pa.Schema, pa.Schema] | None = None  # a schema as read, and with ids
+        self._columns = self._open.columns or _columns(self._open, named)
         self._announced: list[_Announced] = []
         self.coded = frozenset[int]()
         if coded:
@@ -92,7 +100,7 @@ class BlockFile:
 
     def __exit__(self, error: object = None, *_: object) -> None:
         if self._idle and error is None:
-            self._idle.keep(self.address.name, self._open)
+            self._idle.keep(self.address.name, replace(self._open, columns=self._columns))
         else:
             self._open.source.close()
 
@@ -121,14 +129,12 @@ class BlockFile:
 
     def stored_nulls(self, groups: Sequence[int], leaf: Leaf) -> int | None:
         """Return how many nulls a column that is not nested has in some row groups; None if the footer does not say."""
-        if leaf.id not in self._columns.leaves:
-            return None
-        place, _ = self._columns.leaves[leaf.id]
-        chunks = [self.metadata.row_group(group).column(place) for group in groups]
-        found = [chunk.statistics for chunk in chunks]
-        if any(item is None or not item.has_null_count for item in found):
-            return None
-        return int(sum(item.null_count for item in found))
+        return self._columns.nulls(groups, leaf)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """About how many bytes all rows take in memory, by the footer."""
+        return self._columns.decoded_bytes
 
     @property
     def codable(self) -> frozenset[int]:
@@ -232,9 +238,14 @@ class BlockFile:
         """Return rows with the ids that their columns have in the table."""
         if self._named is None:
             return rows
-        schema = self._named(rows.schema, self._has_int96)
+        if self._columns.is_named:
+            return rows.replace_schema_metadata(None)
+        before = self._named_before
+        if before is None or not before[0].equals(rows.schema, check_metadata=True):
+            before = self._named_before = rows.schema, self._named(rows.schema, self._columns.has_int96)
+        schema = before[1]
         columns = rows.columns
-        if self._has_int96:
+        if self._columns.has_int96:
             columns = [
                 column if column.type.equals(field.type) else column.cast(field.type)
                 for column, field in zip(columns, schema, strict=True)
@@ -287,6 +298,16 @@ class BlockFile:
         """Return the compressed bytes of each leaf that the file has in some row groups, by name."""
         sizes = ((leaf.name, self._columns.stored_bytes(groups, leaf)) for leaf in leaves)
         return {name: size for name, size in sizes if size is not None}
+
+
+def _columns(block: OpenBlock, named: Callable[[pa.Schema, bool], pa.Schema] | None) -> FileColumns:
+    metadata = block.file.metadata
+    if named is None:
+        return FileColumns(metadata, block.schema)
+    int96 = has_int96(metadata)
+    schema = named(block.schema, int96)
+    is_named = schema.equals(pa.schema(list(block.schema)), check_metadata=True)
+    return FileColumns(metadata, schema, is_named=is_named, has_int96=int96)
 
 
 def row_group_windows(file: pq.FileMetaData, groups: Sequence[int], most_bytes: int) -> Iterator[list[int]]:

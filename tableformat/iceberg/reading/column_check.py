@@ -13,6 +13,7 @@ Such a file is refused. What is left is a file that gives no sign at all: every 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.parquet.reader import BlockFile
+
+_ALLOWED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def require_columns(file: BlockFile, block: DataFile, schema: Schema, *, given: GivenIds) -> None:
@@ -161,6 +164,8 @@ def _require_absent(missing: _Missing, block: DataFile, given: GivenIds) -> None
 
 def _as_written(name: str) -> str:
     """Return how Iceberg's writers call a column in files: names that Avro does not allow are changed."""
+    if _ALLOWED.fullmatch(name):
+        return name  # without PyIceberg, which workers need not have
     from pyiceberg.schema import make_compatible_name
 
     return make_compatible_name(name) if name else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,8 @@ from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
-from tblctl.tableformat.parquet.decoded_size import decoded_bytes
 from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES
-from tblctl.tableformat.parquet.opened import BlockAddress, IdleBlocks, Tails
+from tblctl.tableformat.parquet.opened import BlockAddress, CheckedFooters, IdleBlocks, Tails
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.port import BlockReader
 
@@ -53,9 +53,12 @@ class Inputs:
         self._deletes = PositionDeletes(storages)
         self._tails = Tails()
         self._idle = IdleBlocks()
+        self._checked = CheckedFooters()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_mapping"} | {"_version": None}
+        with suppress(InvalidOptionError):  # whoever opens a file says it
+            _ = self._mapping  # so that tasks need no PyIceberg to parse it
+        return vars(self) | {"_version": None}
 
     def live(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
         """Return data files without their deleted rows. Only where the version is: on the driver.
@@ -117,7 +120,7 @@ class Inputs:
         return LiveReader(
             file,
             self._schema,
-            decoded_bytes=decoded_bytes(file.metadata),
+            decoded_bytes=file.decoded_bytes,
             codec=self._codec,
             tails=self._tails,
             positions=self._positions(block) if block.deletes else np.zeros(0, np.int64),
@@ -147,7 +150,7 @@ class Inputs:
         return ParquetBlockReader(
             file,
             self._schema,
-            decoded_bytes=decoded_bytes(file.metadata),
+            decoded_bytes=file.decoded_bytes,
             codec=self._codec,
             tails=self._tails,
         )
@@ -156,7 +159,15 @@ class Inputs:
         storage, name = self._storages.place_of(block.path)
         address = address_of(block.path, name, size_bytes=block.size_bytes, rows=block.stored_rows)
         named = partial(with_ids, schema=self._schema, mapping=self._mapping, path=block.path)
-        return BlockFile(storage, address, self._tails, coded=coded, idle=self._idle, named=named)
+        return BlockFile(
+            storage,
+            address,
+            self._tails,
+            coded=coded,
+            idle=self._idle,
+            checked=self._checked,
+            named=named,
+        )
 
     @once
     def _mapping(self) -> NameMapping | None:

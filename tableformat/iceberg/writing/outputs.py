@@ -38,7 +38,7 @@ LOG = logging.getLogger("tblctl")
 
 
 class Outputs:
-    """Writes data files. Pickles into tasks, without the version.
+    """Writes data files. Pickles into tasks, without the version, and mostly so that tasks need no PyIceberg.
 
     Args:
         version: the snapshot.
@@ -64,7 +64,7 @@ class Outputs:
         key_ids = {leaf.id for leaf in key_leaves(version.sort, schema)} if version.sort else set()
         self._modes = modes_of(properties, self._columns, key_ids)
         self._order = _declared_order(version)
-        self._locations = Locations(
+        self._locations: Locations | None = Locations(
             table_location=metadata.location,
             properties=location_properties(properties),
             specs=metadata.specs(),
@@ -74,9 +74,15 @@ class Outputs:
         self._partitions = dict(
             zip(found.texts, zip(found.spec_ids, found.values, strict=True), strict=False)
         ) or {"": (metadata.default_spec_id, ())}
+        self._folders: dict[str, str] = {}  # of partitions, in tasks
         ignored = not_honoured(properties)
         if ignored:
             LOG.warning("%s: these properties are not followed: %s", version.location, ", ".join(ignored))
+
+    def __getstate__(self) -> dict[str, Any]:
+        locations = self._locations
+        folders = locations.folders(self._partitions) if locations else self._folders
+        return vars(self) | {"_folders": folders, "_locations": None if folders else locations}
 
     def build(
         self,
@@ -101,7 +107,7 @@ class Outputs:
             sort_id=UNORDERED if sort is None else sort.id,
             run_id=run_id or "0",
         )
-        path = self._locations.path_of(name.with_id(self._env.new_id()), spec_id, values)
+        path = self._path_of(name.with_id(self._env.new_id()), partition)
         storage, inner = self._storages.place_of(path)
         upload = storage.begin(inner)
         encoder = DataFileEncoder(self.layout, sort, StreamedPages(upload), self._columns)
@@ -123,6 +129,11 @@ class Outputs:
             store=store,
             abandon=abandon,
         )
+
+    def _path_of(self, name: str, partition: str) -> str:
+        if self._locations is None:
+            return f"{self._folders[partition]}/{name}"
+        return self._locations.path_of(name, *self._partitions[partition])
 
     def _stored(
         self, record: DataFileRecord, encoder: DataFileEncoder, upload: Upload, sort: Sort | None
