@@ -38,10 +38,10 @@ DEFAULT_TARGET_DEPTH = 5.0
 """Deeper tables are merged unless `target_depth` says otherwise. That rewrites rows about 3 times on uniform keys."""
 
 _MOST_WORK = 4_000_000
-"""Blocks looked at for one plan, over all places: half a second. A place counts its connected blocks, and 2,000 more
+"""Blocks looked at for one plan, over all places: half a second. A place counts its connected blocks, and 3,000 more
 for what it takes in any case. What is left waits for the next plan, where a cluster is busy for longer than that."""
 
-_WORK_OF_A_PLACE = 2_000
+_WORK_OF_A_PLACE = 3_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Runs:
         now: float = 0.0,
         rng: Rng | None = None,
     ) -> Decision:
-        """Return groups at every place that is deeper than the target, of partitions that are so on average."""
+        """Return groups at the deepest places of partitions that are deeper than the target, until they reach it."""
         del workload, rates, now, rng
         target = DEFAULT_TARGET_DEPTH if budget.target_depth is None else budget.target_depth
         found = _Found(view=view, room=Room.of(budget, group_bytes=options.max_group_bytes))
@@ -151,7 +151,7 @@ def _take_unordered(found: _Found) -> None:
 
 
 def _take_deepest(found: _Found, places: Places, target: float) -> None:
-    """Add the groups at the deepest places, until the budget is spent."""
+    """Add the groups at the deepest places, until the target is reached or the budget is spent."""
     work = 0
     while (place := places.deepest()) is not None:
         work += place.field.low.size + _WORK_OF_A_PLACE
@@ -206,8 +206,12 @@ def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Reject
 def _fine(found: _Found, places: Places, target: float) -> list[Rejection]:
     """Return the blocks that need no merge, or that none would part."""
     taken = np.zeros(len(found.view), np.bool_)
-    taken[joined((*found.left, *(draft.blocks for draft in found.drafts)))] = True
+    spared = places.spared()
+    taken[joined((*found.left, spared, *(draft.blocks for draft in found.drafts)))] = True
     rejections = []
+    if spared.size:
+        why = f"not needed for the target depth {target:g}"
+        rejections.append(rejection(found.view, "target_reached", spared, why))
     if places.fine.size:
         why = f"well clustered: average selection depth {places.fine_depth:g}, target {target:g}"
         rejections.append(

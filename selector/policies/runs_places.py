@@ -9,7 +9,7 @@ import numpy as np
 
 from tblctl.metrics.intervals import Integers, Mask, depths, rounded_mean
 from tblctl.selector.connected import components, greedy_runs
-from tblctl.selector.policies.runs_rule import Field, deepest_gap, gap_depths
+from tblctl.selector.policies.runs_rule import Field, Floats, deepest_gap, gain, gap_depths
 from tblctl.selector.table_view import TableView, joined
 from tblctl.tableformat.model.runs import NO_RUN
 
@@ -35,6 +35,7 @@ class Place:
         gap: the middle of the first deepest plateau.
         depth: how many of the free blocks overlap there.
         closed: the gaps within the groups chosen before.
+        partition: the number of its partition.
     """
 
     field: Field
@@ -42,19 +43,27 @@ class Place:
     gap: int
     depth: int
     closed: Mask
+    partition: int
 
     @classmethod
-    def of(cls, field: Field, numbers: Integers, closed: Mask) -> Place:
+    def of(cls, field: Field, numbers: Integers, closed: Mask, partition: int) -> Place:
         depth = np.where(closed, 0, gap_depths(field.low[field.free], field.high[field.free], closed.size))
         gap = deepest_gap(depth)
-        return cls(field=field, numbers=numbers, gap=gap, depth=int(depth[gap]), closed=closed)
+        return cls(
+            field=field,
+            numbers=numbers,
+            gap=gap,
+            depth=int(depth[gap]),
+            closed=closed,
+            partition=partition,
+        )
 
     def without(self, group: Integers) -> Place:
         """Return the next deepest place, beside a group that is merged."""
         free, closed = self.field.free.copy(), self.closed.copy()
         free[group] = False
         closed[int(self.field.low[group].min()) : int(self.field.high[group].max())] = True
-        return Place.of(replace(self.field, free=free), self.numbers, closed)
+        return Place.of(replace(self.field, free=free), self.numbers, closed, self.partition)
 
     def left(self) -> Integers:
         """Return the numbers of the blocks that are free."""
@@ -64,14 +73,25 @@ class Place:
 class Places:
     """The places that are deeper than a target, the deepest first, of partitions that are so on average.
 
+    They end where the groups chosen are expected to bring the average of their partition to the target.
+
     Attributes:
         fine: the blocks of other partitions, and their average depth, to four decimals.
         shallow: the rest of the blocks that may be merged.
         points: blocks of one key that could be merged, but overlap none.
     """
 
-    def __init__(self, target: float, fine: Integers, points: Integers, stretches: _Stretches | None) -> None:
+    def __init__(
+        self,
+        target: float,
+        fine: Integers,
+        points: Integers,
+        stretches: _Stretches | None,
+        excess: Floats,
+    ) -> None:
         self._least = max(target, 1)
+        self._excess = excess  # by partition, how far the sum of its blocks' depths is above the target
+        self._spared: list[Integers] = []
         self._stretches = stretches
         self._number = 0 if stretches is None else stretches.deepest.size
         # Each has its depth below 0, and a number: that of a stretch, if the place is None.
@@ -108,25 +128,38 @@ class Places:
         stretches = None
         if at.size:
             run = _runs(view.run[chosen[at]], partition[at], low[at], high[at])
-            stretches = _Stretches.of(low[at], high[at], view.row_count[chosen[at]], run, chosen[at])
-        places = cls(target, fine, points, stretches)
+            stretches = _Stretches.of(
+                low[at], high[at], view.row_count[chosen[at]], run, chosen[at], partition=partition[at]
+            )
+        places = cls(target, fine, points, stretches, totals - target * sizes)
         count = int(sizes.sum()) - int(is_deep.sum())
         places.fine_depth = rounded_mean(int(found[~is_deep].sum()), count)
         return places
 
     def deepest(self) -> Place | None:
         """Return the deepest place, the first of equals; None if none is left. The caller closes it."""
-        if not self._heap:
-            return None
-        _, number, place = heapq.heappop(self._heap)
-        return self._stretches.place(number) if place is None and self._stretches else place
+        while self._heap:
+            _, number, place = heapq.heappop(self._heap)
+            if place is None and self._stretches:
+                place = self._stretches.place(number)
+            if place is not None and self._excess[place.partition] > 0:
+                return place
+            self._spared.append(self._left(number, place))
+        return None
 
     def close(self, place: Place, group: Integers) -> None:
         """Go on beside a group that was chosen at a place."""
-        following = place.without(group) if group.size else place
-        if group.size and following.depth > self._least:
+        if not group.size:
+            return
+        self._excess[place.partition] -= gain(place.field, group)
+        following = place.without(group)
+        if following.depth > self._least:
             self._number += 1
             heapq.heappush(self._heap, (-following.depth, self._number, following))
+
+    def spared(self) -> Integers:
+        """Return the blocks around the places passed over, since the target is reached without them."""
+        return joined(self._spared)
 
     def left(self) -> Integers:
         """Return the blocks around the places that are left."""
@@ -144,6 +177,7 @@ class _Stretches:
 
     Attributes:
         low, high, rows, run, numbers: of the blocks, in order of stretch; `numbers` are those in the table.
+        partition: of each stretch.
         begins: where the blocks of each stretch begin, and where the last one ends.
         deepest: the depth of each stretch.
     """
@@ -153,12 +187,20 @@ class _Stretches:
     rows: Integers
     run: Integers
     numbers: Integers
+    partition: Integers
     begins: Integers
     deepest: Integers
 
     @classmethod
     def of(
-        cls, low: Integers, high: Integers, rows: Integers, run: Integers, numbers: Integers
+        cls,
+        low: Integers,
+        high: Integers,
+        rows: Integers,
+        run: Integers,
+        numbers: Integers,
+        *,
+        partition: Integers,
     ) -> _Stretches:
         number = components(low, high)
         order = np.argsort(number, kind="stable")
@@ -170,6 +212,7 @@ class _Stretches:
             rows=rows[order],
             run=run[order],
             numbers=numbers[order],
+            partition=partition[order][begins],
             begins=np.append(begins, low.size),
             deepest=np.maximum.reduceat(depth, np.minimum.reduceat(low[order], begins)),
         )
@@ -190,7 +233,8 @@ class _Stretches:
             run=np.unique(self.run[part], return_inverse=True)[1],
             free=np.ones(low.size, np.bool_),
         )
-        return Place.of(field, self.numbers[part], np.zeros(most - least, np.bool_))
+        closed = np.zeros(most - least, np.bool_)
+        return Place.of(field, self.numbers[part], closed, int(self.partition[stretch]))
 
 
 def _dense(low: Integers, high: Integers, partition: Integers) -> tuple[Integers, Integers]:

@@ -3,20 +3,20 @@
 A run is what one append or one merge wrote: blocks that do not overlap each other. So the depth at a place is the
 number of runs there. Two things are traded: rows rewritten, and how many blocks overlap at the middles of blocks.
 
-At the first deepest plateau, two groups are compared:
+At the first deepest plateau, several groups are compared:
 
-- A, whole runs. The runs there stand in order of their rows, most first. A merge of all but the first i of them
-  rewrites run i for the sake of the smaller ones after it; so the cut is where the rows after i are most, as a multiple
-  of those of i. On runs of equal size the optimal rule is known, binomial merging (Mathieu et al., "Bigtable merge
-  compaction", 2014); this one does not need them equal. The group is what overlaps of these runs around the plateau,
-  directly or by others between.
-- B, local. The same cut, but blocks at the plateau stand in order of their density: rows per rank. Then blocks join
-  that lie half inside, and are hardly denser than the densest. It catches late and clustered data: a few sparse blocks
-  over dense ones are merged without these.
+- Whole runs, the smaller ones. The runs there stand in order of their rows, most first; for each i, a group is what
+  overlaps of the i-th and all after it around the plateau, directly or by others between.
+- Sparse blocks. The blocks at the plateau stand in order of their density: rows per rank. They are cut where the sum
+  of the densities after i is most, as a multiple of that of i. Then blocks join that lie half inside, and are hardly
+  denser than the densest. It catches late data: a few sparse blocks over dense ones are merged without these.
 
-The value of a group is how many more blocks of it than one are at the middle of a block, added up over all blocks, per
-row rewritten. B is taken where its value is three times that of A. The rule, and its three constants, were found in a
-search of some 45 variants on the traces of `tblctl.selector.traces`; why these are best is not known.
+The gain of a group is how many more blocks of it than one are at the middle of a block, added up over all blocks. The
+group with the most gain / rows ** 0.3 is taken. Gain per row would be greedy: the cheapest merge, of the two smallest
+runs, would win each time, and their rows be rewritten soon again. Gain alone would merge everything. Between these, on
+runs of equal size that all overlap, powers of 0.3 to 0.4 choose as well as binomial merging, which is the best for a
+fixed number of runs (Mathieu et al., "Bigtable merge compaction", 2014). The power was chosen on the traces of
+`tblctl.selector.traces`, other seeds and longer ones than are reported; theory gives none.
 
 Touching is no overlap (`connected.py`), so all is counted in the *gaps* between neighbouring ranks: a block covers the
 gaps from its low to its high - 1, and one of a single key covers none.
@@ -24,6 +24,7 @@ gaps from its low to its high - 1, and one of a single key covers none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +33,12 @@ import numpy.typing as npt
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.connected import component_at
 
-LOCAL_GAIN = 3.0
-"""B is taken if its value is so many times that of A."""
+ROWS_POWER = 0.3
+"""A group's gain is divided by its rows to this power."""
+
+_MOST_CUTS = 32
+_CUT_WORK = 4_000_000
+"""At most so many groups of whole runs are compared, and fewer among very many blocks: times these, at most so much."""
 
 _INSIDE = 0.5
 _DENSER = 1.05
@@ -79,35 +84,69 @@ def group_at(field: Field, gap: int) -> Integers:
     here = np.flatnonzero(field.free & (field.low <= gap) & (field.high > gap))
     if here.size < 2:  # noqa: PLR2004 (one block has nothing to merge with)
         return here[:0]
-    whole = _whole_runs(field, here, gap)
-    local = _local(field, here)
-    if local.size and _value(field, local) >= LOCAL_GAIN * _value(field, whole):
-        return local
-    return whole
+    middles = _middles(field)
+    best, most = here[:0], -1.0
+    for group in (*_whole_runs(field, here, gap), _local(field, here)):
+        if not group.size:
+            continue
+        score = _gain(field, middles, group) / float(field.rows[group].sum()) ** ROWS_POWER
+        if score > most:
+            best, most = group, score
+    return best
 
 
-def _cut(weights: Floats | Integers) -> int:
-    """Return the place i of descending weights where the sum of those after i is most, as a multiple of that of i."""
-    after = weights.sum() - np.cumsum(weights)
-    return int((after[:-1] / weights[:-1]).argmax())
+def gain(field: Field, group: Integers) -> int:
+    """Return how many more blocks of a group than one are at the middle of a block, added up over all blocks.
+
+    About so much falls the sum of all blocks' depths when the group is merged.
+    """
+    return _gain(field, _middles(field), group)
 
 
-def _whole_runs(field: Field, here: Integers, gap: int) -> Integers:
-    """Return A."""
+def _middles(field: Field) -> Integers:
+    """Return how many blocks have their middle in each gap."""
+    found: Integers = np.bincount((field.low + field.high - 1) // 2, minlength=int(field.high.max()))
+    return found
+
+
+def _gain(field: Field, middles: Integers, group: Integers) -> int:
+    low, high = field.low[group], field.high[group]
+    least, most = int(low.min()), int(high.max())
+    covered = gap_depths(low - least, high - least, most - least)
+    return int(middles[least:most] @ np.maximum(covered - 1, 0))
+
+
+def _ratios(weights: Floats | Integers) -> Floats:
+    """Return for each place but the last of descending weights the sum of those after it, as a multiple of its own."""
+    found: Floats = ((weights.sum() - np.cumsum(weights)) / weights)[:-1]
+    return found
+
+
+def _whole_runs(field: Field, here: Integers, gap: int) -> Iterator[Integers]:
+    """Yield what overlaps around a gap of the smaller runs there, for all numbers of these, most first.
+
+    Of many numbers, only those are tried before which the next larger run is large beside the smaller ones together.
+    """
     rows = np.bincount(field.run, field.rows)
     runs = np.unique(field.run[here])
     runs = runs[np.argsort(-rows[runs], kind="stable")]
-    is_taken = np.zeros(rows.size, np.bool_)
-    is_taken[runs[_cut(rows[runs]) :] if runs.size > 1 else runs] = True
-    chosen = np.flatnonzero(field.free & is_taken[field.run])
-    return chosen[component_at(field.low[chosen], field.high[chosen], gap)]
+    place = np.full(rows.size, -1)
+    place[runs] = np.arange(runs.size)
+    chosen = np.flatnonzero(field.free & (place[field.run] >= 0))
+    cuts = np.zeros(1, np.int64)
+    if runs.size > 1:
+        most = min(_MOST_CUTS, max(_CUT_WORK // field.low.size, 1))
+        cuts = np.sort(np.argsort(-_ratios(rows[runs]), kind="stable")[:most])
+    for cut in cuts.tolist():
+        chosen = chosen[place[field.run[chosen]] >= cut]
+        yield chosen[component_at(field.low[chosen], field.high[chosen], gap)]
 
 
 def _local(field: Field, here: Integers) -> Integers:
-    """Return B; empty where it is all of one run."""
+    """Return sparse blocks; none where they are all of one run."""
     density = field.rows / (field.high - field.low)
     ordered = here[np.argsort(-density[here], kind="stable")]
-    taken = ordered[_cut(density[ordered]) :]
+    taken = ordered[int(_ratios(density[ordered]).argmax()) :]
     most = _DENSER * density[taken].max()
     could = field.free & (density <= most)
     for _ in range(_PASSES):
@@ -121,10 +160,3 @@ def _local(field: Field, here: Integers) -> Integers:
         taken = found
     runs = field.run[taken]
     return taken if (runs != runs[0]).any() else taken[:0]
-
-
-def _value(field: Field, group: Integers) -> float:
-    """Return what a group brings per row that it rewrites."""
-    covered = gap_depths(field.low[group], field.high[group], int(field.high.max()))
-    middle = (field.low + field.high - 1) // 2
-    return float(np.maximum(covered[middle] - 1, 0).sum() / field.rows[group].sum())

@@ -17,6 +17,7 @@ from tblctl.selector.connected import component_at, components, greedy_runs
 from tblctl.selector.draft import Draft, lowers_coverage
 from tblctl.selector.planner import plan
 from tblctl.selector.policies.runs import Runs, RunsOptions
+from tblctl.selector.policies.runs_rule import ROWS_POWER
 from tblctl.selector.policy import Decision
 from tblctl.selector.simulate import SimulatedTable
 from tblctl.selector.table_view import MOST_LEVEL
@@ -85,12 +86,41 @@ def test_a_large_run_is_left_and_the_smaller_ones_are_merged():
     assert chosen(view_of(*large, *small), target=2) == [[32, 33, 34, 35, 36, 37]]
 
 
-def test_runs_are_cut_where_the_rows_of_smaller_ones_are_most_as_a_multiple():
-    def blocks(*counts):
-        return [block for run, count in enumerate(counts) for block in run_of(run, 100 * run, 6400, count)]
+def over_all_keys(*counts):
+    """Return runs of as many blocks as each number says, which all overlap."""
+    return [block for run, count in enumerate(counts) for block in run_of(run, 100 * run, 64_000, count)]
 
-    assert chosen(view_of(*blocks(3, 2, 2))) == [list(range(7))], "4 / 3 is more than 2 / 2"
-    assert chosen(view_of(*blocks(4, 2, 2, 2))) == [list(range(4, 10))], "6 / 4 is less than 4 / 2"
+
+def test_a_larger_run_is_merged_with_smaller_ones_where_the_gain_makes_up_for_its_rows():
+    with_it = (
+        "of four runs, 3 are got rid of; of the three smaller ones, 2: half more gain, for 18 / 6 of the rows"
+    )
+    assert (18 / 6) ** ROWS_POWER < 1.5
+    assert chosen(view_of(*over_all_keys(12, 2, 2, 2)), target=2) == [list(range(18))], with_it
+    assert (30 / 6) ** ROWS_POWER > 1.5
+    assert chosen(view_of(*over_all_keys(24, 2, 2, 2)), target=2) == [list(range(24, 30))]
+
+
+def test_of_very_many_runs_the_large_one_is_left_too():
+    view = view_of(*over_all_keys(320, *[1] * 40))
+    assert chosen(view, target=2) == [list(range(320, 360))]
+
+
+def test_no_more_places_are_merged_than_the_target_needs():
+    two = [*run_of(0, 0, 1000, 2), *run_of(1, 5, 1005, 2)]
+    three = [
+        Block(block.low + 5000, block.high + 5000, block.run) for block in (*two, *run_of(2, 9, 1009, 2))
+    ]
+    view = view_of(*two, *three)  # the depths of the ten blocks add up to 26
+    assert chosen(view, target=1.9) == [[4, 5, 6, 7, 8, 9]], "that takes 12 away, and 7 are above the target"
+    assert rules(view, target=1.9) == {"target_reached": 4}
+    assert len(chosen(view, target=1.3)) == 2, "13 are above it"
+
+
+def test_each_partition_is_brought_to_the_target_by_itself():
+    deep = [block for number in range(3) for block in run_of(number, number, 1000 + number, 2)]
+    both = [*deep, *(replace(block, partition=1) for block in deep)]
+    assert chosen(view_of(*both), target=2) == [list(range(6)), list(range(6, 12))]
 
 
 def test_only_what_overlaps_around_the_place_is_merged():
