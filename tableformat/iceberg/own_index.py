@@ -13,11 +13,10 @@ from tblctl.tableformat.iceberg.entries import FileEntries
 from tblctl.tableformat.iceberg.options import EXPANSION
 from tblctl.tableformat.iceberg.own_files import NAME, UNORDERED
 from tblctl.tableformat.iceberg.own_keys import Keys, OwnFiles, keys_of
-from tblctl.tableformat.iceberg.schema import NO_SORT
 from tblctl.tableformat.keys.kinds import KeyBounds
 from tblctl.tableformat.keys.order import key_ranks, keys_after
 from tblctl.tableformat.model.block import CONSTANT_LEVEL, FULL_SHARE, ClusterStatistics
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import NO_RUN, run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Schema
