@@ -101,7 +101,7 @@ def watch(  # noqa: D417 (most arguments are described together)
 
     A turn looks at all tables, and runs one round for each that has something to merge: one after the other, the worst
     first, by average depth times bytes. A table that conflicts or fails misses 1, 2, 4, .. turns. A table that has not
-    changed since there was nothing to merge in it costs one look at its newest version.
+    changed since there was nothing to merge costs one look at its newest version.
 
     Args:
         locations: locations of the tables, or what returns them at each turn.
@@ -131,11 +131,9 @@ def watch(  # noqa: D417 (most arguments are described together)
         options=options.to_json() if isinstance(options, SelectOptions) else options or {},
         merging={"policy": policy, "where": where, "engine": engine, "spark": spark, **checked},
     )
-    found = locations if callable(locations) else functools.partial(tuple, locations)
-    look = _Eyes(found=found, opened=opened)
     return rounds(
         SYSTEM,
-        look,
+        _Eyes(found=locations if callable(locations) else lambda: tuple(locations), opened=opened),
         hands.merge,
         every_seconds=_seconds(every),
         daily_bytes=_most_bytes(daily_bytes),

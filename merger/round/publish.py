@@ -94,6 +94,17 @@ class Publisher(Generic[VersionT]):
         if not run.is_recorded:
             self._ended[run.number] = run
 
+    def note_ends(self) -> None:
+        """Note which groups ended before any was merged.
+
+        Raises:
+            ConflictError: one conflicts, and `on_conflict` says to fail.
+        """
+        for run in self._runs.values():
+            if not run.is_open:
+                self.note_end(run)
+        self.refuse_conflicts()
+
     def publish(self) -> None:
         """Commit the merged groups. If some conflict, try again without these.
 

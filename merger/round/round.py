@@ -14,49 +14,29 @@ Blocks of groups that are not committed are deleted, but never while a commit ma
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tblctl.merger.cutting.cuts import Cuts, CutTask, Output, tasks_of, whole_splits
-from tblctl.merger.engines.engine import Engine, as_own, stopped
-from tblctl.merger.round.balance import tasks_per_group
+from tblctl.merger.engines.engine import Engine, stopped
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.commit_every import AT_END, CommitEvery
-from tblctl.merger.round.conflicts import OnConflict, conflicts, left_the_table
-from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State, covers
-from tblctl.merger.round.others import OtherWriters
+from tblctl.merger.round.conflicts import OnConflict, left_the_table
+from tblctl.merger.round.cutter import GROUPS_AHEAD, Cutter
+from tblctl.merger.round.group_run import GroupOutcome, GroupRun, State
+from tblctl.merger.round.planned_blocks import find_blocks_unless_expired, require_blocks_of_base
 from tblctl.merger.round.progress import RoundProgress
 from tblctl.merger.round.publish import Observer, Publisher, discard
 from tblctl.merger.round.renewal import run_renewed
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.merger.task.verify import VerificationError
-from tblctl.selector.plan import Group, Plan
-from tblctl.tableformat.concurrency import ahead
+from tblctl.selector.plan import Plan
 from tblctl.tableformat.errors import (
-    CorruptTableError,
-    InternalError,
-    InvalidDataError,
     InvalidOptionError,
-    ObjectNotFoundError,
-    SnapshotNotFoundError,
-    TblctlError,
 )
-from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
-from tblctl.tableformat.model.cut import most_rows
-from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.port import BlockIO, TablePort, Version, VersionT
 from tblctl.tableformat.progress import Progress
-
-LEAST_MEMORY_BYTES = 16 << 20
-"""A task takes at least this much, even if given less: windows of a few rows would take hours."""
-
-GROUPS_AHEAD = 2
-"""Groups that this process cuts into tasks while others are merged; each may hold the keys of some blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,43 +100,29 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
-    _require_blocks_of_base(port, version, plan, runs.values())
-    for run in runs.values():
-        if not run.is_open:
-            publisher.note_end(run)
-    publisher.refuse_conflicts()
+    find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
+    require_blocks_of_base(port, version, plan, runs.values())
+    publisher.note_ends()
+    cutter = Cutter(
+        port, version, io, plan=plan, engine=engine, others=publisher.others, groups_ahead=groups_ahead
+    )
     clock = BudgetClock(plan.options, port.env.elapsed)
     merging = _Round(
-        version,
-        io,
-        runs,
-        engine,
-        publisher=publisher,
-        due=commit_every,
-        plans_again=plans_again,
-        clock=clock,
-        progress=progress,
+        version, io, runs, engine, publisher=publisher, clock=clock, due=commit_every, progress=progress
     )
     with _leaving_nothing(io, runs.values()):
-        merging.merge(
-            _Cutter(
-                port,
-                version,
-                io,
-                plan=plan,
-                engine=engine,
-                others=publisher.others,
-                groups_ahead=groups_ahead,
-            )
-        )
+        merging.merge(cutter, plans_again=plans_again)
         publisher.publish()
-    groups = tuple(run.outcome() for run in runs.values() if run.state is not State.WAITING)
+    return _outcome(publisher, runs.values())
+
+
+def _outcome(publisher: Publisher[Any], runs: Collection[GroupRun]) -> RoundOutcome:
+    ended = tuple(run.outcome() for run in runs if run.state is not State.WAITING)
     return RoundOutcome(
         version=publisher.newest,
         commits=publisher.commits,
-        groups=groups,
-        put_back=len(runs) - len(groups),
+        groups=ended,
+        put_back=len(runs) - len(ended),
     )
 
 
@@ -185,15 +151,14 @@ class _Round:
         engine: Engine,
         *,
         publisher: Publisher[Any],
-        due: CommitEvery,
-        plans_again: bool,
         clock: BudgetClock,
+        due: CommitEvery,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
-        self._clock, self._plans_again = clock, plans_again
+        self._clock, self._plans_again = clock, False
         self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
@@ -203,8 +168,9 @@ class _Round:
             progress, groups=len(self._open), rows=sum(run.group.rows for run in self._open)
         )
 
-    def merge(self, cutter: _Cutter) -> None:
+    def merge(self, cutter: Cutter, *, plans_again: bool) -> None:
         """Merge all open groups. Errors raised concern all groups that are not committed."""
+        self._plans_again = plans_again
         groups = len(self._open)
         if not groups:
             return
@@ -223,7 +189,7 @@ class _Round:
             if run.state is State.MERGING or (run.is_open and not self._plans_again):
                 run.require_complete()
 
-    def _tasks(self, cutter: _Cutter, title: str) -> Generator[MergeTask, None, None]:
+    def _tasks(self, cutter: Cutter, title: str) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
         with closing(cutter.tasks_of_each(self._open, title)) as found:
             for run, tasks in zip(self._open, found, strict=True):
@@ -323,215 +289,6 @@ class _Round:
             self._publisher.publish()
 
 
-def _find_blocks_unless_expired(
-    port: TablePort[VersionT],
-    version: VersionT,
-    runs: Collection[GroupRun],
-    added: Sequence[Sort],
-    *,
-    salvages: bool,
-) -> None:
-    """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
-    try:
-        find_blocks(version, runs, added, salvages=salvages)
-    except CorruptTableError:
-        if port.newest().id == version.id:
-            raise
-        for run in runs:
-            if run.is_open:
-                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
-
-
-def _require_blocks_of_base(
-    port: TablePort[Any], version: Version, plan: Plan, runs: Iterable[GroupRun]
-) -> None:
-    """Refuse a plan with blocks that had not even been there when it was made. Reads nothing where no block is missing.
-
-    Nothing is refused if the version that it was made on is gone: then nobody knows.
-
-    Raises:
-        InvalidDataError: it names such blocks: it is another table's, or was edited.
-    """
-    lost = [run for run in runs if run.lost]
-    base_id = port.parse_id(str(plan.snapshot)) if lost else None
-    if base_id is None:
-        return
-    wanted = list(itertools.chain.from_iterable(run.lost for run in lost))
-    try:
-        strange = set(wanted) - port.version(base_id, newest=version).blocks(wanted).keys()
-    except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
-        return
-    if strange:
-        first = next(run for run in lost if strange & set(run.lost))
-        msg = (
-            f"group {first.number} of the plan names {min(strange & set(first.lost))!r:.200}, which was not in "
-            f"snapshot {plan.snapshot} of {version.location}, for which the plan was made: it is of another table, or "
-            "was edited; nothing was changed: plan again"
-        )
-        raise InvalidDataError(msg)
-
-
-def find_blocks(
-    version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
-) -> None:
-    """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
-
-    A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
-    `added`, those that the plan brings, and its id is still free. One that lost few blocks goes on if one `salvages`.
-    One whose rows stay as they come needs a table that still has no cluster key.
-
-    Raises:
-        InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
-    """
-    brought = {sort.id: sort for sort in added}
-    fresh = {number: sort for number, sort in brought.items() if version.may_add(sort)}
-    unsorted = {} if version.sort else {AS_LISTED.id: AS_LISTED}
-    sorts = {**fresh, **version.sorts, **unsorted}
-    waiting = []
-    for run in runs:
-        number = run.group.sort_id
-        run.sort = sorts.get(number)
-        if run.sort is None and number not in brought:
-            run.move(State.CONFLICTED, "the cluster key was altered since the plan")
-        elif run.sort is None or run.sort != brought.get(number, run.sort):
-            run.move(
-                State.CONFLICTED, f"sort {number}, which it brings, ended or is another one since the plan"
-            )
-        else:
-            waiting.append(run)
-    wanted = {run.number: run.group.blocks for run in waiting}
-    paths = list(itertools.chain.from_iterable(wanted.values()))
-    found = version.blocks(paths)
-    dropped = conflicts(wanted, frozenset(paths) - found.keys())
-    for run in waiting:
-        run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
-        lost = dropped.get(run.number, ())
-        run.lost = tuple(lost)
-        if lost and not (salvages and run.goes_on_without(lost)):
-            run.blocks = ()
-            run.move(State.CONFLICTED, left_the_table(lost))
-            continue
-        _require_as_planned(run)
-
-
-def _require_as_planned(run: GroupRun) -> None:
-    """Refuse a group whose row count differs from the plan, or that crosses partitions.
-
-    Raises:
-        InvalidDataError: it does.
-    """
-    rows = sum(block.stored_rows for block in run.blocks)
-    if rows != run.group.rows:
-        msg = (
-            f"group {run.number} of the plan says {run.group.rows} rows, its blocks have {rows}: "
-            "the plan was altered; plan again"
-        )
-        raise InvalidDataError(msg)
-    partitions = sorted({block.partition for block in run.blocks})
-    if len(partitions) > 1:
-        msg = (
-            f"group {run.number} of the plan has blocks of {len(partitions)} partitions, such as {partitions[0]!r} "
-            f"and {partitions[1]!r}; blocks are merged within a partition only: plan again"
-        )
-        raise InvalidDataError(msg)
-
-
-class _Cutter:
-    """Cuts groups into tasks, while earlier ones are merged.
-
-    The engine reads the keys, wherever it has processors for it. Deletes are looked up here, since only here is the
-    version, and tasks are put together here.
-    """
-
-    def __init__(
-        self,
-        port: TablePort[VersionT],
-        version: VersionT,
-        io: BlockIO,
-        *,
-        plan: Plan,
-        engine: Engine,
-        others: OtherWriters[Any],
-        groups_ahead: int,
-    ) -> None:
-        self._version, self._io, self._engine, self._others = version, io, engine, others
-        self._new_run_id = port.env.new_run_id
-        self._memory_bytes = max(LEAST_MEMORY_BYTES, plan.options.memory_bytes)
-        self._groups_ahead = groups_ahead
-
-    def tasks_of_each(
-        self, runs: Sequence[GroupRun], title: str
-    ) -> Generator[tuple[MergeTask, ...] | str, None, None]:
-        """Yield the tasks of each group, in order; for a group without tasks, the reason."""
-        described: deque[tuple[GroupRun, CutTask | str | None]] = deque()
-
-        def to_cut() -> Iterator[CutTask]:
-            for run, item in zip(runs, found, strict=True):
-                described.append((run, item))
-                if isinstance(item, CutTask):
-                    yield item
-
-        with (
-            closing(ahead(self._described, self._to_describe(runs), threads=self._groups_ahead)) as found,
-            closing(
-                self._engine.cut(self._io, to_cut(), title=title, groups_ahead=self._groups_ahead)
-            ) as all_cuts,
-        ):
-            for cuts in all_cuts:
-                run, item = described.popleft()
-                while not isinstance(item, CutTask):
-                    yield item or ()
-                    run, item = described.popleft()
-                yield self._tasks(run, item, cuts)
-            for _, item in described:
-                yield "a bug: it was not cut; please report it" if isinstance(item, CutTask) else item or ()
-
-    def _to_describe(self, runs: Sequence[GroupRun]) -> Iterator[tuple[GroupRun, Output, int]]:
-        counts = tasks_per_group(
-            [run.group.decoded_bytes for run in runs],
-            most=[_most_blocks(run.group, self._version.options) for run in runs],
-            parallelism=self._engine.parallelism,
-        )
-        outputs = [_output(run, self._new_run_id(), self._memory_bytes) for run in runs]
-        return zip(runs, outputs, counts, strict=True)
-
-    def _described(self, group: tuple[GroupRun, Output, int]) -> CutTask | str | None:
-        """Return what is to be cut, without deleted rows: None if no row is left; or why that is unknown."""
-        run, output, tasks = group
-        if self._others.wrote_before:
-            tasks = max(tasks, self._engine.parallelism)
-        try:
-            if not run.is_live:
-                run.blocks, run.is_live = self._io.live(run.blocks), True
-            splits = whole_splits(self._version, output.sort, run.blocks)
-        except Exception as error:  # noqa: BLE001 (whatever it is, only this group fails)
-            return str(as_own(error, f"planning the tasks of group {run.number}"))
-        if not splits:
-            return None
-        return CutTask(group=run.number, splits=tuple(splits), output=output, tasks=tasks)
-
-    def _tasks(self, run: GroupRun, task: CutTask, cuts: Cuts | TblctlError) -> tuple[MergeTask, ...] | str:
-        """Return the tasks of a group, or why it has none."""
-        if isinstance(cuts, TblctlError):
-            return str(cuts)
-        found = tasks_of(task, cuts, self._io.options)
-        if not covers(found, run.blocks):
-            return "a bug: its tasks do not take every row once; nothing was written, please report it"
-        return found
-
-
-def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
-    if run.sort is None:
-        raise InternalError(f"group {run.number} has no sort, and was not dropped")
-    return Output(
-        sort=run.sort,
-        level=run.group.output_level,
-        run_id=run_id,
-        memory_bytes=memory_bytes,
-        same_key_rows=run.group.same_key_rows,
-    )
-
-
 @contextmanager
 def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
     """If the body raises, delete written blocks that no commit can name."""
@@ -540,8 +297,3 @@ def _leaving_nothing(io: BlockIO, runs: Collection[GroupRun]) -> Iterator[None]:
     except BaseException:
         discard(io, runs)
         raise
-
-
-def _most_blocks(group: Group, options: TableOptions) -> int:
-    """Return about how many output blocks a group has; each could be written by a task of its own."""
-    return math.ceil(group.rows / most_rows(options, group.decoded_bytes / group.rows))

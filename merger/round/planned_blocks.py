@@ -1,0 +1,132 @@
+"""The sort and the blocks of each planned group, as the version to be merged has them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from tblctl.merger.round.conflicts import conflicts, left_the_table
+from tblctl.merger.round.group_run import GroupRun, State
+from tblctl.selector.plan import Plan
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InvalidDataError,
+    ObjectNotFoundError,
+    SnapshotNotFoundError,
+)
+from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
+from tblctl.tableformat.port import TablePort, Version, VersionT
+
+
+def find_blocks_unless_expired(
+    port: TablePort[VersionT],
+    version: VersionT,
+    runs: Collection[GroupRun],
+    added: Sequence[Sort],
+    *,
+    salvages: bool,
+) -> None:
+    """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
+    try:
+        find_blocks(version, runs, added, salvages=salvages)
+    except CorruptTableError:
+        if port.newest().id == version.id:
+            raise
+        for run in runs:
+            if run.is_open:
+                run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
+
+
+def require_blocks_of_base(
+    port: TablePort[Any], version: Version, plan: Plan, runs: Iterable[GroupRun]
+) -> None:
+    """Refuse a plan with blocks that had not even been there when it was made. Reads nothing where no block is missing.
+
+    Nothing is refused if the version that it was made on is gone: then nobody knows.
+
+    Raises:
+        InvalidDataError: it names such blocks: it is another table's, or was edited.
+    """
+    lost = [run for run in runs if run.lost]
+    base_id = port.parse_id(str(plan.snapshot)) if lost else None
+    if base_id is None:
+        return
+    wanted = list(itertools.chain.from_iterable(run.lost for run in lost))
+    try:
+        strange = set(wanted) - port.version(base_id, newest=version).blocks(wanted).keys()
+    except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
+        return
+    if strange:
+        first = next(run for run in lost if strange & set(run.lost))
+        msg = (
+            f"group {first.number} of the plan names {min(strange & set(first.lost))!r:.200}, which was not in "
+            f"snapshot {plan.snapshot} of {version.location}, for which the plan was made: it is of another table, or "
+            "was edited; nothing was changed: plan again"
+        )
+        raise InvalidDataError(msg)
+
+
+def find_blocks(
+    version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
+) -> None:
+    """Give every group its sort and its blocks from the version. Groups that are no longer as planned conflict.
+
+    A group is as planned if its sort is live, current or not, and the one that it was at planning; or if it is among
+    `added`, those that the plan brings, and its id is still free. One that lost few blocks goes on if one `salvages`.
+    One whose rows stay as they come needs a table that still has no cluster key.
+
+    Raises:
+        InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
+    """
+    brought = {sort.id: sort for sort in added}
+    fresh = {number: sort for number, sort in brought.items() if version.may_add(sort)}
+    unsorted = {} if version.sort else {AS_LISTED.id: AS_LISTED}
+    sorts = {**fresh, **version.sorts, **unsorted}
+    waiting = []
+    for run in runs:
+        number = run.group.sort_id
+        run.sort = sorts.get(number)
+        if run.sort is None and number not in brought:
+            run.move(State.CONFLICTED, "the cluster key was altered since the plan")
+        elif run.sort is None or run.sort != brought.get(number, run.sort):
+            run.move(
+                State.CONFLICTED, f"sort {number}, which it brings, ended or is another one since the plan"
+            )
+        else:
+            waiting.append(run)
+    wanted = {run.number: run.group.blocks for run in waiting}
+    paths = list(itertools.chain.from_iterable(wanted.values()))
+    found = version.blocks(paths)
+    dropped = conflicts(wanted, frozenset(paths) - found.keys())
+    for run in waiting:
+        run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
+        lost = dropped.get(run.number, ())
+        run.lost = tuple(lost)
+        if lost and not (salvages and run.goes_on_without(lost)):
+            run.blocks = ()
+            run.move(State.CONFLICTED, left_the_table(lost))
+            continue
+        _require_as_planned(run)
+
+
+def _require_as_planned(run: GroupRun) -> None:
+    """Refuse a group whose row count differs from the plan, or that crosses partitions.
+
+    Raises:
+        InvalidDataError: it does.
+    """
+    rows = sum(block.stored_rows for block in run.blocks)
+    if rows != run.group.rows:
+        msg = (
+            f"group {run.number} of the plan says {run.group.rows} rows, its blocks have {rows}: "
+            "the plan was altered; plan again"
+        )
+        raise InvalidDataError(msg)
+    partitions = sorted({block.partition for block in run.blocks})
+    if len(partitions) > 1:
+        msg = (
+            f"group {run.number} of the plan has blocks of {len(partitions)} partitions, such as {partitions[0]!r} "
+            f"and {partitions[1]!r}; blocks are merged within a partition only: plan again"
+        )
+        raise InvalidDataError(msg)
