@@ -38,10 +38,10 @@ DEFAULT_TARGET_DEPTH = 5.0
 """Deeper tables are merged unless `target_depth` says otherwise. That rewrites rows about 3 times on uniform keys."""
 
 _MOST_WORK = 4_000_000
-"""Blocks looked at for one plan, over all places: half a second. A place counts its connected blocks, and 3,000 more
+"""Blocks looked at for one plan, over all places: half a second. A place counts its connected blocks, and 4,000 more
 for what it takes in any case. What is left waits for the next plan, where a cluster is busy for longer than that."""
 
-_WORK_OF_A_PLACE = 3_000
+_WORK_OF_A_PLACE = 4_000
 
 
 @dataclass(frozen=True, kw_only=True)

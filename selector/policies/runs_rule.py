@@ -14,9 +14,9 @@ At the first deepest plateau, several groups are compared:
 The gain of a group is how many more blocks of it than one are at the middle of a block, added up over all blocks. The
 group with the most gain / rows ** 0.3 is taken. Gain per row would be greedy: the cheapest merge, of the two smallest
 runs, would win each time, and their rows be rewritten soon again. Gain alone would merge everything. Between these, on
-runs of equal size that all overlap, powers of 0.3 to 0.4 choose as well as binomial merging, which is the best for a
-fixed number of runs (Mathieu et al., "Bigtable merge compaction", 2014). The power was chosen on the traces of
-`tblctl.selector.traces`, other seeds and longer ones than are reported; theory gives none.
+runs of equal size that all overlap, powers of 0.28 to 0.38 choose as well as binomial merging, which is the best for a
+fixed number of runs (Mathieu et al., "Bigtable merge compaction", 2014). The power was found on the traces of
+`tblctl.selector.traces`; why it is best is not known.
 
 Touching is no overlap (`connected.py`), so all is counted in the *gaps* between neighbouring ranks: a block covers the
 gaps from its low to its high - 1, and one of a single key covers none.
