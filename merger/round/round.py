@@ -96,7 +96,7 @@ def merge_round(
         engine: runs the tasks.
         on_conflict: of `OnConflict`.
         commit_every: when to commit before the round's end.
-        plans_again: groups that lost blocks before they began are put back, since the caller plans again.
+        plans_again: whether groups that lost blocks before they began are put back, for another plan.
         progress: called with (done, total, unit); the unit is rows or groups.
         observer: follows the commits, and adds to their summaries.
         number: which round of a recluster it is, from 1.
@@ -116,43 +116,20 @@ def merge_round(
     publisher = Publisher(
         port, version, plan, io=io, runs=runs, engine=engine.name, on_conflict=choice, observer=observer
     )
-    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, salvages=publisher.salvages)
-    for run in runs.values():
-        if not run.is_open:
-            publisher.note_end(run)
-    publisher.refuse_conflicts()
+    _find_blocks_unless_expired(port, version, runs.values(), plan.sorts, publisher)
     clock = BudgetClock(plan.options, port.env.elapsed)
     merging = _Round(
-        version,
-        io,
-        runs,
-        engine,
-        publisher=publisher,
-        due=commit_every,
-        plans_again=plans_again,
-        clock=clock,
-        progress=progress,
+        version, io, runs, engine, publisher=publisher, due=commit_every, clock=clock, progress=progress
     )
     with _leaving_nothing(io, runs.values()):
-        merging.merge(
-            _cutter(
-                port,
-                version,
-                io,
-                plan=plan,
-                engine=engine,
-                others=publisher.others,
-                groups_ahead=groups_ahead,
-            )
+        cut = _cutter(
+            port, version, io, publisher.others, plan=plan, engine=engine, groups_ahead=groups_ahead
         )
+        merging.merge(cut, plans_again=plans_again)
         publisher.publish()
     groups = tuple(run.outcome() for run in runs.values() if run.state is not State.WAITING)
-    return RoundOutcome(
-        version=publisher.newest,
-        commits=publisher.commits,
-        groups=groups,
-        put_back=len(runs) - len(groups),
-    )
+    put_back = len(runs) - len(groups)
+    return RoundOutcome(version=publisher.newest, commits=publisher.commits, groups=groups, put_back=put_back)
 
 
 def require_own_plan(plan: Plan, version: Version) -> None:
@@ -181,14 +158,13 @@ class _Round:
         *,
         publisher: Publisher[Any],
         due: CommitEvery,
-        plans_again: bool,
         clock: BudgetClock,
         progress: Progress | None,
     ) -> None:
         self._version, self._io = version, io
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
-        self._clock, self._plans_again = clock, plans_again
+        self._clock = clock
         self._looked = True  # since a task ended
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
@@ -198,13 +174,13 @@ class _Round:
             progress, groups=len(self._open), rows=sum(run.group.rows for run in self._open)
         )
 
-    def merge(self, cut: Cutter) -> None:
-        """Merge all open groups. Errors raised concern all groups that are not committed."""
+    def merge(self, cut: Cutter, *, plans_again: bool) -> None:
+        """Merge all open groups; those that are put back stay WAITING. Errors concern all that are not committed."""
         groups = len(self._open)
         if not groups:
             return
         title = f"tblctl recluster {self._version.location} ({groups} group{'s' * (groups > 1)})"
-        with closing(self._tasks(cut)) as tasks:
+        with closing(self._tasks(cut, plans_again=plans_again)) as tasks:
             run_renewed(
                 self._engine,
                 self._io,
@@ -215,10 +191,10 @@ class _Round:
                 wanted=lambda number: self._runs[number].is_open,
             )
         for run in self._open:
-            if run.state is State.MERGING or (run.is_open and not self._plans_again):
+            if run.state is State.MERGING or (run.is_open and not plans_again):
                 run.require_complete()
 
-    def _tasks(self, cut: Cutter) -> Generator[MergeTask, None, None]:
+    def _tasks(self, cut: Cutter, *, plans_again: bool) -> Generator[MergeTask, None, None]:
         """Yield the tasks of all groups, the largest task of each group first."""
         with closing(cut(self._open)) as found:
             for run, tasks in zip(self._open, found, strict=True):
@@ -226,7 +202,7 @@ class _Round:
                 if lost and self._goes_on_without(lost, run):
                     with closing(cut([run])) as again:
                         tasks, lost = next(again), ()  # noqa: PLW2901 (the first ones are of no use)
-                if lost and self._plans_again:
+                if lost and plans_again:
                     self._progress.group_ended()
                     continue
                 if lost:
@@ -323,18 +299,21 @@ def _find_blocks_unless_expired(
     version: VersionT,
     runs: Collection[GroupRun],
     added: Sequence[Sort],
-    *,
-    salvages: bool,
+    publisher: Publisher[VersionT],
 ) -> None:
-    """Do `find_blocks`. If gc removed the version meanwhile, all groups conflict."""
+    """Do `find_blocks`, and note which groups conflict. If gc removed the version meanwhile, all do."""
     try:
-        find_blocks(version, runs, added, salvages=salvages)
+        find_blocks(version, runs, added, salvages=publisher.salvages)
     except CorruptTableError:
         if port.newest().id == version.id:
             raise
         for run in runs:
             if run.is_open:
                 run.move(State.CONFLICTED, f"snapshot {version.public_id} expired while it was read")
+    for run in runs:
+        if not run.is_open:
+            publisher.note_end(run)
+    publisher.refuse_conflicts()
 
 
 def find_blocks(
@@ -407,10 +386,10 @@ def _cutter(
     port: TablePort[VersionT],
     version: VersionT,
     io: BlockIO,
+    others: OtherWriters[VersionT],
     *,
     plan: Plan,
     engine: Engine,
-    others: OtherWriters[Any],
     groups_ahead: int,
 ) -> Cutter:
     """Return the function that cuts groups into tasks: the next `groups_ahead` groups while earlier ones are merged.
@@ -432,11 +411,7 @@ def _cutter(
             tasks = max(count, engine.parallelism) if others.wrote_before else count
             return _cut_group(version, io, run, output, tasks, thresholds=engine.thresholds)
 
-        return ahead(
-            cut_one,
-            zip(runs, outputs, counts, strict=True),
-            threads=groups_ahead,
-        )
+        return ahead(cut_one, zip(runs, outputs, counts, strict=True), threads=groups_ahead)
 
     return cut
 
