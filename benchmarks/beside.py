@@ -39,7 +39,7 @@ AT_END = 10**6
 
 
 def measure(report: Report, tiny: bool) -> None:
-    steps, seeds = (10, 1) if tiny else (STEPS, SEEDS)
+    steps, seeds = (3, 1) if tiny else (STEPS, SEEDS)
     for what, run in (
         (f"one run of {RANGES} groups", one_run),
         (

@@ -169,7 +169,7 @@ class _Round:
         )
 
     def merge(self, cutter: Cutter, *, plans_again: bool) -> None:
-        """Merge all open groups. Errors raised concern all groups that are not committed."""
+        """Merge all open groups; those that are put back stay WAITING. Errors concern all that are not committed."""
         self._plans_again = plans_again
         groups = len(self._open)
         if not groups:
