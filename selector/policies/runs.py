@@ -145,6 +145,9 @@ def _take_unordered(found: _Found) -> None:
         if not several:
             continue
         groups, rest, rule = split_in_key_order(view, blocks, found.room)
+        kept = [group for group in groups if group.size > 1 or view.unclustered[group].any()]
+        if len(kept) < len(groups):  # a limit left a block of unknown range alone
+            groups, rest, rule = kept, others(blocks, joined(kept)), rule or "max_group_bytes"
         found.take(groups, "not sorted by the current key, or of unknown range: sorted in")
         found.leave(rule, rest)
         found.unordered = joined((found.unordered, blocks))
@@ -188,8 +191,8 @@ def _connected(view: TableView, blocks: Integers) -> list[Integers]:
 def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Rejection]:
     """Return the blocks that the rule does not look at."""
     view, include = found.view, options.include_unclustered
-    may_part = separable(view)
-    rejections = left_out(view, include_unclustered=include, is_separable=may_part & (view.low < view.high))
+    may_part = separable(view) & (view.low < view.high)
+    rejections = left_out(view, include_unclustered=include, is_separable=may_part)
     is_unordered = np.zeros(len(view), np.bool_)
     is_unordered[found.unordered] = True
     could = (view.selectable | may_part) & ~(view.unclustered | is_unordered)

@@ -200,6 +200,14 @@ def test_blocks_in_no_order_are_sorted_in_if_asked_for():
     assert [len(group.blocks) for group in found] == [2]
 
 
+def test_a_block_of_unknown_range_that_a_limit_leaves_alone_waits():
+    table = SimulatedTable(block_rows=3).append([0], [0], unknown=True)
+    plan = table.plan("runs", target_depth=1, include_unclustered=True, max_bytes=1)
+    assert plan.groups == ()
+    assert sum(item.blocks for item in plan.rejected) == 2
+    assert len(table.plan("runs", target_depth=1, include_unclustered=True).groups) == 1
+
+
 def test_blocks_that_were_merged_most_often_are_parted_all_the_same():
     blocks = [
         block for number in range(3) for block in run_of(number, number, 1000 + number, 2, level=MOST_LEVEL)
