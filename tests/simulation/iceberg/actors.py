@@ -54,9 +54,10 @@ def ids_between(low: int, high: int) -> And:
 
 
 class IcebergOperation(Operation):
-    """An operation over Iceberg. `is_tblctl`: the product carries it out."""
+    """An operation over Iceberg. `is_tblctl`: the product does it. `known_as`: it is one of these, drawn apart."""
 
     is_tblctl = False
+    known_as = ""
 
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         with _engine_errors(actor):
@@ -290,6 +291,8 @@ class Refer(IcebergOperation):
 class TagOlder(Refer):
     """Set a tag on a snapshot that is not the newest."""
 
+    known_as = "refer"
+
     def draw(self, draws: Draws) -> Args:
         return {"kind": "tag", "back": draws.rng.choice([1, 3])}
 
@@ -456,24 +459,24 @@ class CollectGarbage(Ours):
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         expires = args["keep"] is not None
         age_ms = int(args.get("age", 0.0) * 1000)
-        actor.port.collect(args["grace"], expires=expires, age_ms=age_ms, keep=args["keep"], dry_run=False)
+        port = copy.copy(actor.port)
+
+        def now() -> float:
+            actor.sleep(args["slow_seconds"])  # it reads what snapshots name, between two looks at the table
+            return actor.env.now()
+
+        if "slow_seconds" in args:
+            port.env = dataclasses.replace(actor.env, now=now)
+        port.collect(args["grace"], expires=expires, age_ms=age_ms, keep=args["keep"], dry_run=False)
 
 
 class CollectSlowly(CollectGarbage):
     """Expire all but the newest snapshot; it takes minutes to read what the others name."""
 
+    known_as = "gc"
+
     def draw(self, draws: Draws) -> Args:
-        return {"keep": 1, "grace": DAY}
-
-    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
-        port = copy.copy(actor.port)
-
-        def after_minutes() -> float:
-            actor.sleep(400.0)
-            return actor.env.now()
-
-        port.env = dataclasses.replace(actor.env, now=after_minutes)
-        port.collect(args["grace"], expires=True, age_ms=0, keep=args["keep"], dry_run=False)
+        return {"keep": 1, "grace": DAY, "slow_seconds": 400.0}
 
 
 ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {

@@ -92,8 +92,9 @@ def _script(role: str, draws: Draws) -> Script:
     steps = []
     for _ in range(rng.randint(1, 4)):
         for name in rng.choice((SEARCHERS | ICEBERG_ACTORS)[role]):
-            args = ICEBERG_OPERATIONS[name].draw(draws)
+            operation = ICEBERG_OPERATIONS[name]
+            args = operation.draw(draws)
             rest = RESTS[role] if role in RESTS else rng.choice(_RESTS)
-            steps.append(Step(operation=name, args=args, rest_seconds=rest))
+            steps.append(Step(operation=operation.known_as or name, args=args, rest_seconds=rest))
     restarts = rng.random() < 0.5
     return Script(role=role, skew_seconds=rng.choice(_SKEWS), steps=tuple(steps), restarts=restarts)
