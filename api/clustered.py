@@ -213,7 +213,7 @@ class ClusteredTable:
         Args:
             days: of the table's history to look at.
             target_depth: at least 1.
-            policy: as for `plan`; levels for None.
+            policy: as for `plan`.
             price_per_gib: of files that are read to be merged.
             price_per_hour: of all machines that merge.
 
@@ -273,7 +273,7 @@ class ClusteredTable:
 
     def plan(
         self,
-        policy: str | Policy = "levels",
+        policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
     ) -> Plan:
@@ -281,7 +281,7 @@ class ClusteredTable:
 
         Args:
             policy: levels, full, runs, or the name of one that a program registered or a package offers; or a policy
-                itself (`tblctl.policies`).
+                itself (`tblctl.policies`). None: that of the table's option `recluster.policy`, or else levels.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
 
@@ -314,7 +314,7 @@ class ClusteredTable:
 
         Args:
             plan: what to merge, from `plan`; groups of it that others changed since are reported and left out.
-            policy: as for `plan`; levels for None.
+            policy: as for `plan`.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: see `tblctl.SelectOptions`; sizes may be text.
             final: run rounds until there is nothing to do. Otherwise one round runs, and another one if it committed
@@ -361,7 +361,7 @@ class ClusteredTable:
 
     def schedule(
         self,
-        policy: str | Policy = "levels",
+        policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
         *,

@@ -64,7 +64,7 @@ class IcebergTable(ClusteredTable):
 
     def plan(
         self,
-        policy: str | Policy = "levels",
+        policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
         *,
@@ -90,8 +90,9 @@ class IcebergTable(ClusteredTable):
 
         def read(version: IcebergVersion) -> Plan:
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
-            chosen, view = selectable(keyed, request)
-            found = planned(chosen, view, request, rates=rates_of(self._port, version)).plan
+            asked = request.on(keyed)
+            chosen, view = selectable(keyed, asked)
+            found = planned(chosen, view, asked, rates=rates_of(self._port, version)).plan
             _warn_if_refused(chosen)
             return found
 

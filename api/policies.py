@@ -6,6 +6,7 @@ program and to the command with an entry point (`installed.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.options import POLICY, TableOptions
 
 TBLCTL = "tblctl"
 """The source of tblctl's own policies."""
@@ -123,6 +125,17 @@ def policy_of(policy: str | Policy | None) -> Policy:
         if name in broken and not registry.is_registered(name):
             raise InvalidOptionError(broken[name])
     return registry.policy_named(name)
+
+
+def require_policy_of(options: Mapping[str, Any]) -> None:
+    """Refuse options of a table whose `recluster.policy` names no policy that is known here.
+
+    Raises:
+        InvalidOptionError: it does.
+    """
+    name = TableOptions.from_mapping({POLICY: options.get(POLICY)}).recluster_policy
+    if name is not None:
+        policy_of(name)
 
 
 def flags() -> tuple[Flag, ...]:

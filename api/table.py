@@ -15,7 +15,7 @@ from tblctl.results import BlockInfo, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.model.options import ASYNC, INLINE, OFF
+from tblctl.tableformat.model.options import ASYNC, INLINE, OFF, POLICY
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import type_from_text
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -232,7 +232,15 @@ class Table(ClusteredTable):
         )
 
     def set_options(self, values: Mapping[str, Any]) -> WriteOutcome:
-        """Change how data is written from now on; see `tblctl.OPTION_DOCS`."""
+        """Change how data is written from now on; see `tblctl.OPTION_DOCS`.
+
+        Raises:
+            InvalidOptionError: lists every problem; or `recluster.policy` names no policy that is known here.
+        """
+        if POLICY in values:
+            from tblctl.policies import require_policy_of
+
+            require_policy_of(values)
         return self._change("alter", lambda head: alter.set_options(head, values))
 
     def _change_schema(self, change: Callable[[Schema], Schema], detail: Mapping[str, Any]) -> WriteOutcome:

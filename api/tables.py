@@ -13,6 +13,7 @@ from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_i
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
+from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -46,6 +47,10 @@ def create(
     refuse_iceberg(location, "create")
     columns = parse_schema(schema) if isinstance(schema, str) else schema
     native = NativeTable(Storage(location, storage_options), SYSTEM)
+    if POLICY in (options or {}):
+        from tblctl.policies import require_policy_of
+
+        require_policy_of(options or {})
     native.create(columns, cluster_by, options or {})
     return Table(native)
 

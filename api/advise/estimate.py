@@ -128,8 +128,8 @@ def estimate(
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
         raise InvalidOptionError(f"days is {days!r}, expected a number above 0")
     prices = Budget(target_depth=target_depth, price_per_gib=price_per_gib, price_per_hour=price_per_hour)
-    chosen = policy_of(policy)
     version = port.newest()
+    chosen = policy_of(version.options.recluster_policy if policy is None else policy)
     now_ms = int(port.env.now() * 1000)
     found = arrivals(itertools.islice(port.history(start=version), MOST_VERSIONS), now_ms=now_ms, days=days)
     newest = port.entry(version, newest=version).summary

@@ -168,6 +168,7 @@ class LoopState:
         began: `elapsed` at the first step; None before it.
         spent: what all rounds read.
         predicted_depth: the average depth that the last round was expected to bring.
+        policy_name: what planned the last round; empty before it, and with a given plan.
     """
 
     averages: RollingAverages
@@ -188,6 +189,7 @@ class LoopState:
     began: float | None = None
     spent: Spent = field(default_factory=Spent)
     predicted_depth: float | None = None
+    policy_name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +284,8 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         if version.id == state.version and not state.failed and not job.workload:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
+    else:
+        job = replace(job, request=job.request.on(version))
     known = state.averages.known(version.id) if job.plan else None
     view: View | None = None
     if known is None:
@@ -292,7 +296,14 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
                 raise
             return _step(job, state, watch)
         known = state.averages.begin(version.id, view)
-    state = replace(state, version=version.id, before=state.before or known, after=known, nothing=None)
+    state = replace(
+        state,
+        version=version.id,
+        before=state.before or known,
+        after=known,
+        nothing=None,
+        policy_name="" if job.plan else job.request.policy.name,
+    )
     plan, policy_state = _planned(job, state, version, view)
     watch.begin(state, policy_state)
     if not plan.groups:
@@ -556,7 +567,7 @@ def outcome_of(job: ReclusterJob, state: LoopState, seconds: float) -> Outcome:
         **figures,
         seconds=seconds,
         snapshot=state.snapshot,
-        policy=job.plan.policy if job.plan else job.request.policy.name,
+        policy=job.plan.policy if job.plan else state.policy_name or job.request.policy.name,
         engine=state.engine,
         note="; ".join(note for note in notes if note),
         groups=state.groups,

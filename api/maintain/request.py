@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
 from tblctl.metrics.intervals import Integers
-from tblctl.policies import policy_of
+from tblctl.policies import flags, policy_of
 from tblctl.selector import planner
+from tblctl.selector.option_fields import options_of
 from tblctl.selector.options import Parts, SelectOptions, parts
 from tblctl.selector.plan import Plan
 from tblctl.selector.planner import Planned
@@ -28,6 +29,7 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
 )
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
+from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.port import Version, VersionT
@@ -46,6 +48,7 @@ class Request:
 
     Attributes:
         policy: decides what to merge.
+        asked: the options as the caller gave them, where it named no policy: the table may name one (`on`). Else None.
         condition: given the schema, which blocks may be selected: those that may hold rows satisfying it.
         options: for the policy, the planner and the merge.
         final: run rounds until there is nothing to do.
@@ -60,6 +63,7 @@ class Request:
     on_conflict: OnConflict = OnConflict.SALVAGE
     commit_every: CommitEvery = BESIDE_OTHERS
     progress: Progress | None = None
+    asked: Mapping[str, Any] | SelectOptions | None = None
 
     @property
     def may_plan_again(self) -> bool:
@@ -99,13 +103,62 @@ class Request:
         return cls(
             policy=chosen,
             condition=condition,
-            options=parts(chosen, options, final=final),
+            options=parts(chosen, options, final=final) if policy else _common_parts(chosen, options, final),
+            asked=None if policy else options or {},
             final=final,
             on_conflict=choice,
             # With FAIL, nothing of a round stays if a group conflicts, unless the caller asked for several commits.
             commit_every=AT_END if fails and commit_every is None else CommitEvery.of(commit_every),
             progress=progress,
         )
+
+    def on(self, version: Version) -> Request:
+        """Return the request with the policy of a table's option `recluster.policy`, if the caller named none.
+
+        Raises:
+            InvalidOptionError: there is no such policy, or it does not have an option that the caller gave.
+        """
+        if self.asked is None:
+            return self
+        name = version.options.recluster_policy
+        try:
+            chosen = policy_of(name)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"{version.location} has {POLICY}={name}: {error}") from error
+        _refuse_others(chosen, self.asked, "by default" if name is None else f"by the table's {POLICY}")
+        options = parts(chosen, self.asked, final=self.final)
+        return replace(self, policy=chosen, options=options, asked=None)
+
+
+def _refuse_others(policy: Policy, asked: Mapping[str, Any] | SelectOptions, why: str) -> None:
+    """Refuse options that only other policies have.
+
+    Raises:
+        InvalidOptionError: there is one.
+    """
+    strange = (
+        asked.keys() - {item.name for item in options_of(policy.options)}
+        if isinstance(asked, Mapping)
+        else ()
+    )
+    for flag in flags() if strange else ():
+        if (name := flag.option.name) in strange:
+            others = " or ".join(flag.policies)
+            msg = f"policy {policy.name} ({why}) does not take {name}: leave {name} out, or choose policy {others}"
+            raise InvalidOptionError(msg)
+
+
+def _common_parts(policy: Policy, asked: Mapping[str, Any] | SelectOptions | None, final: bool) -> Parts:
+    """Return the options without those that only other policies have: maybe the table names one of them.
+
+    Raises:
+        InvalidOptionError: an option that no policy has, or a wrong value.
+    """
+    if not isinstance(asked, Mapping):
+        return parts(policy, asked, final=final)
+    own = {item.name for item in options_of(policy.options)}
+    others = {flag.option.name for flag in flags()} - own if asked.keys() - own else set()
+    return parts(policy, {name: value for name, value in asked.items() if name not in others}, final=final)
 
 
 def make_plan(
@@ -129,6 +182,7 @@ def make_plan(
         InvalidKeyError: the table has no cluster key.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
+    request = request.on(version)
     version, view = selectable(version, request)
     return planned(version, view, request, pending=pending, rates=rates, env=env).plan
 

@@ -44,17 +44,16 @@ def names() -> tuple[str, ...]:
 
 
 def check(policy: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse options that the policy does not have. An unknown policy is left to the library."""
+    """Refuse options that the policy does not have. An unknown policy, or the table's own, is left to the library."""
     from tblctl import policies
 
-    chosen = policies.DEFAULT_POLICY if policy is None else policy
-    if chosen not in policies.summaries():
+    if policy not in policies.summaries():
         return
     for flag in policies.flags():
-        if flag.option.name in given and chosen not in flag.policies:
+        if flag.option.name in given and policy not in flag.policies:
             others = " or ".join(flag.policies)
             name = _flag_name(flag.option)
-            params.refuse(f"--policy {chosen} does not take {name}: leave {name} out, or choose {others}")
+            params.refuse(f"--policy {policy} does not take {name}: leave {name} out, or choose {others}")
 
 
 @functools.cache

@@ -55,6 +55,10 @@ _MOST_TARGET = 2**37
 _MOST_ROWS = 2**31 - 1
 
 
+POLICY = "tblctl.recluster.policy"
+"""The property that names the policy of plans and reclusters that name none."""
+
+
 def options_of(properties: Mapping[str, str], row_bytes: Callable[[], float] | None = None) -> TableOptions:
     """Return the options of a table. A property that is no size counts as not set, as in Iceberg's own readers.
 
@@ -68,6 +72,7 @@ def options_of(properties: Mapping[str, str], row_bytes: Callable[[], float] | N
         row_group_rows=_group_rows(number(properties, _GROUP_BYTES), row_bytes),
         compression=_codec(properties),
         compression_level=_level(properties),
+        recluster_policy=properties.get(POLICY, "").strip()[:100] or None,
     )
 
 

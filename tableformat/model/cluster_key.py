@@ -145,10 +145,10 @@ class Sort:
         if not isinstance(value, dict) or set(value) != {"id", "kind", "terms", "parameters"}:
             raise _wrong("sort", "an object of id, kind, terms and parameters", value)
         id_, kind, terms, parameters = (value[key] for key in ("id", "kind", "terms", "parameters"))
-        if type(id_) is not int or kind == LISTED:
-            raise _wrong("sort", "a whole number as id, and a kind that a table stores", value)
-        if not isinstance(kind, str):
-            raise _wrong(f"sort {id_}.kind", "a word", kind)
+        if type(id_) is not int:
+            raise _wrong("sort.id", "a whole number", id_)
+        if not isinstance(kind, str) or kind == LISTED:
+            raise _wrong(f"sort {id_}.kind", "a kind that a table stores", kind)
         if not isinstance(terms, list) or not isinstance(parameters, dict):
             raise _wrong(f"sort {id_}", "an array of terms and an object of parameters", value)
         return cls(

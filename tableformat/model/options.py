@@ -62,6 +62,7 @@ class TableOptions:
     memory_bytes: int = _GIB
     recluster_mode: str = field(default=OFF, metadata={"name": "recluster.mode"})
     recluster_every: int = field(default=1, metadata={"name": "recluster.every"})
+    recluster_policy: str | None = field(default=None, metadata={"name": "recluster.policy"})
 
     def __post_init__(self) -> None:
         problems = _problems(self.to_json())
@@ -124,6 +125,7 @@ fast takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 
 """
 
 AUTO = "recluster.auto"
+POLICY = "recluster.policy"
 """A synonym: true is the mode inline, false is off."""
 
 OPTION_DOCS: dict[str, str] = {
@@ -145,6 +147,7 @@ OPTION_DOCS: dict[str, str] = {
     "recluster.every": (
         "it follows every so many such commits since the last recluster, whoever makes them (1)"
     ),
+    POLICY: ("the policy of plans and reclusters that name none, such as runs; none = levels (none)"),
     AUTO: "true is recluster.mode=inline, false is recluster.mode=off (false)",
     PROFILE: (
         "sets codec and level at once: fast for tables rewritten often, small for tables kept for long; codec and "
@@ -198,6 +201,8 @@ def _parse(name: str, value: Any) -> Any:
     text = value.strip()
     if name in ("compression", "sort_scope", "recluster.mode"):
         return text.lower()
+    if name == POLICY:
+        return None if text.lower() in ("none", "default", "") else text
     if name == "compression_level" and text.lower() in ("none", "default"):
         return None
     if name in ("block_bytes", "memory_bytes"):
@@ -293,6 +298,12 @@ def _level(value: Any, name: str) -> str | None:
     return None
 
 
+def _policy_name(value: Any, name: str) -> str | None:
+    if value is not None and not (isinstance(value, str) and re.fullmatch(r"[\w.-]{1,100}", value)):
+        return f"{name}: expected the name of a policy, got {value!r:.120}"
+    return None
+
+
 _CHECKS: dict[str, _Check] = {
     "block_rows": _whole(1, _MAX_ROWS),
     "block_bytes": _whole(1, _MAX_BYTES),
@@ -303,5 +314,6 @@ _CHECKS: dict[str, _Check] = {
     "memory_bytes": _whole(_MIB, _MAX_BYTES),
     "recluster.mode": _one_of(OFF, INLINE, ASYNC, SCHEDULE),
     "recluster.every": _whole(1, _MAX_EVERY),
+    POLICY: _policy_name,
 }
 assert {PROFILE, AUTO, *_CHECKS} == set(OPTION_DOCS) == {PROFILE, AUTO, *_FIELDS}

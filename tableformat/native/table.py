@@ -6,6 +6,7 @@ Instances hold no state except a cached head, which only saves requests. Threads
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from tblctl.tableformat.native.log.head import (
     write_hint,
 )
 from tblctl.tableformat.native.log.names import is_leftover
-from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM
+from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, least_writer
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -97,6 +98,7 @@ class NativeTable:
             summary=Summary(operation="create", rows=0, blocks=0, data_bytes=0),
             min_writer_version=CHECKSUMS_FROM,
         )
+        snapshot = replace(snapshot, min_writer_version=least_writer(snapshot))
         check_clock(self.storage, *write_probe(self.storage, self.env))
         if not create_snapshot(self.storage, self.env, snapshot):
             raise TableExistsError(self._exists_message())

@@ -128,7 +128,7 @@ NAMES = {
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
-        row_group_rows sort_scope
+        recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
         --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
@@ -244,7 +244,7 @@ SIGNATURES = {
         "info(columns=None, where=None, *, worst=5)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
-        "plan(policy='levels', where=None, options=None, *, cluster_by=None)",
+        "plan(policy=None, where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
@@ -253,7 +253,7 @@ SIGNATURES = {
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
             "plans_at=None)"
         ),
-        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
         "suggest(predicates=None)",
     ],
     "Table": [
@@ -276,7 +276,7 @@ SIGNATURES = {
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
-        "plan(policy='levels', where=None, options=None)",
+        "plan(policy=None, where=None, options=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
             "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
@@ -289,7 +289,7 @@ SIGNATURES = {
         "reset_clock()",
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
-        ("schedule(policy='levels', where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
         "suggest(predicates=None)",
@@ -382,7 +382,7 @@ SIGNATURES = {
         (
             "TableOptions(*, block_rows=1000000, block_bytes=134217728, row_group_rows=32768, "
             "compression='zstd', compression_level=1, sort_scope='append', memory_bytes=1073741824, "
-            "recluster_mode='off', recluster_every=1)"
+            "recluster_mode='off', recluster_every=1, recluster_policy=None)"
         ),
         "from_mapping(values)",
         "to_json()",

@@ -21,6 +21,7 @@ def test_defaults_are_those_of_the_format():
         "memory_bytes": 1_073_741_824,
         "recluster.mode": "off",
         "recluster.every": 1,
+        "recluster.policy": None,
     }
 
 

@@ -35,7 +35,7 @@ _SORTS_FROM = 3
 """From this version on, writers know several live sorts."""
 
 _MODES_FROM = 4
-"""From this version on, writers know other modes than off and inline, and count commits."""
+"""From this version on, writers know other modes than off and inline, count commits, and keep a table's policy."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
@@ -53,6 +53,7 @@ def least_writer(snapshot: Snapshot) -> int:
     """Return the least version of writers that keep everything in a snapshot."""
     options = snapshot.options
     has_modes = options.recluster_mode not in (OFF, INLINE) or options.recluster_every != 1
+    has_modes |= options.recluster_policy is not None
     needed = _MODES_FROM if has_modes else _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM
     return max(snapshot.min_writer_version, needed)
 
