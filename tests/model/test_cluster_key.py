@@ -133,7 +133,8 @@ class TestStored:
         [
             (lambda v: v.update(id="3"), r"sort\.id"),
             (lambda v: v.update(id=0), "id from 1"),
-            (lambda v: v.update(kind=5), "kind: expected a word"),
+            (lambda v: v.update(kind=5), "kind: expected a kind that a table stores, got 5"),
+            (lambda v: v.update(kind="listed"), "kind: expected a kind that a table stores"),
             (lambda v: v.update(terms=[]), "at least one term"),
             (lambda v: v.update(terms=5), "array of terms"),
             (lambda v: v.update(more=5), "an object of"),
