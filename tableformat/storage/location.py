@@ -17,6 +17,7 @@ _USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
 removes lookalikes in paths (`http://h:80/a@b`): removing too much is better than too little."""
 _CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
+_MISTYPED = re.compile(r"[^\s/]*@|[?#].*", re.DOTALL)
 _SEPARATOR = re.compile(r"[/:@?#]")
 _SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
 _MIN_SECRET_CHARS = 6  # shorter ones would hide ordinary words
@@ -95,7 +96,10 @@ def shown_url(url: str) -> str:
     """Return one URL, which may have blanks and quotes in it, without user info and query."""
     for userinfo in _userinfos(url):
         url = url.replace(f"://{userinfo}@", "://")
-    return without_credentials(url)
+    chain, colons, last = without_credentials(url).rpartition("::")
+    if colons and "://" not in last:  # mistyped: `simplecache::s3;//user:password@host/x?token=..`
+        last = _MISTYPED.sub("", last)
+    return chain + colons + last
 
 
 def _has_password(rest: str) -> bool:

@@ -23,7 +23,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.failures import Failure, classify, explain
-from tblctl.tableformat.storage.location import scrub, secrets_in, without_credentials
+from tblctl.tableformat.storage.location import parse_location, scrub, secrets_in, without_credentials
 from tblctl.tableformat.storage.s3 import READ_TIMEOUT_SECONDS, Patience, is_worth_a_try, wait_seconds
 
 
@@ -208,6 +208,15 @@ def test_a_short_piece_of_a_password_is_in_no_cause():
         storage.read("a")
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("typo", ["s3;//", "s3:/", "s3", "s3:", "//"])
+def test_a_chain_that_is_mistyped_shows_no_password(typo):
+    shown = parse_location(f"simplecache::{typo}user:pass@host/x?token=abcdef").shown
+    assert shown.startswith("simplecache::")
+    assert shown.endswith("host/x")
+    assert "pass" not in shown
+    assert "abcdef" not in shown
 
 
 def test_a_driver_that_is_missing_shows_no_password():
