@@ -35,7 +35,7 @@ class Standing:
     Attributes:
         location: of the table.
         version: the sequence or id of its newest version; None after an error.
-        badness: average depth times the bytes of its files; 0 after an error.
+        badness: average depth times the bytes of its files; 0 after an error, and without a cluster key.
         error: why it could not be measured; None if it was.
     """
 
@@ -313,9 +313,11 @@ class _Eyes:
             before = self.seen.get(location)
             if before is not None and before.version == version.sequence:
                 return before
-            info = table.info(worst=1)
+            info = table.info(worst=1) if table.cluster_by else None
         except Exception as error:  # noqa: BLE001 (one bad table must not end the watch over the others)
             return Standing(location=location, error=problem_of(error))
+        if info is None:  # without a key there is no depth; policy `size` may have something to stitch
+            return Standing(location=location, version=version.sequence, badness=0)
         depth = 1.0 if info.average_depth is None else info.average_depth
         return Standing(location=location, version=version.sequence, badness=depth * info.bytes)
 

@@ -206,7 +206,9 @@ class Snapshot:
         Each number is that of one commit only, so of several writers one finds that something is due.
         """
         every = self.options.recluster_every
-        is_due = self.cluster_key_id is not None and self.writes_since_recluster % every == 0
+        # Without a key, some policies have something to do: those of the default need one.
+        may_recluster = self.cluster_key_id is not None or self.options.recluster_policy is not None
+        is_due = may_recluster and self.writes_since_recluster % every == 0
         return self.options.recluster_mode if is_due else OFF
 
     def writes_after(self, parent: Snapshot) -> int:

@@ -45,6 +45,16 @@ def test_scheduled_plans_and_what_follows_a_write_are_the_tables_too(table: tblc
     assert table.append(pa.table({"k": [1]})).recluster.policy == "size"
 
 
+def test_small_blocks_of_a_table_without_a_key_are_stitched_after_writes(memory_url: str) -> None:
+    made = tblctl.create(
+        memory_url, "k: int64", options={"block_rows": 10, POLICY: "size", "recluster.mode": "inline"}
+    )
+    for start in range(12):
+        made.append(pa.table({"k": [start]}))
+    assert len(made.files()) < 5
+    assert sorted(made.scan().to_arrow()["k"].to_pylist()) == list(range(12))
+
+
 def test_an_estimate_simulates_the_tables_policy(table: tblctl.Table) -> None:
     assert table.estimate().policy == "full"
     assert table.estimate(policy="runs").policy == "runs"

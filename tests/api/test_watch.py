@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tables import SCHEMA, rows
 
@@ -398,3 +399,12 @@ def test_a_time_may_be_a_timedelta(two_tables: list[str]) -> None:
         two_tables, every=datetime.timedelta(milliseconds=1), options=tblctl.SelectOptions()
     )
     assert next(watched).status in {"reclustered", "idle"}
+
+
+def test_a_table_without_a_key_is_stitched_by_a_policy_that_needs_none(tmp_path: Path) -> None:
+    table = tblctl.create(tmp_path / "t", "k: int64")
+    for start in range(6):
+        table.append(pa.table({"k": [start]}))
+    happened = next(tblctl.watch([table.location], every=60, policy="size"))
+    assert (happened.status, happened.outcome.policy) == ("committed", "size")
+    assert tblctl.open(table.location).scan().to_arrow().num_rows == 6
