@@ -15,6 +15,7 @@ SUBJECTS = (
     "index",
     "planning",
     "policies",
+    "predictions",
     "partitions",
     "merge",
     "e2e",
