@@ -113,7 +113,7 @@ class CheckedFooters:
             ValueError: it does.
         """
         row_count, most_bytes = address.row_count, address.uncompressed_bytes
-        digest = hashlib.sha256(data + f"{start} {row_count} {most_bytes}".encode()).digest()
+        digest = hashlib.sha256(f"{start} {row_count} {most_bytes} ".encode() + data).digest()
         if digest in self._digests:
             return
         check_footer(read_footer(data), pages_stop=start, row_count=row_count, most_chunk_bytes=most_bytes)

@@ -84,9 +84,10 @@ class BlockRewriter:
         if not rows.num_rows:
             return RewrittenBlock()
         sort = block_sort(block, self.head)
-        kept = self.writer.write_block(
-            rows, sort=sort, level=_level(block), run_id=block.run_id if sort else None
-        )
+        level, run_id = (
+            (_level(block), block.run_id) if sort else (0, None)
+        )  # both hold in the block's own sort only
+        kept = self.writer.write_block(rows, sort=sort, level=level, run_id=run_id)
         return RewrittenBlock(records=(kept,), copied_rows=rows.num_rows)
 
     def _changed(self, block: Block, rows: pa.Table, *, copied_rows: int) -> RewrittenBlock:
