@@ -84,7 +84,8 @@ def _blocks_of_base(
     if base_id is None:
         return None
     try:
-        return port.version(base_id, newest=version).blocks(paths)
+        base: Version = port.version(base_id, newest=version)
+        return base.blocks(paths)
     except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
         return None
 
