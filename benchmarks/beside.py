@@ -123,6 +123,7 @@ class Simulated:
 
     name = "local"
     parallelism = PARALLEL
+    cut = LocalEngine.cut
 
     def __init__(self, time: Time) -> None:
         self.rows_merged = 0

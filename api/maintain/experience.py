@@ -88,7 +88,7 @@ def _run(detail: Mapping[str, Any]) -> Run | None:
     taken, before = _figure(seconds), _figure(suggested)
     # Tasks count what they read of rows, a prediction whole files: of small files, the footers are most.
     files = _figure(predicted.get("bytes_read"))
-    if files:
+    if files and found["bytes_read"] is not None:
         found["bytes_read"] = files
     engine = stated.get("engine")
     if taken is None or None in found.values() or not isinstance(engine, str):

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.newest import GONE
+from tblctl.maintain.pacing import blocks_left, next_most_groups, paced
 from tblctl.maintain.request import Request, planned, selectable
 from tblctl.maintain.spending import Spent, left_of, used_up
 from tblctl.maintain.view import Averages, View
@@ -157,6 +158,7 @@ class LoopState:
         failed: paths of the blocks of groups that failed. An endless job forgets them at the step after an `Idle`.
         fruitless: rounds in a row that committed nothing, up to now.
         most_groups: of the next round, since groups of the last ones conflicted; None for no limit.
+        most_blocks: of the next round, if it goes on for groups that were put back; None for what was asked for.
         idle: steps that found nothing to do since something was committed.
         version: the id of the version that the last step looked at; None before the first.
         before, after: the figures before the first round and after the last; None before the first step.
@@ -177,6 +179,7 @@ class LoopState:
     failed: frozenset[str] = frozenset()
     fruitless: int = 0
     most_groups: int | None = None
+    most_blocks: int | None = None
     idle: int = 0
     version: str | None = None
     before: Averages | None = None
@@ -338,7 +341,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
     if job.plan is not None or view is None:  # a view is missing only where a plan was given
         assert job.plan is not None
         return job.plan, state.policy
-    request = _within_budget(job, state, _paced(job.request, state.most_groups))
+    request = _within_budget(job, state, paced(job.request, state.most_groups, state.most_blocks))
     found = planned(
         version,
         view,
@@ -366,34 +369,21 @@ def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Req
     return replace(request, options=replace(request.options, budget=budget))
 
 
-def _paced(request: Request, most_groups: int | None) -> Request:
-    """Return the request for a round of at most so many groups."""
-    if most_groups is None:
-        return request
-    asked = request.options.budget.max_groups
-    budget = replace(request.options.budget, max_groups=min(most_groups, asked or most_groups))
-    return replace(request, options=replace(request.options, budget=budget))
-
-
 def _most_groups(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> int | None:
     """Return how many groups the next round may have. One that goes on for groups that were put back has no others."""
     if outcome.put_back and not (job.request.final or job.endless):
         return outcome.put_back
-    return _next_most_groups(state.most_groups, outcome.groups) if job.request.commit_every.adapts else None
-
-
-def _next_most_groups(most_groups: int | None, groups: Sequence[GroupOutcome]) -> int | None:
-    """Return how many groups the next round may have: half as many after conflicts, else one more (as TCP's window).
-
-    The fewer groups a round has, the less time passes from the plan to their commit, in which they can lose a block.
-    If all conflicted, twice as many: a writer that is always in the deepest range must not keep the others waiting.
-    """
-    conflicted = sum(group.status == CONFLICTED for group in groups)
-    if 0 < conflicted < len(groups):
-        return max(1, len(groups) // 2)
-    if most_groups is None or len(groups) < most_groups:
+    if not job.request.commit_every.adapts:
         return None
-    return 2 * most_groups if conflicted else most_groups + 1
+    return next_most_groups(state.most_groups, outcome.groups, put_back=outcome.put_back)
+
+
+def _most_blocks(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> int | None:
+    """Return how many blocks the next round may have. One that goes on for groups that were put back has the rest."""
+    most = state.most_blocks or job.request.options.budget.max_blocks
+    if most is None or not outcome.put_back or job.request.final or job.endless:
+        return state.most_blocks
+    return blocks_left(most, outcome.groups)
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
@@ -424,6 +414,7 @@ def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: Round
         failed=frozenset(failed),
         fruitless=0 if outcome.version else state.fruitless + 1,
         most_groups=_most_groups(job, state, outcome),
+        most_blocks=_most_blocks(job, state, outcome),
         idle=0 if outcome.version else state.idle,
         note=_note(len(failed), [group for group in outcome.groups if group.status == LEFT]),
     )

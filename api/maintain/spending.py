@@ -1,7 +1,8 @@
 """What a run of several rounds has spent, and what its budget still gives: pure.
 
 `max_bytes`, `max_seconds` and `max_cost` say what a run may spend, so with `final` they hold for all rounds together.
-`max_blocks` and `max_groups` say how large a round may be, and hold for each. `target_depth` is of the table.
+`max_blocks` and `max_groups` say how large a round may be, and hold for each (`pacing.py` for groups that were put
+back). `target_depth` is of the table.
 """
 
 from __future__ import annotations

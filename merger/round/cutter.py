@@ -90,8 +90,9 @@ class Cutter:
     def _described(self, group: tuple[GroupRun, Output, int]) -> CutTask | str | None:
         """Return what is to be cut, without deleted rows: None if no row is left; or why that is unknown."""
         run, output, tasks = group
-        if self._others.wrote_before:
-            tasks = max(tasks, self._engine.parallelism)
+        if self._others.known_to_have_removed:
+            at_once = min(self._engine.parallelism, _whole_row_groups(run, self._version.options))
+            tasks = max(tasks, at_once)
         try:
             if not run.is_live:
                 run.blocks, run.is_live = self._io.live(run.blocks), True
@@ -127,3 +128,12 @@ def _output(run: GroupRun, run_id: str, memory_bytes: int) -> Output:
 def _most_blocks(group: Group, options: TableOptions) -> int:
     """Return about how many output blocks a group has; each could be written by a task of its own."""
     return math.ceil(group.rows / most_rows(options, group.decoded_bytes / group.rows))
+
+
+def _whole_row_groups(run: GroupRun, options: TableOptions) -> int:
+    """Return how many tasks a group has if each takes about a row group of each block.
+
+    With more tasks, row groups would be read and decoded by several of them.
+    """
+    row_groups = sum(math.ceil(block.stored_rows / options.row_group_rows) for block in run.blocks)
+    return row_groups // max(1, len(run.blocks))

@@ -105,7 +105,7 @@ class GroupRun:
         self.blocks: tuple[Block, ...] = ()
         self.sort: Sort | None = None
         self.is_live = False  # rows that are deleted are off its blocks' counts
-        self.lost: tuple[str, ...] = ()  # its blocks that were not in the table when the round began
+        self.lost: tuple[str, ...] = ()  # its blocks that had left the table before it began
         self.is_recorded = False  # a commit's record has its outcome
         self._round_number = round_number
         self._numbers: tuple[int, ...] = ()  # of its tasks, which a round of 10,000 groups has no room for
@@ -127,6 +127,11 @@ class GroupRun:
     def all_reported(self) -> bool:
         """Whether every task ended. A group that failed or conflicts may have tasks that still run, and write."""
         return len(self._results) + self._failures == len(self._numbers)
+
+    @property
+    def unmerged_rows(self) -> int:
+        """Rows of its blocks that no task has merged."""
+        return sum(block.row_count for block in self.blocks) - sum(result.rows for result in self._results)
 
     @property
     def records(self) -> list[BlockRecord]:
@@ -153,8 +158,8 @@ class GroupRun:
     def goes_on_without(self, lost: Collection[str]) -> bool:
         """Leave lost blocks out, and return whether that leaves enough to merge: two blocks, and half of the rows.
 
-        What another writer made of the lost ones keeps its level, and is chosen again by a later plan. The price was
-        that of the whole group. To be called before it is cut into tasks.
+        What another writer made of the lost ones keeps its level, and is chosen again by a later plan. The price stays
+        that of the whole group, which is the most that the rest takes. To be called before it is cut into tasks.
         """
         kept = tuple(block for block in self.blocks if block.path not in lost)
         rows = sum(block.stored_rows for block in kept)
@@ -168,8 +173,8 @@ class GroupRun:
             size_bytes=sum(block.size_bytes for block in kept),
             decoded_bytes=sum(block.decoded_bytes for block in kept),
             why=f"{self.group.why}; without {len(lost)} that left the table",
-            price=None,
         )
+        self.lost = (*self.lost, *lost)
         return True
 
     def start(self, tasks: tuple[MergeTask, ...]) -> None:

@@ -38,7 +38,7 @@ class OtherWriters(Generic[VersionT]):
         self._port, self._base = port, base
         self._newest = base
         self._own = base.id  # the id of the version that was committed last, or of the base
-        self._wrote = False
+        self._wrote = self._removed = False
         self._next_look_seconds = -math.inf
         self._looked_seconds = port.env.elapsed()
 
@@ -55,14 +55,18 @@ class OtherWriters(Generic[VersionT]):
         return self._wrote
 
     @property
-    def wrote_before(self) -> bool:
-        """Whether another writer is known to have committed since the round began; asks nobody."""
-        return self._wrote
+    def known_to_have_removed(self) -> bool:
+        """Whether another writer is known to have removed a block of the round; asks nobody."""
+        return self._removed
 
     @property
     def looked_lately(self) -> bool:
-        """Whether the last look, or the round's start, is less than `PAUSE_SECONDS` ago."""
-        return self._port.env.elapsed() < self._looked_seconds + PAUSE_SECONDS
+        """Whether the last look, or the round's start, is less than `PAUSE_SECONDS` ago, or the next one is put off."""
+        return not self._is_due or self._port.env.elapsed() < self._looked_seconds + PAUSE_SECONDS
+
+    def note_removal(self) -> None:
+        """Take note that another writer removed a block of the round, as a commit found out."""
+        self._removed = True
 
     def took(self, paths: Collection[str]) -> tuple[str, ...]:
         """Do `took_inputs`, unless slow looks used up their time: then none are returned."""
@@ -78,6 +82,7 @@ class OtherWriters(Generic[VersionT]):
             gone = self._port.gone(self._base, self._newest, paths) if self._wrote else ()
         except TblctlError:
             return ()
+        self._removed |= bool(gone)
         return tuple(sorted(gone))
 
     def explained(self, failure: TaskFailure, paths: Collection[str]) -> TaskFailure:

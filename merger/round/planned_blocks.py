@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tblctl.merger.round.conflicts import conflicts, left_the_table
@@ -15,6 +15,7 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SnapshotNotFoundError,
 )
+from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.port import TablePort, Version, VersionT
 
@@ -43,21 +44,25 @@ def require_blocks_of_base(
 ) -> None:
     """Refuse a plan with blocks that had not even been there when it was made. Reads nothing where no block is missing.
 
-    Nothing is refused if the version that it was made on is gone: then nobody knows.
+    Groups that would go on without lost blocks have the planned rows with them. If the version that the plan was made
+    on is gone, nobody knows: then nothing is refused, and these groups conflict.
 
     Raises:
-        InvalidDataError: it names such blocks: it is another table's, or was edited.
+        InvalidDataError: it names such blocks, or other rows: it is another table's, or was edited.
     """
     lost = [run for run in runs if run.lost]
-    base_id = port.parse_id(str(plan.snapshot)) if lost else None
-    if base_id is None:
+    if not lost:
         return
-    wanted = list(itertools.chain.from_iterable(run.lost for run in lost))
-    try:
-        strange = set(wanted) - port.version(base_id, newest=version).blocks(wanted).keys()
-    except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
+    found = _blocks_of_base(port, version, plan, [path for run in lost for path in run.lost])
+    if found is None:
+        for run in lost:
+            if run.is_open:
+                run.blocks = ()
+                run.move(
+                    State.CONFLICTED, f"{left_the_table(run.lost)}, and snapshot {plan.snapshot} expired"
+                )
         return
-    if strange:
+    if strange := {path for run in lost for path in run.lost} - found.keys():
         first = next(run for run in lost if strange & set(run.lost))
         msg = (
             f"group {first.number} of the plan names {min(strange & set(first.lost))!r:.200}, which was not in "
@@ -65,6 +70,24 @@ def require_blocks_of_base(
             "was edited; nothing was changed: plan again"
         )
         raise InvalidDataError(msg)
+    planned_rows = {group.number: group.rows for group in plan.groups}
+    for run in lost:
+        if run.is_open:
+            _require_rows(run, planned_rows[run.number], [*run.blocks, *(found[path] for path in run.lost)])
+
+
+def _blocks_of_base(
+    port: TablePort[Any], version: Version, plan: Plan, paths: Sequence[str]
+) -> Mapping[str, Block] | None:
+    """Return those of some blocks that the version has that the plan was made on; None if it is gone."""
+    base_id = port.parse_id(str(plan.snapshot))
+    if base_id is None:
+        return None
+    try:
+        base: Version = port.version(base_id, newest=version)
+        return base.blocks(paths)
+    except (SnapshotNotFoundError, CorruptTableError, ObjectNotFoundError):
+        return None
 
 
 def find_blocks(
@@ -102,9 +125,8 @@ def find_blocks(
     for run in waiting:
         run.blocks = tuple(found[path] for path in run.group.blocks if path in found)
         lost = dropped.get(run.number, ())
-        run.lost = tuple(lost)
         if lost and not (salvages and run.goes_on_without(lost)):
-            run.blocks = ()
+            run.blocks, run.lost = (), lost
             run.move(State.CONFLICTED, left_the_table(lost))
             continue
         _require_as_planned(run)
@@ -116,17 +138,26 @@ def _require_as_planned(run: GroupRun) -> None:
     Raises:
         InvalidDataError: it does.
     """
-    rows = sum(block.stored_rows for block in run.blocks)
-    if rows != run.group.rows:
-        msg = (
-            f"group {run.number} of the plan says {run.group.rows} rows, its blocks have {rows}: "
-            "the plan was altered; plan again"
-        )
-        raise InvalidDataError(msg)
+    _require_rows(run, run.group.rows, run.blocks)
     partitions = sorted({block.partition for block in run.blocks})
     if len(partitions) > 1:
         msg = (
             f"group {run.number} of the plan has blocks of {len(partitions)} partitions, such as {partitions[0]!r} "
             f"and {partitions[1]!r}; blocks are merged within a partition only: plan again"
+        )
+        raise InvalidDataError(msg)
+
+
+def _require_rows(run: GroupRun, planned_rows: int, blocks: Iterable[Block]) -> None:
+    """Refuse a group whose blocks have other rows than planned.
+
+    Raises:
+        InvalidDataError: they have.
+    """
+    rows = sum(block.stored_rows for block in blocks)
+    if rows != planned_rows:
+        msg = (
+            f"group {run.number} of the plan says {planned_rows} rows, its blocks have {rows}: "
+            "the plan was altered; plan again"
         )
         raise InvalidDataError(msg)

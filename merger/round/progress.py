@@ -27,8 +27,15 @@ class RoundProgress:
             self._progress(self._groups, self._total_groups, "groups")
 
     def leave_out(self, rows: int) -> None:
-        """Take rows off the total: deleted ones, since deletes are read only now, or those of blocks that left."""
+        """Take rows off the total: deleted ones, since deletes are read only now, or those that will not be merged."""
         self._total_rows -= rows
+
+    def group_left_out(self, rows: int) -> None:
+        """Count a group of so many rows that is not merged."""
+        self.leave_out(rows)
+        self.group_ended()
+        if rows and self._total_rows:
+            self._report_rows()
 
     def task_ended(self, rows: int) -> None:
         """Count the rows of a task that ended; 0 if it failed."""
@@ -41,5 +48,6 @@ class RoundProgress:
         self._report_rows()
 
     def _report_rows(self) -> None:
-        if self._progress:
-            self._progress(max(self._task_rows, self._streamed_rows), self._total_rows, "rows")
+        done = max(self._task_rows, self._streamed_rows)
+        if self._progress:  # rows that were merged in vain are off the total
+            self._progress(min(done, self._total_rows), self._total_rows, "rows")

@@ -176,6 +176,8 @@ class Publisher(Generic[VersionT]):
             else:
                 run.move(State.MERGED)
         lost = [run for run in ready if run.state is State.CONFLICTED]
+        if isinstance(error, BlocksReplacedError):
+            self.others.note_removal()
         self.waiting_groups -= len(lost)
         self.refuse_conflicts()
         discard(self._io, lost)
@@ -213,7 +215,8 @@ class Publisher(Generic[VersionT]):
 
         Also how many runs of the table the rates of the plan rest on; 0 for the stated defaults.
         """
-        found = [run.group.price for run in ready]
+        # A group that lost blocks has the price of all of them: no rate must be learned from that.
+        found = [None if run.lost else run.group.price for run in ready]
         priced = [price for price in found if price is not None]
         whole = len(ready) == len(self._plan.groups)
         return {

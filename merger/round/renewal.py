@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from tblctl.merger.engines.engine import Advance, Done, Engine, Wanted, always, renewed
+from tblctl.merger.engines.engine import Advance, Done, Engine, Wanted, always, renewed, stopped
 from tblctl.merger.task.spec import MergeTask, TaskFailure, TaskResult
 from tblctl.tableformat.errors import AccessDeniedError
 from tblctl.tableformat.port import BlockIO
@@ -31,14 +31,23 @@ def run_renewed(
     advance: Advance | None = None,
     wanted: Wanted = always,
 ) -> None:
-    """As `Engine.run`, but tasks that were denied run again, where credentials can be renewed; twice at most."""
+    """As `Engine.run`, but tasks that were denied run again, where credentials can be renewed; twice at most.
+
+    Those of groups that are not wanted any more are stopped instead.
+    """
     for tries_left in reversed(range(_TRIES)):
         watched = _Watched(io, done, may_repeat=tries_left > 0)
         engine.run(io, watched.given(tasks), watched.report, title=title, advance=advance, wanted=wanted)
         if not watched.denied:
             return
-        LOG.info("%d tasks were denied access, and run again with fresh credentials", len(watched.denied))
-        tasks = watched.denied
+        again = [task for task in watched.denied if wanted(task.group)]
+        for task in watched.denied:
+            if not wanted(task.group):
+                done(stopped(task))
+        if not again:
+            return
+        LOG.info("%d tasks were denied access, and run again with fresh credentials", len(again))
+        tasks = again
         renewed(io)  # the last time may be long ago
 
 

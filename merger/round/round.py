@@ -6,8 +6,9 @@ live. It is left if the budget has no seconds or money for it any more. All othe
 
 Beside other writers little is merged in vain. A group that lost a few blocks before it began goes on without them. One
 that lost more is put back, if the caller plans again. One that loses a block while it is merged is stopped within a
-second. And from another writer's commit on, all processors work on one group instead of one on each, so that groups
-take less time in which they can lose a block.
+second; on Spark, whose tasks go on, those of it that did not begin are left out once a job ends. And once another
+writer removed a block of the round, all processors work on one group instead of one on each, where its row groups
+suffice for that, so that groups take less time in which they can lose a block.
 
 Blocks of groups that are not committed are deleted, but never while a commit may name them.
 """
@@ -159,7 +160,7 @@ class _Round:
         self._runs, self._engine = runs, engine
         self._publisher, self._others, self._due = publisher, publisher.others, due
         self._clock, self._plans_again = clock, False
-        self._looked = True  # since a task ended
+        self._no_task_since_look = True  # no task ended since the table was looked at
         # The largest groups go first, so that none of them is left at the end.
         self._open = sorted(
             (run for run in runs.values() if run.is_open), key=lambda run: -run.group.decoded_bytes
@@ -198,7 +199,7 @@ class _Round:
                     with closing(cutter.tasks_of_each([run], title)) as again:
                         tasks, lost = next(again), ()  # noqa: PLW2901 (the first ones are of no use)
                 if lost and self._plans_again:
-                    self._progress.group_ended()
+                    self._progress.group_left_out(run.group.rows)
                     continue
                 if lost:
                     run.move(State.CONFLICTED, left_the_table(lost))
@@ -214,7 +215,7 @@ class _Round:
                     if tasks:
                         continue
                 self._note_end(run)
-                self._progress.group_ended()
+                self._progress.group_left_out(0 if run.state is State.MERGED else run.group.rows)
 
     def _as_long_as_wanted(self, run: GroupRun, tasks: Sequence[MergeTask]) -> Iterator[MergeTask]:
         """Yield the tasks of a group; once it failed or conflicts, report the others as stopped."""
@@ -254,9 +255,9 @@ class _Round:
         """
         if not was_cut:
             return self._others.took_inputs(run.group.blocks)
-        if self._looked:
+        if self._no_task_since_look:
             return ()
-        self._looked = True
+        self._no_task_since_look = True
         return self._others.took(run.group.blocks)
 
     def _note_end(self, run: GroupRun) -> None:
@@ -268,7 +269,7 @@ class _Round:
     def _report(self, item: TaskResult | TaskFailure) -> None:
         """Add a task's outcome; commit if a commit is due."""
         run = self._runs[item.group]
-        self._looked = False
+        self._no_task_since_look = False
         if isinstance(item, TaskFailure):
             item = self._others.explained(item, run.group.blocks)
         run.report(item)
@@ -279,6 +280,7 @@ class _Round:
         if run.all_reported:
             self._progress.group_ended()
             if run.state in {State.CONFLICTED, State.FAILED}:
+                self._progress.leave_out(run.unmerged_rows)
                 discard(self._io, [run])
                 run.release()
         self._progress.task_ended(item.rows if isinstance(item, TaskResult) else 0)

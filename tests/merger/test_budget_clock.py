@@ -123,3 +123,34 @@ def test_a_round_leaves_groups_that_it_has_no_time_for_and_commits_the_others(
     assert subject.rows() == rows
     assert blocks_of(subject)[2:] == before[2:], "what was left is as it was"
     assert subject.detail()["recluster"]["committed_groups"] == 1
+
+
+def test_a_group_that_goes_on_without_a_lost_block_has_the_price_of_all_of_them(
+    make: Callable[..., Subject],
+) -> None:
+    subject = make(block_rows=4)
+    for start in (0.0, 1.0, 2.0):
+        subject.append(*(start + 3 * step for step in range(4)))
+    plan = plan_of(subject)
+    whole: Any = replace(plan.groups[0], price=group(0, 20.0).price)
+    subject.delete(0)
+
+    def run(seconds: float) -> Any:
+        limited = replace(plan.options, budget=Budget(max_seconds=seconds))
+        part = replace(plan, groups=(whole,), options=limited)
+        return merge_round(subject.port, subject.port.newest(), part, LocalEngine()).groups[0]
+
+    assert (run(10.0).status, run(30.0).status) == ("left", "committed")
+    assert subject.detail()["recluster"]["predicted"] is None, "nothing is to be learned from it"
+
+
+def test_what_a_group_that_lost_a_block_was_expected_to_take_is_told(make: Callable[..., Subject]) -> None:
+    subject = make(block_rows=4)
+    for start in (0.0, 1.0, 2.0):
+        subject.append(*(start + 3 * step for step in range(4)))
+    plan = plan_of(subject)
+    price = group(0, 20.0).price
+    subject.delete(0)
+    priced = replace(plan, groups=(replace(plan.groups[0], price=price),))
+    outcome = merge_round(subject.port, subject.port.newest(), priced, LocalEngine()).groups[0]
+    assert (outcome.status, outcome.blocks_in, outcome.predicted) == ("committed", 2, price)

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tblctl.errors import ConflictError
+from tblctl.errors import ConflictError, InvalidDataError, SnapshotNotFoundError
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.engine import stopped
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
+from tblctl.merger.round.others import OtherWriters
 from tblctl.merger.round.round import RoundOutcome, merge_round
 from tblctl.merger.task.spec import MergeTask
 
 from .subjects import KINDS, Meddling, Subject, blocks_of, making, plan_of
 
-STARTS = (0.0, 100.0, 200.0)
-
 
 @pytest.fixture(params=KINDS)
-def triples(request: pytest.FixtureRequest) -> Iterator[Subject]:
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def triples(kind: str, request: pytest.FixtureRequest) -> Subject:
     """Make triples of blocks that overlap: groups 0 to 2, of rows 0-11, 12-23, 24-35; each block has four."""
-    subject = making(request.param, request)(block_rows=4)
-    for start in STARTS:
+    return in_triples(making(kind, request)(block_rows=4), count=3)
+
+
+def in_triples(subject: Subject, *, count: int) -> Subject:
+    for group in range(count):
         for first in range(3):
-            subject.append(*(start + first + 3 * step for step in range(4)))
+            subject.append(*(100.0 * group + first + 3 * step for step in range(4)))
     return subject
 
 
@@ -144,6 +152,22 @@ def test_a_run_of_one_round_merges_as_many_groups_as_it_planned_though_others_di
     assert len(triples.rows()) == rows - 2
 
 
+def test_rounds_for_groups_that_were_put_back_share_the_most_blocks_of_the_first_one(
+    triples: Subject,
+) -> None:
+    def after() -> None:
+        if len(engine.tasks) == 1:
+            triples.delete(12)  # of group 1, which is the next
+            triples.delete(16)
+            for first in range(2):
+                triples.append(*(100.0 + first + 3 * step for step in range(4)))
+
+    engine = Seen(after=after)
+    request = Request.of(policy="levels", condition=lambda _schema: None, options={"max_blocks": 9})
+    outcome = recluster(triples.port, request, lambda _plan: engine)
+    assert (outcome.rounds, outcome.committed_groups, outcome.blocks_in) == (2, 3, 9)
+
+
 def test_with_fail_a_group_that_lost_one_block_ends_the_round(triples: Subject) -> None:
     plan, before = plan_of(triples), triples.stored()
     triples.delete(0)
@@ -190,9 +214,9 @@ class Midst(Seen):
                 done(stopped(task))
 
 
-def run_timed(subject: Subject, engine: Midst) -> RoundOutcome:
+def run_timed(subject: Subject, engine: Midst, **words: Any) -> RoundOutcome:
     subject.port.env = dataclasses.replace(subject.port.env, elapsed=lambda: engine.clock[0])
-    return run(subject, engine)
+    return run(subject, engine, **words)
 
 
 def test_a_group_that_loses_a_block_while_it_is_merged_is_stopped(triples: Subject) -> None:
@@ -233,12 +257,99 @@ def test_tasks_of_a_group_that_is_lost_are_not_begun(triples: Subject) -> None:
     assert listed(triples) <= triples.stored()
 
 
-def test_from_another_writers_commit_on_a_group_has_a_task_for_each_processor(triples: Subject) -> None:
-    for start in (300.0, 400.0):
-        for first in range(3):
-            triples.append(*(start + first + 3 * step for step in range(4)))
-    engine = Seen(between=lambda done: triples.append(5000.0) if done == 0 else None, parallelism=5)
-    outcome = run(triples, engine, groups_ahead=1)
+@pytest.mark.parametrize(
+    ("row_group_rows", "disturb", "tasks"),
+    [
+        (1, lambda subject: subject.delete(12), 3),
+        (1, lambda subject: subject.append(5000.0), 1),
+        (8, lambda subject: subject.delete(12), 1),
+    ],
+    ids=["a block is removed", "a block is added", "a row group of each block is all there is"],
+)
+def test_once_another_writer_removed_a_block_a_group_has_a_task_for_each_processor(
+    request: pytest.FixtureRequest,
+    kind: str,
+    row_group_rows: int,
+    disturb: Callable[[Subject], object],
+    tasks: int,
+) -> None:
+    subject = in_triples(making(kind, request)(block_rows=4, row_group_rows=row_group_rows), count=5)
+    engine = Seen(between=lambda done: disturb(subject) if done == 0 else None, parallelism=5)
+    outcome = run(subject, engine, groups_ahead=1)
     assert statuses(outcome) == ["committed"] * 5
-    tasks = Counter(task.group for task in engine.tasks)
-    assert (tasks[0], tasks[4]) == (1, 3)
+    found = Counter(task.group for task in engine.tasks)
+    assert (found[0], found[4]) == (1, tasks)
+
+
+# -- looks and progress ------------------------------------------------------------------------------------------------
+
+
+def test_while_slow_looks_are_put_off_groups_under_way_are_not_gone_through() -> None:
+    clock = [0.0]
+
+    class Slow:
+        env = SimpleNamespace(elapsed=lambda: clock[0])
+
+        def newest(self) -> Any:
+            clock[0] += 1.0
+            return SimpleNamespace(id="base")
+
+    port: Any = Slow()
+    others = OtherWriters(port, port.newest())
+    others.took(["a"])
+    clock[0] += 2.0
+    assert others.looked_lately, "the next look is due ten seconds after the last one"
+    clock[0] += 9.0
+    assert not others.looked_lately
+
+
+def last_rows(told: list[tuple[int, int, str]]) -> tuple[int, int]:
+    return [(done, total) for done, total, unit in told if unit == "rows"][-1]
+
+
+@pytest.mark.parametrize("plans_again", [False, True], ids=["conflicts", "put back"])
+def test_the_rows_of_a_group_that_is_not_merged_do_not_count_as_progress_to_come(
+    triples: Subject, plans_again: bool
+) -> None:
+    told: list[tuple[int, int, str]] = []
+    engine = Seen(between=lambda done: [triples.delete(number) for number in (24, 28)] if done == 1 else None)
+    run(triples, engine, plans_again=plans_again, progress=lambda *event: told.append(event))
+    assert last_rows(told) == (24, 24)
+    assert [event for event in told if event[2] == "groups"][-1] == (3, 3, "groups")
+
+
+def test_the_rows_of_a_group_that_is_stopped_do_not_count_as_progress_to_come(triples: Subject) -> None:
+    told: list[tuple[int, int, str]] = []
+    engine = Midst(place=2, act=lambda: triples.delete(24))
+    assert statuses(run_timed(triples, engine, progress=lambda *event: told.append(event)))[2] == "conflicted"
+    assert last_rows(told) == (24, 24)
+    assert all(done <= total for done, total, _ in told)
+
+
+# -- what a plan says --------------------------------------------------------------------------------------------------
+
+
+def test_the_rows_of_a_group_that_lost_a_block_are_those_of_the_plan_together_with_it(
+    triples: Subject,
+) -> None:
+    plan = plan_of(triples)
+    edited = dataclasses.replace(plan.groups[0], rows=plan.groups[0].rows + 1)
+    triples.delete(0)
+    with pytest.raises(InvalidDataError, match=r"group 0 of the plan says \d+ rows, its blocks have \d+"):
+        run(triples, Seen(), plan=dataclasses.replace(plan, groups=(edited, *plan.groups[1:])))
+
+
+def test_a_group_that_lost_a_block_conflicts_if_the_snapshot_of_its_plan_expired(
+    triples: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def expired(*_: Any, **__: Any) -> Any:
+        raise SnapshotNotFoundError("it expired")
+
+    plan, rows = plan_of(triples), triples.rows()
+    triples.delete(0)
+    monkeypatch.setattr(triples.port, "version", expired)
+    outcome = run(triples, Seen(), plan=plan)
+    assert statuses(outcome) == ["conflicted", "committed", "committed"]
+    assert "left the table, and snapshot" in str(outcome.groups[0].error)
+    monkeypatch.undo()
+    assert len(triples.rows()) == len(rows) - 1

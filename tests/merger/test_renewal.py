@@ -9,9 +9,9 @@ import pytest
 
 from tblctl.merger.round.renewal import run_renewed
 from tblctl.merger.task.spec import TaskFailure
-from tblctl.tableformat.errors import AccessDeniedError, StorageError
+from tblctl.tableformat.errors import AccessDeniedError, ConflictError, StorageError
 
-TASKS: Any = [SimpleNamespace(group=0, number=number) for number in range(3)]
+TASKS: Any = [SimpleNamespace(group=0, number=number, title=f"task {number}") for number in range(3)]
 
 
 class Engine:
@@ -49,11 +49,11 @@ def denied(task: Any) -> TaskFailure:
     return TaskFailure(group=task.group, number=task.number, error=AccessDeniedError("expired"))
 
 
-def run(outcomes: Any, io: IO) -> tuple[list[int], list[Any]]:
+def run(outcomes: Any, io: IO, **words: Any) -> tuple[list[int], list[Any]]:
     engine: Any = Engine(outcomes)
     found: list[Any] = []
     given: Any = io
-    run_renewed(engine, given, iter(TASKS), found.append, title="t")
+    run_renewed(engine, given, iter(TASKS), found.append, title="t", **words)
     return engine.runs, found
 
 
@@ -91,3 +91,12 @@ def test_an_outcome_that_comes_twice_is_reported_twice() -> None:
     """Whoever counts tasks refuses it: rows would be committed twice."""
     _, found = run(lambda task, _: [merged(task)] * 2, IO(True))
     assert [one.number for one in found] == [0, 0, 1, 1, 2, 2]
+
+
+def test_denied_tasks_of_a_group_that_is_not_wanted_any_more_do_not_run_again() -> None:
+    runs, found = run(
+        lambda task, _: [denied(task) if task.number else merged(task)], IO(True), wanted=lambda _group: False
+    )
+    assert runs == [0, 1, 2]
+    assert [(one.number, isinstance(one, TaskFailure)) for one in found] == [(0, False), (1, True), (2, True)]
+    assert all(isinstance(one.error, ConflictError) for one in found[1:])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tblctl.maintain import recluster as loop
+from tblctl.maintain.pacing import next_most_groups
 from tblctl.maintain.recluster import (
     Committed,
     Done,
@@ -381,22 +382,27 @@ def test_a_loop_takes_fewer_groups_a_round_after_conflicts_and_more_when_there_a
 
 
 @pytest.mark.parametrize(
-    ("most", "committed", "conflicted", "expected"),
+    ("most", "committed", "conflicted", "put_back", "expected"),
     [
-        (None, 8, 0, None),
-        (None, 5, 5, 5),
-        (None, 0, 4, None),
-        (5, 4, 1, 2),
-        (1, 0, 1, 2),
-        (2, 0, 2, 4),
-        (2, 1, 1, 1),
-        (3, 3, 0, 4),
-        (9, 3, 0, None),
+        (None, 8, 0, 0, None),
+        (None, 5, 5, 0, 5),
+        (None, 0, 4, 0, None),
+        (5, 4, 1, 0, 2),
+        (1, 0, 1, 0, 2),
+        (2, 0, 2, 0, 4),
+        (2, 1, 1, 0, 1),
+        (3, 3, 0, 0, 4),
+        (9, 3, 0, 0, None),
+        (None, 3, 0, 1, 2),
+        (4, 3, 0, 1, 2),
+        (4, 1, 1, 2, 2),
+        (2, 0, 0, 2, 4),
+        (None, 0, 0, 2, None),
     ],
 )
 def test_how_many_groups_the_next_round_may_have(
-    most: int | None, committed: int, conflicted: int, expected: int | None
+    most: int | None, committed: int, conflicted: int, put_back: int, expected: int | None
 ) -> None:
     groups: Any = [SimpleNamespace(status="committed")] * committed
     groups += [SimpleNamespace(status="conflicted")] * conflicted
-    assert loop._next_most_groups(most, groups) == expected
+    assert next_most_groups(most, groups, put_back=put_back) == expected
