@@ -78,7 +78,8 @@ def left_out(
         (
             "other_sort",
             view.in_other_sort & (view.sort_ids != here),
-            "in the order of another live sort: left in it",
+            "in the order of another live sort, and left in it: `tblctl alter LOC --cluster-by KEY`, even with the "
+            "same key, ends that sort",
         ),
         (
             "unclustered",

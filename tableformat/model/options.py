@@ -141,7 +141,8 @@ OPTION_DOCS: dict[str, str] = {
     "memory_bytes": "most bytes of rows that one write holds at a time, a size such as 2GiB (1GiB)",
     "recluster.mode": (
         "what follows an append, delete, update or overwrite: inline: a round of recluster; async: the same in the "
-        "background of this process; schedule: a pending plan, for `recluster --pending` elsewhere. Iceberg tables are "
+        "background of this process; schedule: a pending plan, for `recluster --pending` elsewhere. It needs a cluster "
+        "key, or recluster.policy=size. Iceberg tables are "
         "written by others: `recluster --watch` serves them (off)"
     ),
     "recluster.every": (

@@ -29,6 +29,11 @@ from .test_final import block_lists, policies, table_from
 OTHER = Sort(id=2, terms=(Term(column_id=2),))
 THIRD = Sort(id=3, terms=(Term(column_id=3),))
 
+LEFT = (
+    "in the order of another live sort, and left in it: `tblctl alter LOC --cluster-by KEY`, even with the same key, "
+    "ends that sort"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
@@ -127,7 +132,7 @@ def test_blocks_in_another_live_sort_are_left_there_and_the_plan_says_so(policy,
     others = {block.path for block in table.blocks if block.sort_id == 2}
     assert not others & {path for group in plan.groups for path in group.blocks}
     (left,) = [item for item in plan.rejected if item.rule == "other_sort"]
-    assert (left.blocks, left.why) == (2, "in the order of another live sort: left in it")
+    assert (left.blocks, left.why) == (2, LEFT)
     table.final(policy, include_unclustered=True)
     assert others == {block.path for block in table.blocks if block.sort_id == 2}
     assert not any(block.sort_id == NO_SORT for block in table.blocks)
@@ -138,7 +143,7 @@ def test_a_table_all_of_whose_blocks_are_in_another_sort_says_why_nothing_is_don
     table = SimTable(block_rows=4).append([0, 2], [1, 3])
     give(table, ([0, 1], OTHER))
     plan = table.plan(policy, include_unclustered=True)
-    assert plan.note == "nothing to do: 1 block: in the order of another live sort: left in it"
+    assert plan.note == f"nothing to do: 1 block: {LEFT}"
 
 
 def test_the_level_of_a_block_in_a_live_sort_counts_in_any_sort():
