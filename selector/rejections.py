@@ -78,8 +78,10 @@ def left_out(
         (
             "other_sort",
             view.in_other_sort & (view.sort_ids != here),
-            "in the order of another live sort, and left in it: `tblctl alter LOC --cluster-by KEY`, even with the "
-            "same key, ends that sort",
+            (
+                "in the order of another live sort, and left in it: `tblctl alter LOC --cluster-by KEY`, even with the "
+                "same key, ends that sort"
+            ),
         ),
         (
             "unclustered",
