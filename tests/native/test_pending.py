@@ -410,17 +410,6 @@ def test_a_process_that_lives_renews_its_claims_whether_or_not_its_engine_tells_
     assert beats.seconds == [CLAIM_SECONDS / 3] * 3
 
 
-def test_claims_that_a_round_no_longer_needs_are_not_renewed(url: str) -> None:
-    kept = tblctl.open(url).schedule()
-    plans = one_by_one(url).plans
-    claims = [claim for group in range(3) if (claim := plans.claim(kept.id, group, None))]
-    answers = iter([False, True])
-    with inject(Faults()) as seen:
-        plans.renew(kept.id, claims, lambda: next(answers))
-    renewed = [claim_of(call.name) for call in seen.calls if call.operation == "write"]
-    assert renewed == [(kept.id, 0, 0)]
-
-
 def test_a_claim_that_nobody_can_renew_or_release_only_stays(url: str) -> None:
     tblctl.open(url).schedule()
     job = one_by_one(url)
