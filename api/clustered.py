@@ -56,7 +56,8 @@ class ClusteredTable:
         after an exception without `wait`.
 
         Args:
-            wait: until the round is done. False: stop it; what it has committed stays.
+            wait: until the round is done. False: stop it; what it has committed stays. It stops where it would report
+                progress: not while it plans, nor while it waits, 10 seconds at most, to try again what lost a race.
         """
         if self._in_background is not None:
             from tblctl.maintain import background

@@ -234,6 +234,11 @@ def _is_selectable(view: TableView, drafts: Sequence[Draft]) -> Mask:
         masks[sort_id_of(view, draft)][draft.blocks] | _is_parted(view, draft) & view.separable[draft.blocks]
         for draft in drafts
     ]
+    # Which deletes apply may be read from storage: only where that decides.
+    found = [
+        mask if mask.all() else mask | _is_renewed(view, draft)
+        for mask, draft in zip(found, drafts, strict=True)
+    ]
     return np.concatenate(found) if found else np.ones(0, np.bool_)
 
 
@@ -247,6 +252,11 @@ def _is_parted(view: TableView, draft: Draft) -> bool:
     )
 
 
+def _is_renewed(view: TableView, draft: Draft) -> bool:
+    """Return whether a draft rewrites a block alone to which deletes apply; then its level need not rise."""
+    return draft.blocks.size == 1 and bool(view.renewable[draft.blocks[0]])
+
+
 def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
     """Refuse levels with which `--final` might never end (`draft.py`)."""
     if not drafts:
@@ -257,6 +267,8 @@ def _require_levels(view: TableView, drafts: Sequence[Draft]) -> None:
     wrong = (given < least) | (given > MOST_LEVEL)
     for number in np.flatnonzero(wrong & (given == MOST_LEVEL)).tolist():
         wrong[number] = not _is_parted(view, drafts[number])
+    for number in np.flatnonzero(wrong & (given == np.clip(least - 1, 1, MOST_LEVEL))).tolist():
+        wrong[number] = not _is_renewed(view, drafts[number])
     if wrong.any():
         number = int(wrong.argmax())
         draft = drafts[number]

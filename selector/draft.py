@@ -11,6 +11,10 @@ A group may take blocks that were merged MOST_LEVEL times, and stay at that leve
 together (`lowers_coverage`). The sum above stays as it is then, or falls: and of such groups there are finitely many in
 turn. So the pair of both numbers falls with every group, the sum first.
 
+A block to which deletes apply may be rewritten alone and keep its level, even one of level -1 or of MOST_LEVEL. Then
+the number of pairs of a block and a file of deletes that applies to it falls: none applies to what was just written, so
+no group raises it. It comes first, before the sum above, which may rise then.
+
 A block that changes from one live sort to another keeps its level, so that two policies cannot hand it to and fro for
 ever. Only a full block of one key, which has no level, may be given another sort once more (`selectable_for`): a policy
 that does so must itself remember to stop, and never take blocks of that sort back.

@@ -67,7 +67,8 @@ class Decision:
         drafts: what to merge, the most urgent first. They share no block, each is within one partition, and all their
             blocks are `TableView.selectable`; or `selectable_for` the sort of a draft that names another one. Each has
             a level from `next_level` of its blocks to `MOST_LEVEL`. One that lowers what its blocks cover
-            (`draft.lowers_coverage`) may have `TableView.separable` blocks too, and the level `MOST_LEVEL`.
+            (`draft.lowers_coverage`) may have `TableView.separable` blocks too, and the level `MOST_LEVEL`. One of a
+            single `TableView.renewable` block may keep its level, at least 1.
         rejections: what was not selected, and why.
         state: to hand in at the next plan, once this one was carried out.
         alternatives: what may find something where there are no drafts, the cheapest first. Each is planned too; those

@@ -50,21 +50,22 @@ def left_out(
     view: TableView,
     *,
     include_unclustered: bool,
-    is_separable: Mask | None = None,
+    admitted: Mask | None = None,
     sort_id: int | None = None,
 ) -> list[Rejection]:
     """Return the blocks that a policy does not look at, by reason; each block under its first reason.
 
     What is left is `view.selectable`, less the blocks in another live sort, and less the other unclustered ones where
-    these are not included. A policy that takes `view.separable` too hands it in. One that gives its groups another sort
-    names that: then it is `view.selectable_for` that sort, less the blocks in a third one.
+    these are not included. A policy that takes `view.separable` or `view.renewable` ones too hands these in as
+    `admitted`. One that gives its groups another sort names that: then it is `view.selectable_for` that sort, less the
+    blocks in a third one.
     """
     here = view.sort_id if sort_id is None else sort_id
     constant = (
         view.finished if here == view.sort_id else (view.sort_ids == here) & (view.level == CONSTANT_LEVEL)
     )
-    too_high = view.too_high if is_separable is None else view.too_high & ~is_separable
     everywhere = np.ones(len(view), np.bool_)
+    other = everywhere if admitted is None else ~admitted
     allowed = everywhere if view.restricted is None else view.restricted
     failed = ~everywhere if view.failed is None else view.failed
     pending = ~everywhere if view.pending is None else view.pending
@@ -88,8 +89,8 @@ def left_out(
             ignored,
             "not sorted by the current key: select them with --include-unclustered or --final",
         ),
-        ("constant", constant, "one key only, and full: clustering again cannot help"),
-        ("max_level", too_high, f"already merged {MOST_LEVEL} times: left alone"),
+        ("constant", constant & other, "one key only, and full: clustering again cannot help"),
+        ("max_level", view.too_high & other, f"already merged {MOST_LEVEL} times: left alone"),
     )
     found, rest = [], everywhere.copy()
     for rule, mask, why in reasons:

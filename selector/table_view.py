@@ -169,6 +169,18 @@ class TableView(RankedBlocks):
         return _read_only(exact & self._allowed(~self.finished))
 
     @cached_property
+    def deletions(self) -> Deletions | None:
+        """What `deletions_of` returns; asked once."""
+        return None if self.deletions_of is None else self.deletions_of()
+
+    @cached_property
+    def renewable(self) -> Mask:
+        """The blocks to which deletes apply. A draft may take one of them alone, whatever its level, and keep that."""
+        found = self.deletions
+        none = np.zeros(len(self), np.bool_)
+        return _read_only(none if found is None else self._allowed(found.files > 0))
+
+    @cached_property
     def selectable(self) -> Mask:
         """The blocks that a policy may select, unclustered ones among them."""
         return self.selectable_for(self.sort_id)

@@ -5,6 +5,7 @@ Tests pass their own, so that time, names and races repeat exactly.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import random
 import threading
@@ -14,7 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 from weakref import WeakValueDictionary
+
+LOG = logging.getLogger("tblctl")
+
+Beat: TypeAlias = Callable[[Callable[[], bool]], None]
+"""What is done at every beat. Its argument says whether the body has ended, so that the rest may be left out."""
 
 
 def _new_id() -> str:
@@ -68,18 +75,21 @@ def _in_turn(name: str) -> Iterator[bool]:
             turn.lock.release()
 
 
-def _no_beat(_seconds: float, _action: Callable[[], None]) -> AbstractContextManager[None]:
+def _no_beat(_seconds: float, _action: Beat) -> AbstractContextManager[None]:
     return nullcontext()
 
 
 @contextmanager
-def _beating(seconds: float, action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` every so many seconds, in a thread that ends with the body."""
+def _beating(seconds: float, action: Beat) -> Iterator[None]:
+    """Call `action` every so many seconds, in a thread that ends with the body. What it raises is only logged."""
     ended = threading.Event()
 
     def beat() -> None:
         while not ended.wait(seconds):
-            action()
+            try:
+                action(ended.is_set)
+            except Exception as error:  # noqa: BLE001 (the next beat may do better)
+                LOG.warning("a beat beside a round failed, the next one comes all the same: %r", error)
 
     thread = threading.Thread(target=beat, name="tblctl-beat", daemon=True)
     thread.start()
@@ -105,7 +115,7 @@ class Environment:
         turn: a context in which no other thread of this process is in the turn of the same name; its value is whether
             it had to wait. A hint only: one that waits for too long goes on. As a rule nobody waits.
         beat: a context beside which a function is called every so many seconds, in another thread. When the context
-            ends, so has the last call. A hint only: as a rule it is never called.
+            ends, so has the last call, whose argument says so meanwhile. A hint only: as a rule it is never called.
     """
 
     now: Callable[[], float] = time.time
@@ -116,7 +126,7 @@ class Environment:
     sleep: Callable[[float], None] = time.sleep
     resident_bytes: Callable[[], int] = _resident_bytes
     turn: Callable[[str], AbstractContextManager[bool]] = _no_turns
-    beat: Callable[[float, Callable[[], None]], AbstractContextManager[None]] = _no_beat
+    beat: Callable[[float, Beat], AbstractContextManager[None]] = _no_beat
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,9 +212,14 @@ class PendingPlans:
             return None
         return Claim(group=group, attempt=attempt, renewed_seconds=0.0) if is_ours else None
 
-    def renew(self, plan_id: str, claims: Iterable[Claim]) -> None:
-        """Write claims of this process again, so that the storage's time of them is new. Failures are only logged."""
+    def renew(self, plan_id: str, claims: Iterable[Claim], is_over: Callable[[], bool]) -> None:
+        """Write claims of this process again, so that the storage's time of them is new. Failures are only logged.
+
+        The rest is left out once `is_over`: claims may be hundreds, and whoever holds them waits for this to end.
+        """
         for claim in claims:
+            if is_over():
+                return
             try:
                 self._storage.write(claim_path(plan_id, claim.group, claim.attempt), self._claim_data())
             except TblctlError as error:

@@ -56,9 +56,13 @@ def follow_up(
         table_id: of the table; a process has one round of it in the background at a time.
         written: says what was written, for messages.
         recluster: carries out the round of `inline`; None: `one_round`.
+
+    A round in the background of this process is over before one of `inline` begins: both would merge the same blocks,
+    and one in vain.
     """
     if mode == INLINE:
-        return FollowUp(recluster=attempted(recluster or partial(one_round, port), written))
+        round_ = recluster or partial(one_round, port)
+        return FollowUp(recluster=attempted(partial(_at_once, table_id, round_), written))
     if mode == ASYNC:
         return FollowUp(note=attempted(partial(_begin, port, table_id, written), written))
     return FollowUp(note=attempted(partial(leave_plan, port), written, "no plan is left for others"))
@@ -89,18 +93,23 @@ def one_round(port: TablePort[Any], progress: Progress | None = None) -> Outcome
 
 
 def leave_plan(port: TablePort[Any], most_waiting: int = MOST_WAITING) -> str | None:
-    """Leave a pending plan with a table, unless `most_waiting` wait; return a note on it, None if nothing is to do."""
-    from tblctl.maintain.pending import schedule
+    """Leave a pending plan with a table, unless `most_waiting` wait; return a note on it, None if nothing is to do.
+
+    If so many wait, those that are dead are removed first: other merges may have done all that they call for.
+    """
+    from tblctl.maintain.pending import remove_dead, schedule
     from tblctl.tableformat.pending import PendingPlans
 
     plans = PendingPlans(port.plan_storage(None), port.env)
     now = port.env.now()
-    waiting = sum(item.expires_seconds > now for item in plans.listed())
-    if waiting >= most_waiting:
+    waiting = [item for item in plans.listed() if item.expires_seconds > now]
+    if len(waiting) >= most_waiting:
+        waiting = remove_dead(port, plans, waiting)
+    if len(waiting) >= most_waiting:
         LOG.warning(
             "%s: %d pending plans wait, so no other one is added: `tblctl recluster LOC --pending` executes them",
             port.location,
-            waiting,
+            len(waiting),
         )
         return None
     kept = schedule(plans, partial(_planned, port), lifetime_seconds=PLAN_SECONDS)
@@ -124,6 +133,13 @@ def _planned(port: TablePort[Any], pending: Any) -> Any:
 def _groups(kept: ScheduledPlan) -> str:
     count = len(kept.plan.groups)
     return f"{count} group{'s' * (count != 1)}"
+
+
+def _at_once(table_id: str, recluster: Callable[[], Outcome]) -> Outcome:
+    from tblctl.maintain import background
+
+    background.BACKGROUND.take_over(table_id)
+    return recluster()
 
 
 def _begin(port: TablePort[Any], table_id: str, written: str) -> str:

@@ -2,7 +2,8 @@
 
 The thread lives as long as there is work, so none is left behind. A table waits at most once: what its writers commit
 meanwhile is seen by the round that waits. Work is stopped at its next report of progress: what it has committed stays,
-and blocks that no commit names are deleted, as after an interrupt.
+and blocks that no commit names are deleted, as after an interrupt. While it plans, or waits before it tries again what
+lost a race (10 seconds at most), it reports nothing: whoever stops it waits for so long.
 
 A process that ends by itself, or by an exception such as a handler of SIGTERM raises, first stops the work and waits
 for it. One that is killed leaves what any killed recluster leaves: objects for gc.
@@ -52,7 +53,10 @@ class Background:
         self._changed = threading.Condition()
         self._waiting: dict[str, _Job] = {}
         self._running: _Job | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = (
+            None  # the last one; it has ended, or is about to, unless it works
+        )
+        self._works = False
         self._is_shut = False
 
     def begin(self, key: str, work: Work) -> None:
@@ -64,7 +68,7 @@ class Background:
         with self._changed:
             if self._is_shut:
                 raise RuntimeError("this process is ending")
-            if self._thread is None:
+            if not self._works:
                 self._start()
             self._waiting.setdefault(key, _Job(key, work))
 
@@ -85,6 +89,19 @@ class Background:
                 self._stop(found)
                 self._changed.wait_for(lambda: all(job.is_over for job in found))
 
+    def take_over(self, key: str) -> None:
+        """Let the caller do what work of `key` waits for, and return once that which runs is done.
+
+        What runs is not stopped: the caller would have to do again what it has merged by now. Interrupting the wait
+        leaves it running.
+        """
+        with self._changed:
+            if waiting := self._waiting.get(key):
+                self._stop([waiting])
+            running = self._running
+            if running is not None and running.key == key:
+                self._changed.wait_for(lambda: running.is_over)
+
     def shut(self) -> None:
         """Stop all work, and take no more."""
         with self._changed:
@@ -104,11 +121,13 @@ class Background:
 
     def _start(self) -> None:
         """Start the thread, which waits for the lock that the caller holds."""
-        thread = threading.Thread(target=self._work_off, name="tblctl-recluster")
+        thread = threading.Thread(target=self._work_off, args=(self._thread,), name="tblctl-recluster")
         thread.start()
-        self._thread = thread
+        self._thread, self._works = thread, True
 
-    def _work_off(self) -> None:
+    def _work_off(self, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # so that whoever joins the last thread has joined all
         while (job := self._next()) is not None:
             try:
                 job.work(job.report)
@@ -118,13 +137,12 @@ class Background:
                 LOG.warning("a recluster in the background ended: %r", error)
 
     def _next(self) -> _Job | None:
-        """Return what is next; None, and no thread any more, if there is nothing."""
+        """Return what is next; None, and the thread is to end, if there is nothing."""
         with self._changed:
             if self._running is not None:
                 self._running.is_over = True
             self._running = self._waiting.pop(next(iter(self._waiting)), None) if self._waiting else None
-            if self._running is None:
-                self._thread = None
+            self._works = self._running is not None
             self._changed.notify_all()
             return self._running
 

@@ -14,6 +14,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tblctl.maintain.averages import RollingAverages
@@ -24,6 +25,7 @@ from tblctl.maintain.spending import left_of
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.group_run import COMMITTED, LEFT, GroupRun, State
+from tblctl.merger.round.planned_blocks import planned_sorts
 from tblctl.merger.round.round import require_own_plan
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
 from tblctl.selector.plan import Group, Plan, PlanOptions
@@ -33,7 +35,6 @@ from tblctl.tableformat.errors import (
     TblctlError,
     UnsupportedFormatError,
 )
-from tblctl.tableformat.model.cluster_key import AS_LISTED
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.pending import Claim, PendingObject, PendingPlans, decode_pending
 from tblctl.tableformat.port import TablePort, Version
@@ -102,6 +103,43 @@ def schedule(
         return ScheduledPlan(id=None, expires=None, plan=plan)
     kept = plans.add(plan.to_json(), lifetime_seconds=int(lifetime_seconds))
     return ScheduledPlan(id=kept.id, expires=_shown(kept.expires_seconds), plan=plan)
+
+
+def remove_dead(
+    port: TablePort[Any], plans: PendingPlans, waiting: Sequence[PendingObject]
+) -> list[PendingObject]:
+    """Remove those of some pending plans of which no group can be merged any more, and return the others.
+
+    Reads all of them. One that cannot be read, or is of another table, is among the others.
+    """
+    read: list[tuple[PendingObject, Plan]] = []
+    dead: set[str] = set()
+    for pending in waiting:
+        try:
+            plan = read_plan(plans, pending)
+        except UNUSABLE as error:
+            LOG.warning("%s", error)
+            continue
+        if plan is None:
+            dead.add(pending.id)
+        else:
+            read.append((pending, plan))
+    for pending in on_newest(port, partial(_without_live_group, read)):
+        _remove(plans, pending)
+        dead.add(pending.id)
+    return [pending for pending in waiting if pending.id not in dead]
+
+
+def _without_live_group(plans: Sequence[tuple[PendingObject, Plan]], version: Version) -> list[PendingObject]:
+    own = [(pending, plan) for pending, plan in plans if plan.table_id == version.table_id]
+    groups = [group for _, plan in own for group in plan.groups]
+    there = version.blocks([path for group in groups for path in group.blocks]).keys()
+    dead = []
+    for pending, plan in own:
+        sorts = planned_sorts(version, plan.sorts)
+        if not any(group.sort_id in sorts and there >= set(group.blocks) for group in plan.groups):
+            dead.append(pending)
+    return dead
 
 
 def list_plans(port: TablePort[Any], plans: PendingPlans) -> list[PendingPlan]:
@@ -314,7 +352,8 @@ class _Execution:
         return on_newest(self._job.port, self._live_in)
 
     def _live_in(self, version: Version) -> list[Group]:
-        waiting = _of_live_sorts(self._plan, self._waiting, version)
+        sorts = planned_sorts(version, self._plan.sorts)
+        waiting = [group for group in self._waiting if group.sort_id in sorts]
         paths = list(itertools.chain.from_iterable(group.blocks for group in waiting))
         if self._first is None:
             there = set(version.blocks(paths))
@@ -376,7 +415,7 @@ class _Execution:
         before = self.state
         try:
             with self._job.port.env.beat(
-                max(self._job.claim_seconds / 3, _LEAST_BEAT_SECONDS), lambda: plans.renew(plan_id, claims)
+                max(self._job.claim_seconds / 3, _LEAST_BEAT_SECONDS), partial(plans.renew, plan_id, claims)
             ):
                 taken = step(self._loop(self._part(groups), engine), before)
         except BaseException as error:
@@ -438,15 +477,6 @@ class _Execution:
 
 def _numbers(groups: Iterable[Group]) -> set[int]:
     return {group.number for group in groups}
-
-
-def _of_live_sorts(plan: Plan, groups: Sequence[Group], version: Version) -> list[Group]:
-    """Return which groups of a plan have a sort that is live in a version, or may become so."""
-    live = version.sorts
-    sorts = set(live) | {sort.id for sort in plan.sorts if version.may_add(sort)}
-    sorts |= set() if version.sort else {AS_LISTED.id}
-    sorts -= {sort.id for sort in plan.sorts if live.get(sort.id, sort) != sort}
-    return [group for group in groups if group.sort_id in sorts]
 
 
 def _nothing(job: PendingJob, seconds: float, notes: Sequence[str]) -> Outcome:

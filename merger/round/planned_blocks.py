@@ -90,6 +90,19 @@ def _blocks_of_base(
         return None
 
 
+def planned_sorts(version: Version, added: Iterable[Sort]) -> dict[int, Sort]:
+    """Return the sorts, by id, of which a plan that brings `added` may have groups in a version.
+
+    These are live ones, `added` among them only if they are as planned; those of `added` whose id is still free; and
+    that of rows as they come, if the table has no cluster key.
+    """
+    brought = {sort.id: sort for sort in added}
+    fresh = {number: sort for number, sort in brought.items() if version.may_add(sort)}
+    unsorted = {} if version.sort else {AS_LISTED.id: AS_LISTED}
+    found = {**fresh, **version.sorts, **unsorted}
+    return {number: sort for number, sort in found.items() if sort == brought.get(number, sort)}
+
+
 def find_blocks(
     version: Version, runs: Iterable[GroupRun], added: Sequence[Sort] = (), *, salvages: bool = False
 ) -> None:
@@ -102,17 +115,15 @@ def find_blocks(
     Raises:
         InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
     """
-    brought = {sort.id: sort for sort in added}
-    fresh = {number: sort for number, sort in brought.items() if version.may_add(sort)}
-    unsorted = {} if version.sort else {AS_LISTED.id: AS_LISTED}
-    sorts = {**fresh, **version.sorts, **unsorted}
+    brought = {sort.id for sort in added}
+    sorts = planned_sorts(version, added)
     waiting = []
     for run in runs:
         number = run.group.sort_id
         run.sort = sorts.get(number)
         if run.sort is None and number not in brought:
             run.move(State.CONFLICTED, "the cluster key was altered since the plan")
-        elif run.sort is None or run.sort != brought.get(number, run.sort):
+        elif run.sort is None:
             run.move(
                 State.CONFLICTED, f"sort {number}, which it brings, ended or is another one since the plan"
             )

@@ -192,7 +192,7 @@ def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Reject
     """Return the blocks that the rule does not look at."""
     view, include = found.view, options.include_unclustered
     may_part = separable(view) & (view.low < view.high)
-    rejections = left_out(view, include_unclustered=include, is_separable=may_part)
+    rejections = left_out(view, include_unclustered=include, admitted=may_part)
     is_unordered = np.zeros(len(view), np.bool_)
     is_unordered[found.unordered] = True
     could = (view.selectable | may_part) & ~(view.unclustered | is_unordered)

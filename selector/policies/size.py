@@ -5,14 +5,17 @@ is left alone. The rule comes from Apache Hudi (`SparkSizeBasedClusteringPlanStr
 bytes of a group) and Apache Iceberg (`rewrite_data_files`, strategy binpack: least number of inputs). Both write the
 last, partly filled file again with every run. Two rules here keep that from happening:
 
-- *Filled groups* are those whose every output is no longer small. Their rows are written once, and for the last time.
+- *Filled groups* are those whose every output is no longer small. Their rows are written once, and for the last time;
+  unless other writers take blocks of the group meanwhile, and it goes on without them (`goes_on_without`): its last
+  output may then be small, and is stitched again.
 - What does not fill a block may be stitched to *one* block that is still small, if that is at least `GROWTH` times as
   large as the largest of its inputs. So the block of a row grows by half with each rewrite: from 1,000 rows to a full
   block of 1,000,000 in at most 18 rewrites. (From a single row it is half full when it reaches `MOST_LEVEL`.) In return
   a partition keeps some small blocks, whose sizes grow by half at least: 18 in this example.
 
 A block is also rewritten, alone if need be, where too many of its rows are marked deleted, or by too many files: these
-are two triggers of binpack (`BinPackRewriteFilePlanner`). When blocks are put together, only rows that stay count.
+are two triggers of binpack (`BinPackRewriteFilePlanner`). When blocks are put together, only rows that stay count. One
+that is rewritten alone keeps its level (`draft.py`), so that is done however often its rows are deleted.
 
 Keys do not matter to the choice, so it also works in tables without a cluster key: there rows stay as they come.
 
@@ -20,8 +23,9 @@ Termination: a stitched group takes k >= 2 small blocks. A block is small below 
 filled group of n outputs, each at least that, has k > n; the other kind has n = 1. The number of blocks falls with
 every such group. The number of pairs of a block and a file of deletes that applies to it does not rise: none applies to
 what was just written. A block that is rewritten alone had such a pair. So this number falls, or else that of blocks; no
-other group raises either, and neither falls below 0. Where rows vary so much in width that more blocks come out than
-planned, levels still end it (`draft.py`), of blocks in no order, too.
+other group raises either, and neither falls below 0. Levels still end it (`draft.py`), of blocks in no order, too, if
+k > n does not hold: if rows vary so much in width that more blocks come out than planned, or if a group goes on without
+blocks that other writers took, and what is left of it makes as many.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.partition_filter import filter_problems, of_wanted_partitions
 from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import TableView, joined
+from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import ROOM
@@ -179,10 +183,13 @@ class Size:
         packer = _Packer(view, options)
         sort = None if view.asked_sort is None or view.asked_sort.id == view.sort_id else view.asked_sort
         sort_id = view.sort_id if sort is None else sort.id
-        may = view.selectable_for(sort_id) & (~view.in_other_sort | (view.sort_ids == sort_id))
+        in_reach = ~view.in_other_sort | (view.sort_ids == sort_id)
+        renewed = in_reach & packer.is_worn & view.renewable
+        selectable = in_reach & view.selectable_for(sort_id)
+        may = selectable | renewed
         wanted = of_wanted_partitions(view, options, now)
         allowed = may if wanted is None else may & wanted
-        small, worn = allowed & packer.is_small, allowed & packer.is_worn
+        small, worn = allowed & selectable & packer.is_small, allowed & packer.is_worn
         room = Room.of(budget, group_bytes=options.max_group_bytes)
         in_partitions = view.by_partition(np.flatnonzero(small))
         groups = [
@@ -206,7 +213,7 @@ class Size:
             ("too_few_small", found, _why_waiting(options)),
             *((rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
         )
-        out = left_out(view, include_unclustered=True, sort_id=sort_id)
+        out = left_out(view, include_unclustered=True, admitted=renewed, sort_id=sort_id)
         rejections = [rejection(view, rule, blocks, why) for rule, blocks, why in reasons if blocks.size]
         return Decision(
             drafts=tuple(_draft(packer, group, sort) for group in taken),
@@ -231,7 +238,10 @@ def _draft(packer: _Packer, group: Integers, sort: Sort | None) -> Draft:
         gone = stored - float((view.row_count * packer.kept)[group].sum())
         of = f"{worn} of {group.size} blocks" if group.size > 1 else "a block"
         why = f"{of} with too many deletes: of {stored} rows in all, about {gone:.0f} are deleted"
-    return Draft(blocks=group, output_level=next_level(view, group), why=why, sort=sort)
+    level = next_level(view, group)
+    if worn and group.size == 1:  # a file that is often deleted from is not to reach the last level by that
+        level = min(max(level - 1, 1), MOST_LEVEL)
+    return Draft(blocks=group, output_level=level, why=why, sort=sort)
 
 
 def _affordable(
@@ -262,7 +272,7 @@ def _affordable(
 
 def _deleted(view: TableView, options: SizeOptions) -> tuple[Mask, np.ndarray]:
     """Return which blocks have too many deletes, and which part of each block's rows counts."""
-    found = None if view.deletions_of is None else view.deletions_of()
+    found = view.deletions
     if found is None:
         return np.zeros(len(view), np.bool_), np.ones(len(view))
     share = found.rows / view.row_count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,16 @@ from tables import native_of
 
 import tblctl
 from tblctl.errors import CommitOutcomeUnknownError, StorageError
+from tblctl.maintain import background
 from tblctl.maintain.after_write import leave_plan
+from tblctl.merger.engines import local
 from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.native.log.snapshot_file import WRITER_VERSION
 from tblctl.tableformat.pending import PendingPlans
 
 SCHEMA = pa.schema([("k", pa.int64())])
 KEYS = [1, 3, 5, 7]
+WAIT_SECONDS = 60.0
 
 
 def table_of(place: Path | str, mode: str, every: int = 1, **options: Any) -> tblctl.Table:
@@ -194,6 +198,24 @@ def test_schedule_adds_no_plan_to_many_that_wait(memory_url: str, caplog: pytest
     assert len(table.pending_plans()) == 3
 
 
+def test_plans_that_others_have_made_needless_do_not_keep_new_ones_from_being_added(
+    memory_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = table_of(memory_url, "schedule", 2)
+    append(table, 4)
+    assert len(table.pending_plans()) == 2
+    table.recluster(policy="full", final=True)  # of all blocks, those of both plans among them
+    append(table, 2)
+    live = table.pending_plans()[-1]
+    append(table, 1)
+    table.set_options({"recluster.mode": "off"})
+    append(table, 1)
+    note = leave_plan(table._port, most_waiting=3)
+    assert note is not None
+    assert caplog.text == ""
+    assert [item.id for item in table.pending_plans()] == [live.id, note.split()[4]]
+
+
 def test_a_table_that_lost_all_its_rows_is_scheduled_beside_a_pending_plan(memory_url: str) -> None:
     table = table_of(memory_url, "schedule", 2)
     append(table, 2)
@@ -245,12 +267,44 @@ def test_a_recluster_that_fails_is_a_warning_with_the_reason(
     assert operations(table) == "caa"
 
 
-def test_an_append_that_asks_for_a_round_gets_it_at_once_whatever_the_mode(memory_url: str) -> None:
-    table = table_of(memory_url, "async")
-    append(table)
-    outcome = table.append(pa.table({"k": KEYS}, schema=SCHEMA), recluster=True)
-    assert outcome.recluster is not None
-    assert outcome.recluster.committed_groups == 1
+@pytest.mark.parametrize("mode", ["off", "inline", "async", "schedule"])
+def test_an_append_that_asks_for_a_round_gets_it_at_once_whatever_the_mode(
+    memory_url: str, mode: str
+) -> None:
+    with table_of(memory_url, mode, 9) as table:
+        append(table)
+        outcome = table.append(pa.table({"k": KEYS}, schema=SCHEMA), recluster=True)
+        assert outcome.recluster is not None
+        assert outcome.recluster.committed_groups == 1
+
+
+def test_a_round_that_an_append_asks_for_follows_the_one_that_goes_on_in_the_background(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, run_task = threading.Event(), threading.Event(), local.run_task
+    changed = background.BACKGROUND._changed
+    wait_for = changed.wait_for
+
+    def held(*args: Any, **how: Any) -> Any:
+        begun.set()
+        assert go_on.wait(WAIT_SECONDS)
+        return run_task(*args, **how)
+
+    def waited(predicate: Any) -> Any:
+        go_on.set()
+        return wait_for(predicate)
+
+    with table_of(memory_url, "async", 2, **{"recluster.policy": "full"}) as table:
+        monkeypatch.setattr(local, "run_task", held)
+        append(table, 2)
+        assert begun.wait(WAIT_SECONDS)
+        monkeypatch.setattr(local, "run_task", run_task)  # the one that is held stays so
+        monkeypatch.setattr(changed, "wait_for", waited)
+        handle = tblctl.open(memory_url)
+        outcome = handle.append(pa.table({"k": KEYS}, schema=SCHEMA), recluster=True)
+        assert outcome.recluster is not None
+        assert outcome.recluster.committed_groups == 1
+    assert operations(table) == "caaarr"
 
 
 def test_the_round_that_an_append_begins_in_the_background_is_done_when_the_handle_is_closed(

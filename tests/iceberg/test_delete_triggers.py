@@ -173,3 +173,22 @@ def test_triggers_out_of_range_are_refused(lake: Lake, options: dict[str, Any], 
 def test_the_command_takes_iceberg_s_names_for_the_triggers() -> None:
     shown = CliRunner().invoke(application, ["recluster", "--help"]).stdout
     assert all(f"--{name}" in shown for name in ("delete-ratio-threshold", "delete-file-threshold"))
+
+
+def test_a_full_file_of_one_key_is_rewritten_for_its_deletes(lake: Lake) -> None:
+    table = lake.create(
+        f"t{next(NUMBERS)}",
+        fields(k=LongType()),
+        properties={"format-version": "2", "write.target-file-size-bytes": "500"},
+    )
+    append(table, k=[7] * 30)
+    handle = tblctl.from_iceberg(table)
+    (before,) = (task.file for task in table.refresh().scan().plan_files())
+    (rejection,) = handle.plan("full", cluster_by="k").rejected
+    assert rejection.rule == "constant", "no other policy takes it"
+    delete_rows(table, {before.file_path: list(range(10))})
+    outcome = handle.recluster(policy="size", cluster_by="k", options=HEALTHY, final=True)
+    assert (outcome.rounds, outcome.blocks_in) == (1, 1)
+    files = [task.file for task in table.refresh().scan().plan_files()]
+    assert before.file_path not in {file.file_path for file in files}
+    assert sum(file.record_count for file in files) == 20

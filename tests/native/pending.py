@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tables import SCHEMA, objects_of, open_impatient, rows
@@ -12,6 +12,7 @@ import tblctl
 from tblctl.maintain.pending import PendingJob
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
+from tblctl.tableformat.environment import Beat
 
 PAIRS = (0, 100, 200)
 IDS = [pair + step for pair in PAIRS for step in range(1, 9)]
@@ -54,8 +55,8 @@ class Beats:
         job.port.env.__dict__["beat"] = self.beside
 
     @contextlib.contextmanager
-    def beside(self, seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    def beside(self, seconds: float, action: Beat) -> Iterator[None]:
         self.seconds.append(seconds)
-        action()
+        action(lambda: False)
         yield
-        action()
+        action(lambda: False)

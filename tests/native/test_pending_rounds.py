@@ -140,3 +140,14 @@ def test_what_rounds_were_expected_to_take_is_summed_up(url: str) -> None:
 def test_claims_are_renewed_beside_the_rounds_of_every_opened_table(url: str) -> None:
     assert tblctl.open(url)._port.env.beat is SYSTEM.beat
     assert SYSTEM.beat is not Environment().beat
+
+
+def test_claims_that_a_round_no_longer_needs_are_not_renewed(url: str) -> None:
+    kept = tblctl.open(url).schedule()
+    plans = one_by_one(url).plans
+    claims = [claim for group in range(3) if (claim := plans.claim(kept.id, group, None))]
+    answers = iter([False, True])
+    with inject(Faults()) as seen:
+        plans.renew(kept.id, claims, lambda: next(answers))
+    renewed = [claim_of(call.name) for call in seen.calls if call.operation == "write"]
+    assert renewed == [(kept.id, 0, 0)]

@@ -16,6 +16,7 @@ from tblctl.selector.registry import register, registered, unregister
 from tblctl.selector.table_view import MOST_LEVEL
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.statistics import Deletions
 
 from .tables import SimTable
 
@@ -99,6 +100,23 @@ def test_levels_up_to_the_highest_are_taken_and_unclustered_blocks_count_as_none
     assert plan_of(drafts([0, 1], output_level=MOST_LEVEL)).groups[0].output_level == MOST_LEVEL
     table = SimTable(block_rows=4).append([1, 5], [2, 6], level=7, unclustered=True)
     assert plan_of(drafts([0, 1]), table).groups[0].output_level == 1
+
+
+@pytest.mark.parametrize(("level", "kept"), [(3, 3), (MOST_LEVEL, MOST_LEVEL), (-1, 1)])
+def test_a_block_to_which_deletes_apply_may_be_rewritten_alone_at_its_level(level, kept):
+    keys = ([7] * 4, [8] * 4) if level == -1 else ([1, 5], [6, 9])
+    table = SimTable(block_rows=4).append(*keys, level=max(level, 0))
+    seen = table.view()
+    assert seen.level.tolist() == [level] * 2
+    deletions = Deletions(files=np.array([1, 0]), rows=np.array([0.1, 0.0]))
+    view = dataclasses.replace(seen, deletions_of=lambda: deletions)
+    table.view = lambda _restricted: view
+    assert plan_of(drafts([0], output_level=kept), table).groups[0].output_level == kept
+    for decision in (drafts([1], output_level=kept), drafts([0, 1], output_level=kept)):
+        with pytest.raises(InvalidOptionError, match=r"may not be selected|output_level is 3, expected 4 to"):
+            plan_of(decision, table)
+    with pytest.raises(InvalidOptionError, match=f"output_level is {kept - 1}, expected"):
+        plan_of(drafts([0], output_level=kept - 1), table)
 
 
 def test_a_policy_that_never_lifts_its_blocks_does_not_run_for_ever():

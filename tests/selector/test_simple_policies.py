@@ -174,6 +174,29 @@ def worn_view(table, deletes, *, keyless):
     return replace(view, **changed)
 
 
+def planned_by_size(view, options, **limits):
+    return planner.plan(
+        view, Size(), options, Budget(**limits), memory_bytes=1 << 20, now=0.0, rng=lambda: 0.5
+    ).plan
+
+
+def test_blocks_with_too_many_deletes_are_rewritten_alone_even_if_finished_or_merged_most_often():
+    table = (
+        SimTable(block_rows=4).append([7] * 4, [8] * 4).append([1, 2, 3, 4], [3, 4, 5, 6], level=MOST_LEVEL)
+    )
+    one, two = (table.blocks[place].path for place in (0, 2))
+    plan = planned_by_size(worn_view(table, {one: 1, two: 1}, keyless=False), SizeOptions())
+    assert {group.blocks: group.output_level for group in plan.groups} == {(one,): 1, (two,): MOST_LEVEL}
+    assert {item.rule: item.blocks for item in plan.rejected} == {"constant": 1, "max_level": 1}
+
+
+def test_a_block_that_is_rewritten_for_its_deletes_alone_stays_in_its_level():
+    table = SimTable(block_rows=4).append([1, 2, 3, 4], level=5)
+    path = table.blocks[0].path
+    (group,) = planned_by_size(worn_view(table, {path: 1}, keyless=False), SizeOptions()).groups
+    assert group.output_level == 5
+
+
 @settings(max_examples=cases(150), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3), st.integers(0, 2)), max_size=25),
@@ -189,9 +212,7 @@ def test_size_ends_with_deletes_and_without_a_key_since_deletes_or_else_blocks_f
     options = SizeOptions(delete_file_threshold=2)
     for _ in range(1 + sum(left) + sum(rows for rows, *_ in blocks)):
         view = worn_view(table, deletes, keyless=keyless)
-        plan = planner.plan(
-            view, Size(), options, Budget(**limits), memory_bytes=1 << 20, now=0.0, rng=lambda: 0.5
-        ).plan
+        plan = planned_by_size(view, options, **limits)
         if not plan.groups:
             break
         assert all(group.sort_id == view.sort_id for group in plan.groups)

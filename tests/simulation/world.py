@@ -31,7 +31,7 @@ from simulation.oracle import Broken, Oracle
 from simulation.store import Store, storage_of
 from tblctl.as_of import version_as_of
 from tblctl.selector.plan import Plan
-from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.environment import Beat, Environment
 from tblctl.tableformat.errors import StorageError, TblctlError
 from tblctl.tableformat.native.log.clock import MOST_SKEW_SECONDS
 from tblctl.tableformat.native.table import NativeTable
@@ -129,10 +129,10 @@ class Run:
 
 
 @contextlib.contextmanager
-def _one_beat(_seconds: float, action: Callable[[], None]) -> Iterator[None]:
+def _one_beat(_seconds: float, action: Beat) -> Iterator[None]:
     """Stand for the thread beside a round: whatever it does comes last, after all that others did meanwhile."""
     yield
-    action()
+    action(lambda: False)
 
 
 class Actor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -142,7 +143,9 @@ def test_whoever_takes_no_more_cuts_cancels_what_runs(spark: Any, tmp_path: Path
     before = set(threading.enumerate())
     found = SparkEngine(spark.session, CODE).cut(io, groups, title="toys", groups_ahead=2)
     assert [next(found).group, next(found).group] == [0, 1]
+    deadline = time.monotonic() + 60
     while not started.exists():
+        assert time.monotonic() < deadline, "no worker began to cut the third group within 60 seconds"
         spark.session.range(1).count()
     found.close()
     assert not [

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_names_without_a_turn_are_forgotten() -> None:
 def test_a_beat_comes_again_and_again_until_its_body_ends() -> None:
     thirds, beats = threading.Event(), []
 
-    def beat() -> None:
+    def beat(_is_over: Callable[[], bool]) -> None:
         beats.append(threading.current_thread())
         if len(beats) == 3:
             thirds.set()
@@ -79,11 +80,40 @@ def test_a_beat_comes_again_and_again_until_its_body_ends() -> None:
     assert len(beats) == count
 
 
+def test_a_beat_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    second, beats = threading.Event(), []
+
+    def beat(_is_over: Callable[[], bool]) -> None:
+        beats.append(None)
+        if len(beats) > 1:
+            second.set()
+        raise OSError("the pool is closed")
+
+    with SYSTEM.beat(0.001, beat):
+        assert second.wait(60)
+    assert "a beat beside a round failed" in caplog.text
+    assert "the pool is closed" in caplog.text
+
+
+def test_a_beat_learns_that_its_body_has_ended() -> None:
+    begun, ended = threading.Event(), []
+
+    def beat(is_over: Callable[[], bool]) -> None:
+        begun.set()
+        while not is_over():
+            pass
+        ended.append(None)
+
+    with SYSTEM.beat(0.001, beat):
+        assert begun.wait(60)
+    assert ended == [None]
+
+
 def test_a_body_that_ends_before_the_first_beat_does_not_wait_for_it() -> None:
     beats: list[None] = []
-    with pytest.raises(ValueError, match="inside"), SYSTEM.beat(10.0**6, lambda: beats.append(None)):
+    with pytest.raises(ValueError, match="inside"), SYSTEM.beat(10.0**6, lambda _: beats.append(None)):
         raise ValueError("inside")
-    with Environment().beat(0.0, lambda: beats.append(None)):
+    with Environment().beat(0.0, lambda _: beats.append(None)):
         pass
     assert beats == []
 
