@@ -145,5 +145,15 @@ def _at_once(table_id: str, recluster: Callable[[], Outcome]) -> Outcome:
 def _begin(port: TablePort[Any], table_id: str, written: str) -> str:
     from tblctl.maintain import background
 
-    background.BACKGROUND.begin(table_id, lambda report: attempted(partial(one_round, port, report), written))
+    background.BACKGROUND.begin(table_id, lambda report: _in_background(port, written, report))
     return "a recluster goes on in the background"
+
+
+def _in_background(port: TablePort[Any], written: str, report: Progress) -> None:
+    """Do a round. Nobody sees its outcome, so the log has what failed."""
+    outcome = attempted(partial(one_round, port, report), written)
+    errors = [group.error for group in outcome.groups if group.error] if outcome else []
+    if errors:
+        LOG.warning(
+            "%s, but of the recluster after it %d group(s) failed: %s", written, len(errors), errors[0]
+        )

@@ -316,3 +316,17 @@ def test_the_round_that_an_append_begins_in_the_background_is_done_when_the_hand
             "a recluster goes on in the background",
         ]
     assert operations(table) == "caar"
+
+
+def test_a_group_that_fails_in_the_background_is_a_warning_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with table_of(tmp_path / "t", "async") as table:
+        append(table)
+    (block,) = (tmp_path / "t" / "data").iterdir()
+    block.unlink()
+    with tblctl.open(tmp_path / "t") as table:
+        append(table)
+    assert (
+        f"but of the recluster after it 1 group(s) failed: block data/{block.name} is missing" in caplog.text
+    )
