@@ -16,7 +16,7 @@ from benchmarks.common import Report
 
 STAGES = (
     ("plan", "tblctl.maintain.recluster", "planned"),
-    ("find the cuts between tasks", "tblctl.merger.round.round", "cut_into_tasks"),
+    ("find the cuts between tasks", "tblctl.merger.engines.engine", "find_cuts"),
     ("read and check keys", "tblctl.merger.task.order", "look_at"),
     ("sort keys", "tblctl.merger.task.merge", "order_rows"),
     ("read rows", "tblctl.merger.task.inputs", "RowStream.take"),

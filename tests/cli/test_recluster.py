@@ -129,6 +129,9 @@ class Library:
             raise errors.TableNotFoundError(f"there is no table at {location}")
         return self
 
+    def close(self) -> None:
+        """Nothing goes on in the background."""
+
     def plan(self, **arguments: Any) -> Plan:
         self.calls.append(("plan", arguments))
         return self.plan_made

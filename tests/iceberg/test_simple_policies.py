@@ -97,4 +97,4 @@ def test_the_command_takes_hudi_s_filters(tmp_path: Path) -> None:
     assert "30 rows" in done.stdout
     refused = CliRunner().invoke(application, [*words, "--recent-days", "3"])
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "recent_days: expected K:N" in refused.stderr
+    assert "--recent-days: expected K:N" in refused.stderr

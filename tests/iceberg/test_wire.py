@@ -52,8 +52,17 @@ CHANGES = frozenset({"recluster", "gc", "expiry"})
 PROPERTIES = {"cluster_by", "location", "options", "schema", "snapshot"}
 """Read the newest metadata alone, as `info` does first."""
 
-TRIED_ELSEWHERE = {"picture", "estimate", "schedule", "pending_plans", "recluster_pending", "cancel_plan"}
-"""The first two read as `info` and `history` do. Plans lie in a storage of their own, as those of native tables do."""
+TRIED_ELSEWHERE = {
+    "picture",
+    "estimate",
+    "schedule",
+    "pending_plans",
+    "recluster_pending",
+    "cancel_plan",
+    "close",
+}
+"""The last one waits for work of this process alone. The first two read as `info` and `history` do. Plans lie in a
+storage of their own, as those of native tables do."""
 
 
 def test_every_public_operation_is_tried() -> None:

@@ -24,6 +24,12 @@ def test_the_first_key_counts_first(spans):
     assert stable_order(*keys).tolist() == np.lexsort(keys[::-1]).tolist()
 
 
+def test_the_widest_keys_that_fit_and_the_narrowest_that_do_not():
+    for bits in range(40, 64):
+        keys = [np.resize([1, 1, 0, 1, 0], 1_000), np.resize([2**bits - 1, 0, 5, 2**bits - 1, 5, 7], 1_000)]
+        assert stable_order(*keys).tolist() == np.lexsort(keys[::-1]).tolist()
+
+
 def test_nothing_has_an_empty_order():
     assert stable_order(np.empty(0, np.int64)).size == 0
 
