@@ -187,4 +187,5 @@ TRIED_ELSEWHERE = {
     "picture": "reads as `info` and `depth_history` do",
     "estimate": "reads as `history` does",
     "to_spark": "needs Spark: spark/test_source.py",
+    "close": "waits for work of its process: api/test_background.py",
 }

@@ -150,7 +150,7 @@ def test_the_help_of_the_command_names_it_and_its_options_as_long_as_it_is_regis
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--most-together", "3"], "--policy levels does not take --most-together"),
+        (["--most-together", "3"], "policy levels (by default) does not take --most-together"),
         (["--policy", "smallest", "--threshold", "3"], "--policy smallest does not take --threshold"),
         (["--policy", "smallest", "--most-together", "1"], "1 is not in the range x>=2"),
         (["--policy", "smalest"], "unknown policy 'smalest'; did you mean smallest?"),

@@ -177,7 +177,7 @@ def test_blocks_that_left_the_table_since_the_plan_are_a_conflict_and_no_error(
 ) -> None:
     file = tmp_path / "plan.json"
     assert invoke("plan", overlapping, "--threshold", "1", "--output", str(file)).exit_code == 0
-    tblctl.open(overlapping).delete("id = 0")
+    tblctl.open(overlapping).delete("true")
     done = invoke("recluster", overlapping, "--plan", str(file))
     assert done.exit_code == 0
     assert "1 group (1 conflicted)" in done.stdout

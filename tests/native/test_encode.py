@@ -280,10 +280,10 @@ def test_long_keys_are_bounded_and_marked():
         assert here.problems([record]) == []
 
 
-def test_without_a_sort_a_block_has_no_key_and_level_0():
+def test_without_a_sort_a_block_has_no_key_and_the_level_of_its_merge():
     with lake("k: int64", "k") as here:
         (record,) = build(here, pa.table({"k": [3, 1]}), level=5)
-        assert (record.cluster_key_id, record.key_min, record.key_max, record.level) == (None, (), (), 0)
+        assert (record.cluster_key_id, record.key_min, record.key_max, record.level) == (None, (), (), 5)
 
 
 def test_the_file_says_which_columns_it_is_sorted_by():
