@@ -16,11 +16,7 @@ def in_flags(text: str) -> str:
     ctx = click.get_current_context(silent=True)
     if ctx is None:
         return text
-    flags = {
-        str(param.name): param.opts[0]
-        for param in ctx.command.get_params(ctx)
-        if isinstance(param, click.Option) and param.opts[0].startswith("--")
-    }
+    flags = _flags(ctx)
     compound = [name for name in flags if "_" in name]
     words = [name for name in flags if "_" not in name]
     for names, begins, ends in ((compound, _APART, _ENDS), (words, _BEGINS, _JUDGED)):
@@ -30,5 +26,19 @@ def in_flags(text: str) -> str:
     return text
 
 
+def _flags(ctx: click.Context) -> dict[str, str]:
+    """Return the flags of a command by the names of their arguments: found once, since a plan may have many texts."""
+    found = ctx.meta.get(_KEPT)
+    if found is None or found[0] is not ctx.command:
+        flags = {
+            str(param.name): param.opts[0]
+            for param in ctx.command.get_params(ctx)
+            if isinstance(param, click.Option) and param.opts[0].startswith("--")
+        }
+        found = ctx.meta[_KEPT] = (ctx.command, flags)
+    return found[1]
+
+
+_KEPT = f"{__name__}.flags"
 _APART, _ENDS = r"""(?<![\w/.'"`-])""", r"""(?![\w/'"`=-]|\.\w)"""
 _BEGINS, _JUDGED = r"(?:(?<=; )|^)", r"(?= is |: expected )"

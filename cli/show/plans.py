@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import click
 
 import tblctl
@@ -22,6 +24,9 @@ an object: version, table_id, snapshot, policy, groups [{number, blocks [path], 
             bill {total (a price as above), point_query_bytes_before, point_query_bytes_after, payback_queries (null if
             a query of one key reads no less), measured_runs (0: by the stated defaults)}
 """
+
+_LISTED = 100
+"""Groups of a plan that are shown to people; nobody reads more."""
 
 
 def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool) -> None:
@@ -45,7 +50,8 @@ def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: boo
 
 
 def print_groups(plan: tblctl.Plan) -> None:
-    """Print a line of figures for every group, their sum, and why each was chosen."""
+    """Print a line of figures for each of the first groups, the sum of all, and why each was chosen."""
+    listed = plan.groups[:_LISTED]
     partitioned = any(group.partition is not None for group in plan.groups)
     rows = [
         (
@@ -58,19 +64,25 @@ def print_groups(plan: tblctl.Plan) -> None:
             render.average(group.depth_before, 2),
             render.average(group.depth_after, 2),
         )
-        for group in plan.groups
+        for group in listed
     ]
     inside = ("partition",) if partitioned else ()
     names = ("group", *inside, "to level", "blocks", "rows", "size", "depth", "after")
     render.print_table(names, rows, right=(0, *range(len(names) - 6, len(names))))
+    if len(listed) < len(plan.groups):
+        click.echo(
+            f"... and {render.count(len(plan.groups) - len(listed), 'group')} more: --json lists them all"
+        )
     blocks = sum(len(group.blocks) for group in plan.groups)
     click.echo(
         f"({render.count(len(plan.groups), 'group')}: {render.count(blocks, 'block')}, "
         f"{render.count(sum(group.rows for group in plan.groups), 'row')}, "
         f"{render.size(sum(group.size_bytes for group in plan.groups))} to rewrite)\n"
     )
-    for group in plan.groups:  # whole sentences, too long for a column
-        page.put_paragraph(f"group {group.number}: {in_flags(group.why)}", indent=2)
+    for why, alike in groupby(listed, key=lambda group: group.why):  # whole sentences, too long for a column
+        numbers = [group.number for group in alike]
+        which = f"group {numbers[0]}" if len(numbers) == 1 else f"groups {numbers[0]} to {numbers[-1]}"
+        page.put_paragraph(f"{which}: {in_flags(why)}", indent=2)
 
 
 def print_rejected(plan: tblctl.Plan) -> None:

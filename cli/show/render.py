@@ -52,13 +52,16 @@ def size(size_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return `0.04 s`, `12.3 s`, `3 min 20 s`."""
+    """Return `0.04 s`, `12.3 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 10:  # noqa: PLR2004
         return f"{seconds:.2f} s"
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+    if minutes < 60:  # noqa: PLR2004
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min"
 
 
 def cell(value: Any) -> str:

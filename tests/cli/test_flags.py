@@ -181,3 +181,13 @@ def test_blocks_that_left_the_table_since_the_plan_are_a_conflict_and_no_error(
     done = invoke("recluster", overlapping, "--plan", str(file))
     assert done.exit_code == 0
     assert "1 group (1 conflicted)" in done.stdout
+
+
+def test_the_flags_of_a_command_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    command = application.commands["recluster"]
+    monkeypatch.setattr(command, "get_params", lambda ctx: found.append(ctx) or [])
+    with click.Context(command):
+        for text in ("max_bytes is 0", "max_rows is 0", "why"):
+            in_flags(text)
+    assert len(found) == 1

@@ -15,7 +15,17 @@ def test_sizes_have_binary_units(size_bytes: int, text: str) -> None:
     assert render.size(size_bytes) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.041, "0.04 s"), (12.34, "12.3 s"), (200, "3 min 20 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.041, "0.04 s"),
+        (12.34, "12.3 s"),
+        (200, "3 min 20 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (133_859, "37 h 11 min"),
+    ],
+)
 def test_durations_have_units(seconds: float, text: str) -> None:
     assert render.duration(seconds) == text
 
