@@ -6,10 +6,11 @@ portions here, and portions with merged rows in `task/verify.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,8 @@ from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import BlockIO, BlockReader
 
 _RANKED_AT_ONCE = 1 << 20
+_RANKING_BYTES = 24
+"""What ranking takes for a row whose key is a number."""
 
 _SORTING = Lock()
 """One thread of the process at a time puts all keys of a large block in order: this takes more memory than the rest."""
@@ -37,8 +40,16 @@ _SORTING = Lock()
 _READS = 8
 """Rows that are sorted at once are read in at least this many parts: the next part may be in memory too."""
 
-GiveBack = Callable[[], None]
-"""Called after much memory was freed (`ProcessMemory.give_back`)."""
+
+class GiveBack(Protocol):
+    """Called after much memory was freed, or before much is taken (`ProcessMemory.give_back`)."""
+
+    def __call__(self, coming_bytes: int = 0, /) -> None:
+        """Return free pages if the process would exceed its limit with so many bytes more."""
+
+
+def keep_free_pages(coming_bytes: int = 0, /) -> None:
+    """Return no free pages: a `GiveBack` where nobody limits the process."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +112,7 @@ def pieces(portion: Portion, task: SortTask, schema: Schema) -> Iterator[pa.Tabl
 
 
 def sorted_portions(
-    io: BlockIO, task: SortTask, give_back: GiveBack = lambda: None, thresholds: Thresholds = THRESHOLDS
+    io: BlockIO, task: SortTask, give_back: GiveBack = keep_free_pages, thresholds: Thresholds = THRESHOLDS
 ) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of a sort task, each with the number of the merge task that takes it.
 
@@ -112,7 +123,7 @@ def sorted_portions(
     opens = max(1, min(io.opens, task.sort_bytes * thresholds.sort_divisor // thresholds.reader_bytes))
     fits = task.sorting_bytes <= task.sort_bytes
     most_dictionary_bytes = task.piece_bytes // thresholds.dictionary_divisor
-    for run in _all_at_once(io, task, opens) if fits else _little_by_little(io, task):
+    for run in _all_at_once(io, task, opens) if fits else _little_by_little(io, task, give_back):
         yield from _portions_of(io, task, run, most_dictionary_bytes, give_back)
 
 
@@ -143,11 +154,11 @@ def _all_at_once(io: BlockIO, task: SortTask, opens: int) -> Iterator[_SortedRun
     yield _SortedRun(number=0, rows=columns, order=order, ranks=np.arange(len(order)))
 
 
-def _little_by_little(io: BlockIO, task: SortTask) -> Iterator[_SortedRun]:
+def _little_by_little(io: BlockIO, task: SortTask, give_back: GiveBack) -> Iterator[_SortedRun]:
     """Yield the rows of the task's one block in runs of about the size that may be sorted at once."""
     (split,) = task.splits
     with io.open(split.block, coded=_text_columns(io.schema, task.sort)) as reader:
-        ranks = None if split.is_ordered else _ranks(reader, task.sort)
+        ranks = None if split.is_ordered else _ranks(reader, task.sort, give_back)
         start = 0
         for number, rows in enumerate(_parts(reader, split, task.sort_bytes)):
             stop = start + rows.num_rows
@@ -163,10 +174,12 @@ def _text_columns(schema: Schema, sort: Sort) -> frozenset[int]:
     return frozenset(leaf.id for leaf in schema.leaves if len(leaf.path) == 1 and leaf.id not in keys)
 
 
-def _ranks(reader: BlockReader, sort: Sort) -> np.ndarray:
-    """Return the place of each row of a block in key order: 4 bytes a row, and temporarily 8 and its key."""
-    keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
+def _ranks(reader: BlockReader, sort: Sort, give_back: GiveBack) -> np.ndarray:
+    """Return the place of each row of a block in key order: 4 bytes a row, and temporarily 8 and its key, twice."""
     with _SORTING:
+        give_back(_RANKING_BYTES * sum(reader.group_rows))
+        keys = reader.keys(range(len(reader.group_rows)), sort).combine_chunks()
+        give_back(_RANKING_BYTES * keys.num_rows)
         order = sort_indices(keys, sort).to_numpy()
         del keys
         ranks = np.empty(len(order), dtype=np.uint32 if len(order) < 1 << 32 else np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
-from tblctl.merger.presort.portions import GiveBack, Portion, pieces, sorted_portions
+from tblctl.merger.presort.portions import GiveBack, Portion, keep_free_pages, pieces, sorted_portions
 from tblctl.merger.presort.sort_tasks import SortTask, sort_tasks
 from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.spec import MergeTask
@@ -33,7 +33,7 @@ class Presorter:
         io: BlockIO,
         tasks: Sequence[MergeTask],
         folder: SpillFolder,
-        give_back: GiveBack = lambda: None,
+        give_back: GiveBack = keep_free_pages,
         thresholds: Thresholds = THRESHOLDS,
     ) -> None:
         self.sort_tasks = sort_tasks(tasks, thresholds)
@@ -74,7 +74,7 @@ def presort(
     folder: SpillFolder,
     map_all: MapAll,
     *,
-    give_back: GiveBack = lambda: None,
+    give_back: GiveBack = keep_free_pages,
     thresholds: Thresholds = THRESHOLDS,
 ) -> dict[int, list[Portion]]:
     """Sort the rows of tasks; return the portions of each task, by its number."""

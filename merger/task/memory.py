@@ -53,7 +53,11 @@ class ProcessMemory:
             with self._lock:
                 self._most_bytes -= memory_bytes
 
-    def give_back(self) -> None:
-        """Return free pages if the process has more memory than its tasks may take."""
-        if self._env.resident_bytes() > self._most_bytes:
+    def give_back(self, coming_bytes: int = 0) -> None:
+        """Return free pages if the process has more memory than its tasks may take, or would have with what comes.
+
+        Args:
+            coming_bytes: memory that the caller is about to take, at once.
+        """
+        if self._env.resident_bytes() + coming_bytes > self._most_bytes:
             self._release()
