@@ -149,7 +149,7 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
 ) -> None:
     if spark.kind != "local-cluster[2,1,1024]":
         pytest.skip("a local master gives up at the first attempt that dies")
-    real, written = spark_module._mapper, tmp_path / "written by the worker that died"
+    real, written = spark_module._merging, tmp_path / "written by the worker that died"
 
     def dying(io: bytes, _: Any) -> Any:
         note = str(written)
@@ -176,7 +176,7 @@ def test_a_worker_that_dies_half_way_through_its_share_leaves_no_row_twice(
     before = rows(here)
     deal_six_tasks_to_two_workers(monkeypatch)
     recluster(here, LocalEngine())
-    monkeypatch.setattr(spark_module, "_mapper", dying)
+    monkeypatch.setattr(spark_module, "_merging", dying)
     assert recluster(there, on_spark(spark.session, BY_WORKER)).committed_groups == 1
     orphans = set(written.read_text().splitlines())
     assert orphans

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from tblctl.merger.engines.spark import engine, on_worker, shuffled, workers
+from tblctl.merger.engines.spark import frame, on_worker, shuffled, workers
 from tblctl.spark.code import CODE
 from tblctl.tableformat.errors import EngineError
 
@@ -128,7 +128,8 @@ def test_a_task_leaves_no_zip_to_be_read_again_before_the_next(tmp_path: Path, m
         archive.writestr("tblctl_two.py", "")
     monkeypatch.syspath_prepend(str(tmp_path / "modules.zip"))
     for mapper in (
-        engine._mapper(b"", on_worker.run),
+        frame._of_items(lambda pickled: [pickled]),
+        frame._of_batches(lambda pickled: [pickled]),
         shuffled._sorter(b""),
         shuffled._merger(b"", 1, on_worker.run),
     ):

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any, NamedTuple
 
 from tblctl.merger.cutting.cuts import Cuts, CutTask, reads_no_keys
 from tblctl.merger.engines.engine import cuts_here, renewed
-from tblctl.merger.engines.spark.frame import one_each
+from tblctl.merger.engines.spark.frame import Work, results
 from tblctl.merger.engines.spark.jobs import JobThreads, given_up, named
 from tblctl.merger.engines.spark.on_worker import WorkerSetup
 from tblctl.tableformat.errors import AccessDeniedError, TblctlError
@@ -130,10 +130,9 @@ class CutJobs:
 
     def _outcomes(self, groups: Sequence[CutTask]) -> list[Found]:
         self._threads.mark(named(self._title, [group.group for group in groups]))
-        tasks = one_each(self._session, [pickle.dumps(group) for group in groups])
-        frame = tasks.mapInArrow(_mapper(pickle.dumps(self._setup)), "number int, found binary")
-        found = {row.number: pickle.loads(row.found) for row in frame.collect()}  # noqa: S301 (made by our own function)
-        return [found[number] for number in range(len(groups))]
+        work = _cutting(pickle.dumps(self._setup))
+        found = results(self._session, [pickle.dumps(group) for group in groups], work)
+        return [pickle.loads(cuts) for cuts in found]  # noqa: S301 (made by our own function)
 
 
 class _Job(NamedTuple):
@@ -143,18 +142,12 @@ class _Job(NamedTuple):
     outcomes: Future[list[Found]]
 
 
-def _mapper(setup: bytes) -> Callable[[Any], Any]:
-    """Return the function that Spark applies to a partition: batches of groups in, their cuts out."""
+def _cutting(setup: bytes) -> Work:
+    """Return the function that finds the cuts of a group."""
 
-    def tblctl_cut(batches: Iterator[Any]) -> Iterator[Any]:  # nested: pickled whole, and importable nowhere
-        import pyarrow as pa
+    def cut(group: bytes) -> Iterable[bytes]:  # nested: pickled whole, and importable nowhere
+        from tblctl.merger.engines.spark.on_worker import cut_pickled
 
-        from tblctl.merger.engines.spark.on_worker import cut_pickled, spare_zips
+        return [cut_pickled(setup, group)]
 
-        for batch in batches:
-            groups = batch.column("task").to_pylist()
-            found = pa.array([cut_pickled(setup, group) for group in groups], pa.binary())
-            yield pa.record_batch({"number": batch.column("number"), "found": found})
-        spare_zips()
-
-    return tblctl_cut
+    return cut
