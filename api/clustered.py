@@ -429,7 +429,8 @@ class ClusteredTable:
 
         Raises:
             InvalidOptionError: there is no such plan, it has expired, or it is of another table.
-            InvalidDataError: it is damaged, was edited, or is of another version of tblctl.
+            InvalidDataError: it is damaged, was edited, or is of another version of tblctl; without `id`: none of the
+                pending plans can be executed for such a reason; or the folder `plans_at` is missing.
             ConflictError: with `on_conflict="fail"`.
         """
         from tblctl.maintain.choose_engine import engines
@@ -445,30 +446,43 @@ class ClusteredTable:
         )
         self._require_live()
         with engines(engine, spark, self.location) as engine_for:
-            job = PendingJob(port=self._port, plans=self._plans(plans_at), request=request, engine=engine_for)
+            plans = self._kept_plans(plans_at)
+            job = PendingJob(port=self._port, plans=plans, request=request, engine=engine_for)
             return execute(job, id)
 
     def pending_plans(self, *, plans_at: str | None = None) -> list[PendingPlan]:
-        """Return the pending plans, oldest first, expired ones among them. Nothing is written."""
+        """Return the pending plans, oldest first, expired ones among them. Nothing is written.
+
+        Raises:
+            InvalidDataError: the folder `plans_at` is missing.
+        """
         from tblctl.maintain.pending import list_plans
 
-        return list_plans(self._port, self._plans(plans_at))
+        return list_plans(self._port, self._kept_plans(plans_at))
 
     def cancel_plan(self, id: str, *, plans_at: str | None = None) -> PendingPlan:
         """Remove a pending plan. A process that executes it commits the groups that it has begun, and no others.
 
         Raises:
-            InvalidOptionError: there is no such plan.
+            InvalidOptionError: there is no such plan, or it is of another table.
+            InvalidDataError: the folder `plans_at` is missing.
         """
         from tblctl.maintain.pending import cancel
 
         self._require_live()
-        return cancel(self._port, self._plans(plans_at), id)
+        return cancel(self._port, self._kept_plans(plans_at), id)
 
     def _plans(self, place: str | None) -> PendingPlans:
         from tblctl.tableformat.pending import PendingPlans
 
-        return PendingPlans(self._port.plan_storage(place), self._port.env)
+        return PendingPlans(self._port.plan_storage(place), self._port.env, self.location)
+
+    def _kept_plans(self, place: str | None) -> PendingPlans:
+        """Return the plans at a place, to look at. If somebody names the place, it has to be there."""
+        plans = self._plans(place)
+        if place is not None:
+            plans.require_place()
+        return plans
 
     def gc(
         self,

@@ -100,16 +100,17 @@ def leave_plan(port: TablePort[Any], most_waiting: int = MOST_WAITING) -> str | 
     from tblctl.maintain.pending import remove_dead, schedule
     from tblctl.tableformat.pending import PendingPlans
 
-    plans = PendingPlans(port.plan_storage(None), port.env)
+    plans = PendingPlans(port.plan_storage(None), port.env, port.location)
     now = port.env.now()
     waiting = [item for item in plans.listed() if item.expires_seconds > now]
     if len(waiting) >= most_waiting:
         waiting = remove_dead(port, plans, waiting)
     if len(waiting) >= most_waiting:
         LOG.warning(
-            "%s: %d pending plans wait, so no other one is added: `tblctl recluster LOC --pending` executes them",
+            "%s: %d pending plans wait, so no other one is added: `tblctl recluster %s --pending` executes them",
             port.location,
             len(waiting),
+            plans.words,
         )
         return None
     kept = schedule(plans, partial(_planned, port), lifetime_seconds=PLAN_SECONDS)

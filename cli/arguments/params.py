@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -252,6 +253,17 @@ PLANS_AT = click.option(
     help="Iceberg: where pending plans are kept, if the table's property tblctl.plans does not say. Not below the "
     "table's location: other engines delete what they do not know there.",
 )
+
+
+def table_words(table: tblctl.Table, **given: str | None) -> str:
+    """Return the words that name a table in a command to type next, with the flags that were given, by their names."""
+    from tblctl.warehouse import shown
+
+    words = [table.location]
+    for name, value in given.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", shown(value) if "://" in value else value]
+    return shlex.join(words)
 
 
 def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:

@@ -24,8 +24,13 @@ an object: version, table_id, snapshot, policy, groups [{number, blocks [path], 
 """
 
 
-def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool) -> None:
-    """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`."""
+def print_plan(
+    plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool, is_kept: bool = False
+) -> None:
+    """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`.
+
+    Where the plan `is_kept`, that is said by the caller; else that nothing was changed.
+    """
     if as_json:
         render.print_json(plan.to_json())
         return
@@ -40,8 +45,9 @@ def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: boo
     print_prediction(plan)
     print_bill(plan)
     print_doubts(plan, advice)
-    rounds = "This is the first round; later ones are planned on its result. " if final else ""
-    click.echo(f"\n{rounds}Nothing was changed.")
+    rounds = "This is the first round; later ones are planned on its result." if final else ""
+    ending = " ".join(filter(None, (rounds, "" if is_kept else "Nothing was changed.")))
+    click.echo(f"\n{ending}" if ending else "")
 
 
 def print_groups(plan: tblctl.Plan) -> None:

@@ -26,7 +26,8 @@ def scheduled(location: str, *more: str) -> Any:
 def test_a_plan_is_kept_listed_and_carried_out(overlapping: str) -> None:
     done = invoke("plan", overlapping, "--schedule", "--threshold", "1", "--expires", "2h")
     (plan,) = tblctl.open(overlapping).pending_plans()
-    carries_out = f"`tblctl recluster LOC --pending {plan.id}` carries it out."
+    carries_out = f"`tblctl recluster {overlapping} --pending {plan.id}` carries it out."
+    assert "Nothing was changed" not in done.stdout
     assert (
         done.stdout.splitlines()[-1] == f"The plan is kept as {plan.id} until {plan.expires}: {carries_out}"
     )
@@ -42,7 +43,7 @@ def test_a_plan_is_kept_listed_and_carried_out(overlapping: str) -> None:
     )
     assert (
         invoke("plan", overlapping, "--list").stdout
-        == "no pending plan: `tblctl plan LOC --schedule` keeps one\n"
+        == f"no pending plan: `tblctl plan {overlapping} --schedule` keeps one\n"
     )
 
 
@@ -52,7 +53,17 @@ def test_without_an_id_the_oldest_is_carried_out_and_json_has_it_all(overlapping
     done = json.loads(invoke("recluster", overlapping, "--json", "--pending").stdout)
     assert (done["committed_groups"], done["blocks_in"]) == (1, 2)
     nothing = invoke("recluster", overlapping, "--pending")
-    assert (nothing.exit_code, nothing.stdout) == (0, "there is no pending plan\n")
+    assert (nothing.exit_code, nothing.stdout) == (0, f"there is no pending plan of {overlapping}\n")
+
+
+def test_plans_none_of_which_can_be_carried_out_are_an_error(overlapping: str) -> None:
+    scheduled(overlapping)
+    (path,) = Path(overlapping).glob("metadata/plans/*")
+    path.write_bytes(path.read_bytes().replace(b'"levels"', b'"lovels"'))
+    done = invoke("recluster", overlapping, "--pending")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"none of the pending plans of {overlapping} can be executed: " in done.stderr
+    assert "do not match the checksum" in done.stderr
 
 
 def test_a_plan_is_cancelled(overlapping: str) -> None:

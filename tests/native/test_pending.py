@@ -36,6 +36,7 @@ from tblctl.errors import (
 from tblctl.maintain.pending import CLAIM_SECONDS, execute
 from tblctl.maintain.pending import schedule as keep
 from tblctl.selector.budget import Budget
+from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.tableformat.native.log.checked_json import with_checksum
 from tblctl.tableformat.native.log.names import claim_of, claim_path, plan_of, plan_path
 from tblctl.tableformat.storage import Storage
@@ -144,7 +145,8 @@ def test_without_an_id_the_oldest_plan_with_groups_to_take_is_executed(url: str)
         )
     assert executed[0] == {kept[1].id}
     nothing = table.recluster_pending()
-    assert (nothing.rounds, nothing.snapshot, nothing.note) == (0, None, "there is no pending plan")
+    there_is_none = f"there is no pending plan of {url}"
+    assert (nothing.rounds, nothing.snapshot, nothing.note) == (0, None, there_is_none)
 
 
 def test_groups_whose_blocks_are_gone_drop_out_with_a_word(url: str) -> None:
@@ -181,7 +183,8 @@ def test_an_expired_plan_is_refused_skipped_and_removed(at: Places) -> None:
     table.gc(older_than="30m")
     assert [item.id for item in table.pending_plans()] == [young.id]
     age(location, 3600, lambda name: young.id in name)
-    assert "expired at" in table.recluster_pending().note
+    with pytest.raises(InvalidDataError, match=r"none of the pending plans of .* expired at"):
+        table.recluster_pending()
     again = table.schedule()  # its blocks are free again, and it is removed on the way
     assert len(again.plan.groups) == 3
     assert [item.id for item in table.pending_plans()] == [again.id]
@@ -212,14 +215,27 @@ def test_a_lifetime_out_of_bounds_is_refused_and_nothing_kept(url: str, expires:
 @pytest.mark.parametrize("plan_id", ["", "abc", "../" * 10 + "ab", "G" * 32, "0" * 33])
 def test_an_id_that_is_none_is_refused(url: str, plan_id: str) -> None:
     for act in (tblctl.open(url).cancel_plan, tblctl.open(url).recluster_pending):
-        with pytest.raises(InvalidOptionError, match="is not the id of a pending plan"):
+        message = f"is not the id of a pending plan .*; `tblctl plan {url} --list`"
+        with pytest.raises(InvalidOptionError, match=message):
             act(plan_id)
+
+
+def test_a_plan_that_can_be_executed_outweighs_those_that_cannot(url: str) -> None:
+    """All its groups are claimed, so nothing is done; but that is no error."""
+    table = tblctl.open(url)
+    kept = table.schedule()
+    claims = [one_by_one(url).plans.claim(kept.id, group, None) for group in range(3)]
+    put(url, {"pending_version": 1, "plan": None})
+    outcome = table.recluster_pending()
+    assert (outcome.rounds, all(claims)) == (0, True)
+    assert "3 of 3 groups left to other processes" in outcome.note
+    assert "expected a JSON object" in outcome.note
 
 
 def test_a_plan_that_is_not_there_is_refused(url: str) -> None:
     for act in (tblctl.open(url).cancel_plan, tblctl.open(url).recluster_pending):
         with pytest.raises(
-            InvalidOptionError, match=f"has no pending plan {'0' * 32}: it was executed or cancelled"
+            InvalidOptionError, match=f"{url} has no pending plan {'0' * 32}: .*`tblctl plan {url} --list`"
         ):
             act("0" * 32)
 
@@ -288,7 +304,8 @@ def test_a_plan_of_others_is_refused_before_anything_is_claimed(
     before = objects_of(url)
     with pytest.raises(error, match=why):
         table.recluster_pending(plan_id)
-    assert why in table.recluster_pending().note
+    with pytest.raises(InvalidDataError, match=f"none of the pending plans of .*{why}"):
+        table.recluster_pending()
     assert why in table.pending_plans()[0].problem
     assert objects_of(url) == before
 
@@ -382,11 +399,16 @@ def test_claims_of_a_dead_process_hold_for_half_an_hour(at: Places) -> None:
     with inject(faults), pytest.raises(Killed):
         execute(one_by_one(location))
     assert tblctl.open(location).pending_plans()[0].claimed == 1
+    (claim,) = (name for name in pending_objects(location) if claim_of(name))
+    (renewed,) = Storage(location).modified([claim])
     outcome = execute(one_by_one(location))
     assert outcome.committed_groups == 2
-    assert "1 of 3 groups left to other processes, which have claimed them" in outcome.note
+    until = iso_timestamp(int((renewed + CLAIM_SECONDS) * 1000))
+    left = "1 of 3 groups left to other processes, which have claimed them. The claims of a process that died run out"
+    for_so_long = f"{left} 30 minutes after it renewed them last: the first at {until}"
+    assert for_so_long in outcome.note
     nothing = execute(one_by_one(location))
-    assert (nothing.rounds, "1 of 3 groups left to other" in nothing.note) == (0, True)
+    assert (nothing.rounds, for_so_long in nothing.note) == (0, True)
     age(location, CLAIM_SECONDS, lambda name: claim_of(name) is not None)
     assert tblctl.open(location).pending_plans()[0].claimed == 0
     with inject(Faults()) as seen:
