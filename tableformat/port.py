@@ -457,6 +457,12 @@ class TablePort(Protocol[VersionT]):
     def parse_id(self, text: str) -> str | None:
         """Return the id of the version whose `public_id` has the text `text`; None if the text cannot be one."""
 
+    def ever_had(self, id: str, *, newest: VersionT) -> bool:
+        """Return whether there is a version of an id, or was; true as well where the table may have forgotten it."""
+
+    def ever_had_sort(self, number: int, *, newest: VersionT) -> bool:
+        """Return whether a sort of an id is live, or was; true as well where the table may have forgotten it."""
+
     def entry(self, version: VersionT, *, newest: VersionT | None = None) -> VersionEntry:
         """Return a version's entry in the history."""
 

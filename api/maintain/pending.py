@@ -25,7 +25,7 @@ from tblctl.maintain.spending import left_of
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.group_run import COMMITTED, LEFT, GroupRun, State
-from tblctl.merger.round.planned_blocks import planned_sorts
+from tblctl.merger.round.planned_blocks import planned_sorts, require_figures, require_given
 from tblctl.merger.round.round import require_own_plan
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
 from tblctl.selector.plan import Group, Plan, PlanOptions
@@ -67,8 +67,12 @@ def read_plan(plans: PendingPlans, pending: PendingObject) -> Plan | None:
     try:
         return Plan.from_json(decode_pending(data, pending.name))
     except InvalidDataError as error:
-        msg = f"the pending plan {pending.id} cannot be executed: {error}; cancel it, and plan again"
-        raise InvalidDataError(msg) from error
+        raise _unusable(pending, error) from error
+
+
+def _unusable(pending: PendingObject, error: InvalidDataError) -> InvalidDataError:
+    msg = f"the pending plan {pending.id} cannot be executed: {error}; cancel it, and plan again"
+    return InvalidDataError(msg, **error.details)
 
 
 # -- schedule, list, cancel
@@ -320,12 +324,23 @@ def _begun(job: PendingJob, pending: PendingObject) -> _Execution | None:
     if pending.expires_seconds <= job.plans.now_seconds():
         msg = f"the pending plan {pending.id} expired at {_shown(pending.expires_seconds)}: plan again"
         raise InvalidOptionError(msg)
-    plan = _require_own(job.plans, pending, job.port.newest())
-    return None if plan is None else _Execution(job, pending, plan)
+    version = job.port.newest()
+    plan = _require_own(job.plans, pending, version)
+    if plan is None:
+        return None
+    try:
+        require_given(job.port, version, plan)
+        return _Execution(job, pending, plan)
+    except InvalidDataError as error:
+        raise _unusable(pending, error) from error
 
 
 class _Execution:
-    """Executes one pending plan, in rounds of one loop: what they did is in `state`, `notes` has what else to say."""
+    """Executes one pending plan, in rounds of one loop: what they did is in `state`, `notes` has what else to say.
+
+    Raises:
+        InvalidDataError: at construction: the plan says other things of its groups than the table does.
+    """
 
     def __init__(self, job: PendingJob, pending: PendingObject, plan: Plan) -> None:
         self._job, self._pending, self._plan = job, pending, plan
@@ -337,10 +352,11 @@ class _Execution:
             averages=RollingAverages(several=len(plan.groups) > 1), began=job.port.env.elapsed()
         )
         self.notes: list[str] = []
+        self._at_first = self._live()
 
     def carry_out(self) -> None:
         """Claim and merge groups until none is left to claim; remove the plan if it is finished."""
-        live = self._live()
+        live = self._at_first
         if dropped := len(self._plan.groups) - len(live):
             self._note(
                 f"{dropped} of {len(self._plan.groups)} groups dropped out: their blocks have left the table since the "
@@ -391,9 +407,12 @@ class _Execution:
         waiting = [group for group in self._waiting if group.sort_id in sorts]
         paths = list(itertools.chain.from_iterable(group.blocks for group in waiting))
         if self._first is None:
-            there = set(version.blocks(paths))
-            self._first = version
+            found = version.blocks(paths)
+            there = set(found)
             self._waiting = tuple(group for group in self._waiting if there >= set(group.blocks))
+            for group in self._waiting:
+                require_figures(group, [found[path] for path in group.blocks])
+            self._first = version
         elif self._first.id == version.id:
             there = set(paths)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -150,7 +151,7 @@ def recluster(
     if pending is not None:
         print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
         return
-    with progress("reclustering") as report:
+    with progress("reclustering") as report, naming(plan_file):
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
 
@@ -259,16 +260,38 @@ def read_plan(file: IO[str]) -> tblctl.Plan:
     """Read what `--dry-run --json` printed.
 
     Raises:
-        InvalidDataError: it is no plan, or names a policy that is not known here: it was edited.
+        InvalidDataError: it is no plan, or names a policy that is not known here, or options that this one does not
+            have: it was edited.
     """
     try:
         value = json.load(file)
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
-    plan = tblctl.Plan.from_json(value)
+    try:
+        plan = tblctl.Plan.from_json(value)
+    except errors.InvalidDataError as error:
+        raise errors.InvalidDataError(f"--plan: {file.name}: {error}; nothing was changed") from error
     try:
         tblctl.policies.policy_of(plan.policy)
     except errors.InvalidOptionError as error:
         msg = f"--plan: {file.name} names an {error}; nothing was changed"
         raise errors.InvalidDataError(msg) from error
+    own = {flag.option.name for flag in tblctl.policies.flags() if plan.policy in flag.policies}
+    if strange := sorted(plan.options.policy.keys() - own):
+        msg = (
+            f"--plan: {file.name} names policy {plan.policy}, which does not have the plan's option {strange[0]!r}: it "
+            "was edited, or is of another version of tblctl; nothing was changed"
+        )
+        raise errors.InvalidDataError(msg)
     return plan
+
+
+@contextmanager
+def naming(file: IO[str] | None) -> Iterator[None]:
+    """Name the file in errors on what the plan in it says."""
+    try:
+        yield
+    except errors.InputError as error:
+        if file is not None and "plan_field" in error.details:
+            error.message = f"--plan: {file.name}: {error.message}"
+        raise

@@ -318,12 +318,45 @@ def test_a_group_that_names_what_is_no_block_of_the_table_drops_out(url: str) ->
     assert "1 of 3 groups dropped out" in outcome.note
 
 
-def test_a_plan_with_other_row_counts_is_refused_and_its_groups_are_free_again(url: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": 7}, "group 0 of the plan: rows is 7, expected 8"),
+        ({"size_bytes": 1}, "group 0 of the plan: size_bytes is 1, expected"),
+        ({"decoded_bytes": 2**60}, "group 0 of the plan: decoded_bytes is 1152921504606846976, expected"),
+        ({"partition": "x"}, "group 0 of the plan: partition is 'x', expected ''"),
+        ({"sort_id": 9}, "group 0 of the plan: sort_id is 9, expected one of 0, 1"),
+        ({"same_key_rows": 9}, "same_key_rows is 9, more than its 8 rows"),
+    ],
+)
+def test_a_plan_that_says_other_things_than_the_table_is_refused_before_anything_is_claimed(
+    url: str, change: dict[str, Any], said: str
+) -> None:
     table = tblctl.open(url)
-    plan_id = put(url, {"pending_version": 1, "plan": changed(table.plan().to_json(), rows=7)})
-    with pytest.raises(InvalidDataError, match="the plan was altered") as caught:
+    plan_id = put(url, {"pending_version": 1, "plan": changed(table.plan().to_json(), **change)})
+    before = objects_of(url)
+    with pytest.raises(InvalidDataError, match=f"the pending plan {plan_id} cannot be executed: .*{said}"):
         table.recluster_pending(plan_id)
-    assert f"this was the pending plan {plan_id}; its groups are free again" in caught.value.__notes__
+    assert objects_of(url) == before
+
+
+def test_a_plan_of_a_snapshot_that_the_table_never_had_is_refused(url: str) -> None:
+    table = tblctl.open(url)
+    plan_id = put(url, {"pending_version": 1, "plan": {**table.plan().to_json(), "snapshot": 99}})
+    with pytest.raises(
+        InvalidDataError, match=f"plan {plan_id} .* made on snapshot 99, which {url} never had"
+    ):
+        table.recluster_pending(plan_id)
+
+
+def test_groups_that_fail_as_a_whole_are_free_again(url: str) -> None:
+    table = tblctl.open(url)
+    kept = table.schedule()
+    faults = Faults()
+    faults.fail(StorageError("broken"), operation="write", name="metadata/records/")
+    with inject(faults), pytest.raises(StorageError) as caught:
+        execute(one_by_one(url))
+    assert f"this was the pending plan {kept.id}; its groups are free again" in caught.value.__notes__
     assert [name for name in pending_objects(url) if claim_of(name)] == []
 
 
