@@ -15,7 +15,7 @@ from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
-from tblctl.tableformat.model.options import parse_duration, parse_size
+from tblctl.tableformat.model.options import parse_duration, parse_size, size_text
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 
@@ -263,7 +263,9 @@ def _one_round(table: Standing, merge: Merge, day: _Day, round_bytes: int | None
     is_limited = room is not None and (round_bytes is None or room < round_bytes)
     status = _status(outcome, is_limited=is_limited)
     # The outcome's note tells to raise a limit that nobody gave.
-    short = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
+    short = (
+        f"the {size_text(room)} that are left of today hold no further group" if status == "budget" else None
+    )
     day.add(outcome)
     return day.round(table.location, status, outcome=outcome, error=short)
 

@@ -83,6 +83,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("overlaps", render.average(outcome.overlaps_before), render.average(outcome.overlaps_after)),
             ("blocks merged", f"{outcome.blocks_in:,}", f"{outcome.blocks_out:,}"),
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
+            *copied_row(outcome),
         ]
         click.echo()
         render.print_table((_some(outcome.figures_of), "before", "after"), figures, right=(1, 2))
@@ -112,6 +113,12 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
     if outcome.note:
         click.echo()
         page.put_paragraph(in_flags(outcome.note), indent=0)
+
+
+def copied_row(outcome: tblctl.Outcome) -> list[tuple[str, str, str]]:
+    """Return the row on what was copied undecoded, which no `--max-bytes` counts; none if nothing was."""
+    copied = outcome.bytes_copied
+    return [("of them copied", render.size(copied), render.size(copied))] if copied else []
 
 
 def print_missing(location: str, *, as_json: bool) -> None:

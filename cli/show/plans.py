@@ -136,8 +136,8 @@ def print_bill(plan: tblctl.Plan) -> None:
 def price_clause(price: tblctl.Price) -> str:
     """Return what a merge takes as a clause."""
     cost = "" if price.cost is None else f", cost {price.cost:.4g}"
-    copied = f" ({render.size(price.bytes_copied)} copied undecoded)" if price.bytes_copied else ""
+    copied = f" and {render.size(price.bytes_copied)} copied undecoded" if price.bytes_copied else ""
     return (
-        f"{render.size(price.bytes_read)} read{copied}, {render.size(price.bytes_written)} written, "
+        f"{render.size(price.bytes_decoded)} decoded{copied}, {render.size(price.bytes_written)} written, "
         f"{render.count(price.requests, 'request')}, {render.duration(price.seconds)}{cost}"
     )

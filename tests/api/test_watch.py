@@ -265,7 +265,7 @@ def test_what_does_not_fit_into_the_rest_of_a_day_is_no_idle_table() -> None:
 
     found = said(3, lambda: [Standing(location="a", version=1, badness=1)], merge, daily_bytes=5)
     assert in_short(found) == [("a", "budget")], "said once a day"
-    assert found[0].error == "the 5 bytes that are left of today hold no further group"
+    assert found[0].error == "the 5 B that are left of today hold no further group"
     assert len(merged) == 3
     assert in_short(said(1, changing("a"), merge)) == [("a", "idle")], (
         "the caller's own limit is none of the day"
