@@ -84,7 +84,7 @@ class IcebergTable(ClusteredTable):
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
         from tblctl.maintain.experience import rates_of
-        from tblctl.maintain.request import Request, planned, selectable
+        from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
 
@@ -93,6 +93,7 @@ class IcebergTable(ClusteredTable):
             asked = request.on(keyed)
             chosen, view = selectable(keyed, asked)
             found = planned(chosen, view, asked, rates=rates_of(self._port, version)).plan
+            warn_of_other_order(chosen, asked, found)
             _warn_if_refused(chosen)
             return found
 

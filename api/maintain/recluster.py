@@ -25,7 +25,7 @@ from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.newest import GONE
 from tblctl.maintain.pacing import blocks_left, next_most_groups, paced
-from tblctl.maintain.request import Request, planned, selectable
+from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
 from tblctl.maintain.spending import Spent, left_of, used_up
 from tblctl.maintain.view import Averages, View, require_listed
 from tblctl.maintain.waits import Waits, wait_seconds
@@ -359,6 +359,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         env=job.port.env,
         with_advice=not job.endless,
     )
+    if not state.totals.rounds:
+        warn_of_other_order(version, request, found.plan)
     is_rest = state.totals.rounds and request.options.budget != job.request.options.budget
     return used_up(found.plan, job.request.options.budget) if is_rest else found.plan, found.state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
 )
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import Schema
@@ -37,6 +39,8 @@ from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+LOG = logging.getLogger("tblctl")
 
 ConditionOf = Callable[[Schema], "BooleanExpression | None"]
 """Given a schema, returns the condition on its columns; None for all rows."""
@@ -184,7 +188,24 @@ def make_plan(
     """
     request = request.on(version)
     version, view = selectable(version, request)
-    return planned(version, view, request, pending=pending, rates=rates, env=env).plan
+    found = planned(version, view, request, pending=pending, rates=rates, env=env).plan
+    warn_of_other_order(version, request, found)
+    return found
+
+
+def warn_of_other_order(version: Version, request: Request, plan: Plan) -> None:
+    """Log that blocks leave the order of the cluster key, if the plan sorts them by columns that were asked for."""
+    key, asked = version.sort, asked_sort(version, request)
+    if key is None or asked is None or asked.id == key.id or not plan.groups:
+        return
+    LOG.warning(
+        "%s is clustered by %s, but the plan sorts %d blocks by %s: they leave the order of the cluster key, and no "
+        "depth counts them from then on. Without columns to sort by they stay in it",
+        version.location,
+        ", ".join(key_maker(key).texts(version.schema)),
+        sum(len(group.blocks) for group in plan.groups),
+        ", ".join(key_maker(asked).texts(version.schema)),
+    )
 
 
 def selectable(version: VersionT, request: Request, *, executes: bool = False) -> tuple[VersionT, View]:
