@@ -220,6 +220,7 @@ class ClusteredTable:
 
         Raises:
             InvalidOptionError: a number is not positive, or there is no such policy.
+            InvalidKeyError: the table has no cluster key, and the policy needs one.
         """
         from tblctl.advise.estimate import estimate
 

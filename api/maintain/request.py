@@ -222,16 +222,26 @@ def selectable(version: VersionT, request: Request, *, executes: bool = False) -
         InvalidKeyError: the table has no cluster key, and the policy needs one; or terms of the policy's are not valid.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
-    if version.sort is None and not (executes or works_without_key(request.policy)):
+    if not executes:
+        require_key(version, request.policy)
+    condition = request.condition(version.schema)
+    pruned = version.pruned(condition)
+    beside = asked_sort(version, request)
+    return pruned, View.of(pruned, version.sort or AS_LISTED, condition, runs=True, beside=beside)
+
+
+def require_key(version: Version, policy: Policy) -> None:
+    """Refuse a table without a cluster key for a policy that needs one.
+
+    Raises:
+        InvalidKeyError: it is one.
+    """
+    if version.sort is None and not works_without_key(policy):
         msg = (
             f"{version.location} has no cluster key to recluster by; {version.cluster_hint}. Without a key, "
             "--policy size stitches small blocks as they come"
         )
         raise InvalidKeyError(msg)
-    condition = request.condition(version.schema)
-    pruned = version.pruned(condition)
-    beside = asked_sort(version, request)
-    return pruned, View.of(pruned, version.sort or AS_LISTED, condition, runs=True, beside=beside)
 
 
 def asked_sort(version: Version, request: Request) -> Sort | None:
