@@ -217,6 +217,7 @@ class IcebergTable(ClusteredTable):
             snapshots_expired=found.versions,
             objects_deleted=found.objects,
             bytes_deleted=found.size_bytes,
+            note=found.note,
         )
 
     def delete_files(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tblctl.maintain.request import Request
+from tblctl.merger.round.group_run import CONFLICTED, FAILED
 from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
@@ -56,7 +57,7 @@ class WatchedRound:
             that was to be merged; failed: no group could be merged; error: the table could not be measured or merged;
             budget: the bytes of the day leave no room, said once a day for a table.
         outcome: of the recluster; None if there was none.
-        error: why not; None after a recluster, and where there was nothing to merge.
+        error: why not, or why a group of it was not; None after a recluster of all, and if there was nothing to merge.
         bytes_today: of files that were rewritten since midnight UTC, all tables together.
     """
 
@@ -267,7 +268,13 @@ def _one_round(table: Standing, merge: Merge, day: _Day, round_bytes: int | None
         f"the {size_text(room)} that are left of today hold no further group" if status == "budget" else None
     )
     day.add(outcome)
-    return day.round(table.location, status, outcome=outcome, error=short)
+    return day.round(table.location, status, outcome=outcome, error=short or _first_error(outcome))
+
+
+def _first_error(outcome: Outcome) -> str | None:
+    """Return why the first group was not committed that failed, or else the first that conflicted."""
+    errors = {group.status: group.error for group in reversed(outcome.groups)}
+    return errors.get(FAILED, errors.get(CONFLICTED))
 
 
 def _status(outcome: Outcome, *, is_limited: bool) -> str:

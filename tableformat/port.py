@@ -379,11 +379,15 @@ class VersionEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Garbage:
-    """The versions and objects that a garbage collection deleted, or a dry run would delete; oldest first."""
+    """The versions and objects that a garbage collection deleted, or a dry run would delete; oldest first.
+
+    `note` says why no version expired though it was asked for; empty if nobody has to be told.
+    """
 
     versions: tuple[int | str, ...]
     objects: tuple[str, ...]
     size_bytes: int
+    note: str = ""
 
 
 MOST_PROBLEMS = 1000

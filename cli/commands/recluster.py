@@ -75,8 +75,8 @@ OLDEST = "oldest"
     "--watch",
     "every",
     metavar="TIME",
-    help="Go on until SIGTERM or Ctrl-C: at these intervals (30s, 5m) one round for each table that has something to "
-    "merge, the worst first by depth x bytes.",
+    help="Go on until SIGTERM or Ctrl-C (exit code 0): at these intervals (30s, 5m) one round for each "
+    "table that has something to merge, the worst first by depth x bytes.",
 )
 @click.option(
     "--all",

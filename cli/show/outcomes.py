@@ -133,14 +133,15 @@ def print_missing(location: str, *, as_json: bool) -> None:
 def watched_line(happened: tblctl.WatchedRound) -> str:
     """Return a round of `recluster --watch` in one line."""
     outcome = happened.outcome
-    if outcome is None or happened.error is not None:
+    tried = outcome and outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
+    if outcome is None or (happened.error and not tried):
         what = happened.error or ""
     else:
-        tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
         what = recluster_line(outcome) if tried else outcome.note
         if outcome.committed_groups:
             before, after = render.average(outcome.depth_before, 2), render.average(outcome.depth_after, 2)
             what += f"; depth {before} -> {after}, {render.size(happened.bytes_today)} today"
+        what += f"; {happened.error}" if happened.error else ""
     where = happened.location or "(all tables)"
     return render.printable(f"{happened.time} {where} {happened.status}: {in_flags(what)}")
 

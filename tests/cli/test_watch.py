@@ -54,6 +54,10 @@ def test_a_line_for_each_round_until_the_end(
     assert done.stderr == "tblctl: stopped\n"
 
 
+def test_help_says_the_exit_code_of_a_watch_that_was_told_to_stop() -> None:
+    assert "SIGTERM or Ctrl-C (exit code 0)" in " ".join(invoke("--help").stdout.split())
+
+
 def test_json_is_an_object_a_line(monkeypatch: pytest.MonkeyPatch, overlapping: str) -> None:
     words = (overlapping, "--watch", "1s", "--threshold", "1", "--json")
     done = watch_for(monkeypatch, 2, *words, end=KeyboardInterrupt())
