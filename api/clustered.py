@@ -15,7 +15,7 @@ from tblctl.conditions import resolved
 from tblctl.results import CheckReport, GcOutcome, Outcome, PendingPlan, ScheduledPlan, SnapshotInfo
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.keys.kinds import key_maker
-from tblctl.tableformat.model.options import parse_duration
+from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.progress import Progress
 
@@ -389,8 +389,13 @@ class ClusteredTable:
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.pending import schedule
         from tblctl.maintain.request import Request, make_plan
+        from tblctl.tableformat.native.log.names import MOST_PLAN_SECONDS
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        lifetime = seconds_of(expires, "expires")
+        if not 1 <= lifetime <= MOST_PLAN_SECONDS:
+            msg = f"expires is {expires!r}, expected a time from 1s to 31 years, such as 2h or 7d"
+            raise InvalidOptionError(msg)
         self._require_live()
         env = self._port.env
         return schedule(
@@ -400,7 +405,7 @@ class ClusteredTable:
                     version, request, pending=pending, rates=rates_of(self._port, version), env=env
                 )
             ),
-            lifetime_seconds=seconds_of(expires),
+            lifetime_seconds=lifetime,
         )
 
     def recluster_pending(
@@ -503,7 +508,7 @@ class ClusteredTable:
         Raises:
             ClockError: this machine's clock and the storage's differ by more than five minutes.
         """
-        seconds = seconds_of(older_than)
+        seconds = seconds_of(older_than, "older_than")
         self._require_live()
         found = self._port.collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
         return GcOutcome(
@@ -527,8 +532,8 @@ class ClusteredTable:
         )
 
 
-def seconds_of(given: float | str | datetime.timedelta) -> float:
-    """Return a duration in seconds."""
+def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
+    """Return a duration in seconds; `name` is the argument's, for errors."""
     if isinstance(given, datetime.timedelta):
         return given.total_seconds()
-    return parse_duration(given) if isinstance(given, str) else float(given)
+    return parse_time(given, name) if isinstance(given, str) else float(given)

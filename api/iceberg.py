@@ -205,10 +205,11 @@ class IcebergTable(ClusteredTable):
         """
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]
+        age = expire_older_than
         found = port.collect(
-            seconds_of(older_than),
+            seconds_of(older_than, "older_than"),
             expires=keep is not None or expire_older_than is not None,
-            age_ms=None if expire_older_than is None else int(seconds_of(expire_older_than) * 1000),
+            age_ms=None if age is None else int(seconds_of(age, "expire_older_than") * 1000),
             keep=keep,
             dry_run=dry_run,
         )
@@ -338,16 +339,16 @@ def shown_location(location: str) -> str:
     return str(replace(place, catalog=shown_url(place.catalog)))
 
 
-def refuse_for_native(catalog_options: Mapping[str, str] | None, place: str | None) -> None:
-    """Refuse options of Iceberg tables for a table of the native format.
+def refuse_for_native(**options: Any) -> None:
+    """Refuse options of Iceberg tables, given by their names, for a table of the native format.
 
     Raises:
         InvalidOptionError: one is given.
     """
-    given = [name for name, value in (("catalog option", catalog_options), (f"{place!r}", place)) if value]
-    if given:
-        msg = f"{given[0]}: branches, namespaces and options of catalogs are for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
-        raise InvalidOptionError(msg)
+    for name, value in options.items():
+        if value:
+            msg = f"{name} is for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
+            raise InvalidOptionError(msg)
 
 
 def refuse_iceberg(location: str | os.PathLike[str], what: str) -> None:

@@ -101,7 +101,7 @@ def open(
             refine=refine,
         )
         return table  # type: ignore[no-any-return]
-    refuse_for_native(catalog_options, branch or ("refine" if refine else None))
+    refuse_for_native(catalog_options=catalog_options, branch=branch, refine=refine)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
     newest = port.newest()

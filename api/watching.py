@@ -16,7 +16,7 @@ from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
-from tblctl.tableformat.model.options import parse_duration, parse_size, size_text
+from tblctl.tableformat.model.options import parse_size, parse_time, size_text
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 
@@ -264,9 +264,8 @@ def _one_round(table: Standing, merge: Merge, day: _Day, round_bytes: int | None
     is_limited = room is not None and (round_bytes is None or room < round_bytes)
     status = _status(outcome, is_limited=is_limited)
     # The outcome's note tells to raise a limit that nobody gave.
-    short = (
-        f"the {size_text(room)} that are left of today hold no further group" if status == "budget" else None
-    )
+    rest = f"the {size_text(room or 0)} that are left of today hold no further group"
+    short = rest if status == "budget" else None
     day.add(outcome)
     return day.round(table.location, status, outcome=outcome, error=short or _first_error(outcome))
 
@@ -359,8 +358,8 @@ def _seconds(every: float | str | datetime.timedelta) -> float:
     if isinstance(every, datetime.timedelta):
         seconds: Any = every.total_seconds()
     else:
-        seconds = parse_duration(every) if isinstance(every, str) else every
+        seconds = parse_time(every, "every") if isinstance(every, str) else every
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
-        msg = f"every is {every!r}, expected a time above 0, such as 300, 60s or 5m"
+        msg = f"every is {every!r}, expected a time above 0 and below 31 years, such as 60s or 5m"
         raise InvalidOptionError(msg)
     return float(seconds)

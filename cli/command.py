@@ -68,6 +68,10 @@ class Command(click.Command):
         ) as error:  # others tell of data, which has names too
             error.message = in_flags(error.message)
             raise
+        except errors.InvalidKeyError as error:
+            if option := error.details.get("option"):
+                error.message = error.message.replace(option, f"--{option.replace('_', '-')}", 1)
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

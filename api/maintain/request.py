@@ -256,7 +256,8 @@ def asked_sort(version: Version, request: Request) -> Sort | None:
     try:
         return version.sort_by(terms)
     except InvalidKeyError as error:
-        raise InvalidKeyError(f"sort_columns {terms!r:.200}: {error}", **error.details) from error
+        msg = f"sort_columns {terms!r:.200}: {error}"
+        raise InvalidKeyError(msg, **error.details, option="sort_columns") from error
 
 
 def planned(

@@ -247,6 +247,19 @@ CLUSTER_BY_ICEBERG = click.option(
 )
 
 
+def excluded(flag: str, other: str, why: str = "") -> NoReturn:
+    """Raise a usage error: two flags exclude each other, maybe with a clause that says why."""
+    if other == "--cluster-by":
+        why = "the key of an Iceberg table is its property tblctl.cluster-by, or else its sort order: set the property"
+    refuse(f"{flag} and {other} exclude each other" + (f": {why}" if why else ""))
+
+
+def check_namespace(namespace: str | None, below: str | None) -> None:
+    """Refuse a namespace where it would be ignored: it is one of a catalog that --all names."""
+    if namespace is not None and below is None:
+        refuse("--namespace goes with --all iceberg://CATALOG")
+
+
 PLANS_AT = click.option(
     "--plans-at",
     metavar="URL",

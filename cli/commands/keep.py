@@ -192,6 +192,7 @@ def check(*, location: str, deep: bool, fix_clock: bool, opening: dict[str, Any]
         for problem in report.problems:
             click.echo(f"problem: {render.printable(problem)}")
         found = "every rule holds" if report.ok else render.count(len(report.problems), "problem")
-        click.echo(f"{found}: {render.count(report.blocks, 'block')}, {render.count(report.rows, 'row')}")
+        blocks, snapshots = render.count(report.blocks, "block"), render.count(report.snapshots, "snapshot")
+        click.echo(f"{found}: {blocks} of {snapshots}, {render.count(report.rows, 'row')} in the newest")
     if not report.ok:
         click.get_current_context().exit(FAILED)

@@ -136,7 +136,7 @@ def check_words(
     given = [name for name, value in others.items() if value not in (None, False)] if chosen else []
     if given:
         flag = given[0] if given[0].startswith("--") else f"--{given[0].replace('_', '-')}"
-        params.refuse(f"{chosen[0]} and {flag} exclude each other")
+        params.excluded(chosen[0], flag)
 
 
 def write_plan(made: tblctl.Plan, path: str) -> None:

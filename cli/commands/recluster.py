@@ -132,11 +132,12 @@ def recluster(
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
         check_watch(locations, below, {**alone, **given})
+        params.check_namespace(namespace, below)
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
         return
-    location = only_one(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
+    location = only_one(locations, all=below, namespace=namespace, daily_bytes=daily_bytes)
     plan = None if plan_file is None else read_plan(plan_file)
     table = opened(location, opening, if_exists=if_exists)
     if table is None:
@@ -183,13 +184,16 @@ def check_pending(
         return
     for flag, value in {**alone, "--commit-every": engine["commit_every"]}.items():
         if value is not None:
-            params.refuse(f"--pending and {flag} exclude each other")
+            params.excluded("--pending", flag)
 
 
 def only_one(locations: tuple[str, ...], **of_watch: Any) -> str:
     """Return the table. Refuse several, and options of --watch, without it."""
-    if len(locations) != 1 or any(value is not None for value in of_watch.values()):
-        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    for name, value in of_watch.items():
+        if value is not None:
+            params.refuse(f"--{name.replace('_', '-')} goes with --watch TIME")
+    if len(locations) != 1:
+        params.refuse("name one table (LOC); several go with --watch TIME")
     return locations[0]
 
 
@@ -212,9 +216,7 @@ def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, 
         params.refuse("name the tables to watch (LOC...), or --all DIR")
     for flag, value in alone.items():
         if value:
-            params.refuse(
-                f"--watch and {flag} exclude each other: each turn plans one round of each table anew"
-            )
+            params.excluded("--watch", flag, "each turn plans one round of each table anew")
 
 
 def tables_to_watch(

@@ -203,6 +203,7 @@ class Size:
         found = np.setdiff1d(
             np.flatnonzero(small | worn), joined((*taken, *left.values())), assume_unique=True
         )
+        short = packer.held_back(found, Room(group_bytes=room.group_bytes))
         reasons = (
             ("other_partition", np.flatnonzero(may & ~allowed), "of no partition that is asked for"),
             (
@@ -210,7 +211,8 @@ class Size:
                 np.flatnonzero(allowed & ~(small | worn)),
                 "large enough: only small blocks are stitched",
             ),
-            ("too_few_small", found, _why_waiting(options)),
+            ("too_few_small", np.setdiff1d(found, short, assume_unique=True), _why_waiting(options)),
+            ("max_group_bytes", short, "small, but max_group_bytes holds too few of them to stitch"),
             *((rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
         )
         out = left_out(view, include_unclustered=True, admitted=renewed, sort_id=sort_id)
@@ -334,6 +336,12 @@ class _Packer:
                 start += 1
         rest = np.concatenate((blocks[np.array(left, np.int64)], blocks[start:]))
         return [*groups, *self._growing(rest, room)]
+
+    def held_back(self, blocks: Integers, room: Room) -> Integers:
+        """Return those of some blocks left over that a group of any size would stitch; none if all fit one group."""
+        if int(self.view.decoded_bytes[blocks].sum()) <= room.group_bytes:
+            return blocks[:0]
+        return joined(group for part in self.view.by_partition(blocks) for group in self.packed(part, Room()))
 
     def _ends(self, blocks: Integers, room: Room) -> Integers:
         """Return for every block the end of the largest group that begins with it and fits `room`."""

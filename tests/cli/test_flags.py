@@ -104,6 +104,28 @@ def test_help_names_no_argument_of_python(command: str) -> None:
     assert not found & {str(param.name) for param in application.commands[command].params}
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--partitions", "a"],
+            "--partition-column is missing: add --partition-column COLUMN, where COLUMN has the",
+        ),
+        (
+            ["--recent-days", "3:1"],
+            "--day-column is missing: add --day-column COLUMN, where COLUMN has the days",
+        ),
+        (["--sort-columns", "nope"], "--sort-columns 'nope': no column 'nope'; columns are id, v"),
+        (["--sort-columns", "idd"], "--sort-columns 'idd': no column 'idd'; did you mean 'id'?"),
+    ],
+)
+def test_wrong_columns_are_told_by_the_flag_with_what_to_type(
+    overlapping: str, words: list[str], message: str
+) -> None:
+    done = invoke("recluster", overlapping, "--policy", "size", *words)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
 # -- a plan in a file that somebody edited
 
 
