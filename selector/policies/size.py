@@ -41,7 +41,8 @@ from tblctl.selector.budget import Budget, Room
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.partition_filter import filter_problems, of_wanted_partitions
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
@@ -100,12 +101,7 @@ class SizeOptions:
     min_input_files: int = option(
         default=2, unit="blocks", help="Least blocks to stitch where they do not fill one block.", least=2
     )
-    max_group_bytes: int = option(
-        default=GROUP_BYTES,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-
+    max_group_bytes: int = group_bytes(GROUP_BYTES)
     sort_columns: str | None = option(
         default=None,
         unit="columns",
@@ -172,14 +168,11 @@ class Size:
         budget: Budget,
         options: SizeOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
         now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return groups of small blocks of each partition, in the order in which the table lists them."""
-        del workload, rates, rng
         packer = _Packer(view, options)
         sort = None if view.asked_sort is None or view.asked_sort.id == view.sort_id else view.asked_sort
         sort_id = view.sort_id if sort is None else sort.id
