@@ -15,7 +15,7 @@ from tblctl.conditions import resolved
 from tblctl.results import CheckReport, GcOutcome, Outcome, PendingPlan, ScheduledPlan, SnapshotInfo
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.keys.kinds import key_maker
-from tblctl.tableformat.model.options import parse_duration
+from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.progress import Progress
 
@@ -220,6 +220,7 @@ class ClusteredTable:
 
         Raises:
             InvalidOptionError: a number is not positive, or there is no such policy.
+            InvalidKeyError: the table has no cluster key, and the policy needs one.
         """
         from tblctl.advise.estimate import estimate
 
@@ -388,8 +389,13 @@ class ClusteredTable:
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.pending import schedule
         from tblctl.maintain.request import Request, make_plan
+        from tblctl.tableformat.native.log.names import MOST_PLAN_SECONDS
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        lifetime = seconds_of(expires, "expires")
+        if not 1 <= lifetime <= MOST_PLAN_SECONDS:
+            msg = f"expires is {expires!r}, expected a time from 1s to 31 years, such as 2h or 7d"
+            raise InvalidOptionError(msg)
         self._require_live()
         env = self._port.env
         return schedule(
@@ -399,7 +405,7 @@ class ClusteredTable:
                     version, request, pending=pending, rates=rates_of(self._port, version), env=env
                 )
             ),
-            lifetime_seconds=seconds_of(expires),
+            lifetime_seconds=lifetime,
         )
 
     def recluster_pending(
@@ -429,7 +435,8 @@ class ClusteredTable:
 
         Raises:
             InvalidOptionError: there is no such plan, it has expired, or it is of another table.
-            InvalidDataError: it is damaged, was edited, or is of another version of tblctl.
+            InvalidDataError: it is damaged, was edited, or is of another version of tblctl; without `id`: none of the
+                pending plans can be executed for such a reason; or the folder `plans_at` is missing.
             ConflictError: with `on_conflict="fail"`.
         """
         from tblctl.maintain.choose_engine import engines
@@ -445,30 +452,43 @@ class ClusteredTable:
         )
         self._require_live()
         with engines(engine, spark, self.location) as engine_for:
-            job = PendingJob(port=self._port, plans=self._plans(plans_at), request=request, engine=engine_for)
+            plans = self._kept_plans(plans_at)
+            job = PendingJob(port=self._port, plans=plans, request=request, engine=engine_for)
             return execute(job, id)
 
     def pending_plans(self, *, plans_at: str | None = None) -> list[PendingPlan]:
-        """Return the pending plans, oldest first, expired ones among them. Nothing is written."""
+        """Return the pending plans, oldest first, expired ones among them. Nothing is written.
+
+        Raises:
+            InvalidDataError: the folder `plans_at` is missing.
+        """
         from tblctl.maintain.pending import list_plans
 
-        return list_plans(self._port, self._plans(plans_at))
+        return list_plans(self._port, self._kept_plans(plans_at))
 
     def cancel_plan(self, id: str, *, plans_at: str | None = None) -> PendingPlan:
         """Remove a pending plan. A process that executes it commits the groups that it has begun, and no others.
 
         Raises:
-            InvalidOptionError: there is no such plan.
+            InvalidOptionError: there is no such plan, or it is of another table.
+            InvalidDataError: the folder `plans_at` is missing.
         """
         from tblctl.maintain.pending import cancel
 
         self._require_live()
-        return cancel(self._port, self._plans(plans_at), id)
+        return cancel(self._port, self._kept_plans(plans_at), id)
 
     def _plans(self, place: str | None) -> PendingPlans:
         from tblctl.tableformat.pending import PendingPlans
 
-        return PendingPlans(self._port.plan_storage(place), self._port.env)
+        return PendingPlans(self._port.plan_storage(place), self._port.env, self.location)
+
+    def _kept_plans(self, place: str | None) -> PendingPlans:
+        """Return the plans at a place, to look at. If somebody names the place, it has to be there."""
+        plans = self._plans(place)
+        if place is not None:
+            plans.require_place()
+        return plans
 
     def gc(
         self,
@@ -488,7 +508,7 @@ class ClusteredTable:
         Raises:
             ClockError: this machine's clock and the storage's differ by more than five minutes.
         """
-        seconds = seconds_of(older_than)
+        seconds = seconds_of(older_than, "older_than")
         self._require_live()
         found = self._port.collect_garbage(keep=keep, older_than_seconds=seconds, dry_run=dry_run)
         return GcOutcome(
@@ -512,8 +532,8 @@ class ClusteredTable:
         )
 
 
-def seconds_of(given: float | str | datetime.timedelta) -> float:
-    """Return a duration in seconds."""
+def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
+    """Return a duration in seconds; `name` is the argument's, for errors."""
     if isinstance(given, datetime.timedelta):
         return given.total_seconds()
-    return parse_duration(given) if isinstance(given, str) else float(given)
+    return parse_time(given, name) if isinstance(given, str) else float(given)

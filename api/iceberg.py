@@ -84,7 +84,7 @@ class IcebergTable(ClusteredTable):
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
         from tblctl.maintain.experience import rates_of
-        from tblctl.maintain.request import Request, planned, selectable
+        from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
 
@@ -93,6 +93,7 @@ class IcebergTable(ClusteredTable):
             asked = request.on(keyed)
             chosen, view = selectable(keyed, asked)
             found = planned(chosen, view, asked, rates=rates_of(self._port, version)).plan
+            warn_of_other_order(chosen, asked, found)
             _warn_if_refused(chosen)
             return found
 
@@ -204,10 +205,11 @@ class IcebergTable(ClusteredTable):
         """
         self._require_live()
         port: IcebergPort = self._port  # type: ignore[assignment]
+        age = expire_older_than
         found = port.collect(
-            seconds_of(older_than),
+            seconds_of(older_than, "older_than"),
             expires=keep is not None or expire_older_than is not None,
-            age_ms=None if expire_older_than is None else int(seconds_of(expire_older_than) * 1000),
+            age_ms=None if age is None else int(seconds_of(age, "expire_older_than") * 1000),
             keep=keep,
             dry_run=dry_run,
         )
@@ -216,6 +218,7 @@ class IcebergTable(ClusteredTable):
             snapshots_expired=found.versions,
             objects_deleted=found.objects,
             bytes_deleted=found.size_bytes,
+            note=found.note,
         )
 
     def delete_files(self) -> dict[str, int]:
@@ -336,16 +339,16 @@ def shown_location(location: str) -> str:
     return str(replace(place, catalog=shown_url(place.catalog)))
 
 
-def refuse_for_native(catalog_options: Mapping[str, str] | None, place: str | None) -> None:
-    """Refuse options of Iceberg tables for a table of the native format.
+def refuse_for_native(**options: Any) -> None:
+    """Refuse options of Iceberg tables, given by their names, for a table of the native format.
 
     Raises:
         InvalidOptionError: one is given.
     """
-    given = [name for name, value in (("catalog option", catalog_options), (f"{place!r}", place)) if value]
-    if given:
-        msg = f"{given[0]}: branches, namespaces and options of catalogs are for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
-        raise InvalidOptionError(msg)
+    for name, value in options.items():
+        if value:
+            msg = f"{name} is for Iceberg tables, whose locations are iceberg://CATALOG/NAMESPACE.TABLE"
+            raise InvalidOptionError(msg)
 
 
 def refuse_iceberg(location: str | os.PathLike[str], what: str) -> None:

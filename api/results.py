@@ -322,12 +322,16 @@ class ScanExplanation:
 
 @dataclass(frozen=True, kw_only=True)
 class GcOutcome:
-    """What gc removed (with `dry_run`: would remove): expired snapshots and objects, oldest first."""
+    """What gc removed (with `dry_run`: would remove): expired snapshots and objects, oldest first.
+
+    `note` says why no snapshot expired though that was asked for (Iceberg); empty otherwise.
+    """
 
     dry_run: bool
     snapshots_expired: tuple[int | str, ...]
     objects_deleted: tuple[str, ...]
     bytes_deleted: int
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

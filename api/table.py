@@ -205,7 +205,7 @@ class Table(ClusteredTable):
 
     def drop_cluster_key(self) -> WriteOutcome:
         """Remove the cluster key: later writes are not clustered."""
-        return self._change("alter", alter.drop_key)
+        return self._change("alter", alter.drop_key, warns=True)
 
     def add_column(self, path: str, type: pa.DataType | str) -> WriteOutcome:
         """Add a nullable column. Existing rows have null in it. `path` may lead through structs: `a.b`."""
@@ -234,6 +234,8 @@ class Table(ClusteredTable):
     def set_options(self, values: Mapping[str, Any]) -> WriteOutcome:
         """Change how data is written from now on; see `tblctl.OPTION_DOCS`.
 
+        The log warns of a `recluster.mode` that has no effect, since the table has no cluster key.
+
         Raises:
             InvalidOptionError: lists every problem; or `recluster.policy` names no policy that is known here.
         """
@@ -241,15 +243,23 @@ class Table(ClusteredTable):
             from tblctl.policies import require_policy_of
 
             require_policy_of(values)
-        return self._change("alter", lambda head: alter.set_options(head, values))
+        return self._change("alter", lambda head: alter.set_options(head, values), warns=True)
 
     def _change_schema(self, change: Callable[[Schema], Schema], detail: Mapping[str, Any]) -> WriteOutcome:
         return self._change("alter", lambda head: alter.change_schema(head, change, detail))
 
-    def _change(self, operation: str, change: Callable[[Snapshot], Snapshot]) -> WriteOutcome:
+    def _change(
+        self, operation: str, change: Callable[[Snapshot], Snapshot], *, warns: bool = False
+    ) -> WriteOutcome:
         native = self._live()
         started = native.env.elapsed()
-        return _write_outcome(operation, native.env, started, native.change(change), "")
+        published = native.change(change)
+        if warns:
+            from tblctl.maintain.after_write import warn_without_key
+
+            head = published.snapshot
+            warn_without_key(self.location, head.options, has_key=head.sort is not None)
+        return _write_outcome(operation, native.env, started, published, "")
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def create(
         location: a path or an fsspec URL; nothing may be there.
         schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
         cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
-        options: see `tblctl.OPTION_DOCS`.
+        options: see `tblctl.OPTION_DOCS`. The log warns of a `recluster.mode` that has no effect without a key.
         storage_options: options of the fsspec filesystem, such as `key`, `secret`, `endpoint_url`.
 
     Raises:
@@ -51,7 +51,11 @@ def create(
         from tblctl.policies import require_policy_of
 
         require_policy_of(options or {})
-    native.create(columns, cluster_by, options or {})
+    made = native.create(columns, cluster_by, options or {})
+    if options:
+        from tblctl.maintain.after_write import warn_without_key
+
+        warn_without_key(native.storage.url, made.options, has_key=made.sort is not None)
     return Table(native)
 
 
@@ -97,7 +101,7 @@ def open(
             refine=refine,
         )
         return table  # type: ignore[no-any-return]
-    refuse_for_native(catalog_options, branch or ("refine" if refine else None))
+    refuse_for_native(catalog_options=catalog_options, branch=branch, refine=refine)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
     newest = port.newest()

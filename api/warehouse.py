@@ -77,7 +77,7 @@ def find_tables(
     """
     if is_iceberg(location):
         return find_iceberg_tables(location, catalog_options=catalog_options, namespace=namespace)
-    refuse_for_native(catalog_options, namespace)
+    refuse_for_native(catalog_options=catalog_options, namespace=namespace)
     storage = Storage(location, storage_options)
     root = os.fspath(location)
     found: list[str] = []

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tblctl.maintain.request import Request
+from tblctl.merger.round.group_run import CONFLICTED, FAILED
 from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
-from tblctl.tableformat.model.options import parse_duration, parse_size
+from tblctl.tableformat.model.options import parse_size, parse_time, size_text
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 
@@ -56,7 +57,7 @@ class WatchedRound:
             that was to be merged; failed: no group could be merged; error: the table could not be measured or merged;
             budget: the bytes of the day leave no room, said once a day for a table.
         outcome: of the recluster; None if there was none.
-        error: why not; None after a recluster, and where there was nothing to merge.
+        error: why not, or why a group of it was not; None after a recluster of all, and if there was nothing to merge.
         bytes_today: of files that were rewritten since midnight UTC, all tables together.
     """
 
@@ -263,9 +264,16 @@ def _one_round(table: Standing, merge: Merge, day: _Day, round_bytes: int | None
     is_limited = room is not None and (round_bytes is None or room < round_bytes)
     status = _status(outcome, is_limited=is_limited)
     # The outcome's note tells to raise a limit that nobody gave.
-    short = f"the {room} bytes that are left of today hold no further group" if status == "budget" else None
+    rest = f"the {size_text(room or 0)} that are left of today hold no further group"
+    short = rest if status == "budget" else None
     day.add(outcome)
-    return day.round(table.location, status, outcome=outcome, error=short)
+    return day.round(table.location, status, outcome=outcome, error=short or _first_error(outcome))
+
+
+def _first_error(outcome: Outcome) -> str | None:
+    """Return why the first group was not committed that failed, or else the first that conflicted."""
+    errors = {group.status: group.error for group in reversed(outcome.groups)}
+    return errors.get(FAILED, errors.get(CONFLICTED))
 
 
 def _status(outcome: Outcome, *, is_limited: bool) -> str:
@@ -350,8 +358,8 @@ def _seconds(every: float | str | datetime.timedelta) -> float:
     if isinstance(every, datetime.timedelta):
         seconds: Any = every.total_seconds()
     else:
-        seconds = parse_duration(every) if isinstance(every, str) else every
+        seconds = parse_time(every, "every") if isinstance(every, str) else every
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
-        msg = f"every is {every!r}, expected a time above 0, such as 300, 60s or 5m"
+        msg = f"every is {every!r}, expected a time above 0 and below 31 years, such as 60s or 5m"
         raise InvalidOptionError(msg)
     return float(seconds)

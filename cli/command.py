@@ -1,7 +1,7 @@
 """The base of all commands: common options, help with examples, errors as one message, exit codes.
 
 Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the words of the command are at fault), 130 interrupted,
-143 terminated.
+143 terminated. `recluster --watch` ends with 0 in the latter two cases: it is meant to be ended so.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Command(click.Command):
             errors.EngineError,
         ) as error:  # others tell of data, which has names too
             error.message = in_flags(error.message)
+            raise
+        except errors.InvalidKeyError as error:
+            if option := error.details.get("option"):
+                error.message = error.message.replace(option, f"--{option.replace('_', '-')}", 1)
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

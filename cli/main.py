@@ -67,7 +67,8 @@ application = Application(
     LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
     (environment, ~/.config/fsspec), and from --storage-option.
 
-    Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated.""",
+    Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated.
+    `recluster --watch` ends with 0 in both cases.""",
 )
 for command in COMMANDS:
     application.add_command(command)

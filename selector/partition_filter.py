@@ -69,16 +69,17 @@ def filter_problems(filters: Filters) -> list[str]:
         except re.error as error:
             problems.append(f"partition_regex: {regex!r} is no regular expression: {error}")
     named = {
-        "day_column": ("recent_days", recent is not None, filters.day_column),
+        "day_column": ("recent_days", recent is not None, filters.day_column, "days"),
         "partition_column": (
             "partitions, partition_regex or day_rolling",
             partitions is not None or regex is not None or filters.day_rolling,
             filters.partition_column,
+            "values that blocks are told apart by",
         ),
     }
-    for name, (asking, is_asked, column) in named.items():
+    for name, (asking, is_asked, column, meant) in named.items():
         if is_asked and column is None:
-            problems.append(f"{name} is missing: {asking} needs to know the column")
+            problems.append(f"{name} is missing: add {name} COLUMN, where COLUMN has the {meant}")
         if column is not None and not is_asked:
             problems.append(f"{name} is of no use without {asking}")
     return problems
@@ -138,6 +139,9 @@ class _Values:
         found = np.zeros(self._known.size, np.bool_)
         for item in items:
             first, last = (self._parsed(text) for text in _ends(item))
+            if pc.greater(first, last).as_py():
+                begin, end = _ends(item)
+                raise InvalidOptionError(f"partitions: {item!r} ends before it begins; write {end}..{begin}")
             inside = pc.and_(pc.greater_equal(self._low, first), pc.less_equal(self._high, last))
             found |= _mask(inside)
         return self._known & found

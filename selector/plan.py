@@ -99,6 +99,12 @@ class Group:
                 f"group {self.number}: rows and same_key_rows must be at least 1, size_bytes and decoded_bytes at "
                 "least 0"
             )
+        if self.same_key_rows is not None and self.same_key_rows > self.rows:
+            raise ValueError(
+                f"group {self.number}: same_key_rows is {self.same_key_rows}, more than its {self.rows} rows"
+            )
+        if self.depth_before is not None and self.depth_before < 1:
+            raise ValueError(f"group {self.number}: depth_before is {self.depth_before}, expected at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

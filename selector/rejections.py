@@ -74,7 +74,7 @@ def left_out(
     reasons = (
         ("where", ~allowed, "cannot hold rows that the condition asks for"),
         ("failed", failed, "could not be merged in an earlier round"),
-        ("pending", pending, "in groups of pending plans: `tblctl plan LOC --list` shows these"),
+        ("pending", pending, "in groups of pending plans, which `tblctl plan --list` shows"),
         ("listed_twice", twice, "listed twice by the table: they cannot be replaced one by one"),
         (
             "other_sort",

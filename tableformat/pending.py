@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,16 +80,36 @@ class PendingPlans:
     Args:
         storage: the place; names are below its root.
         env: names, and the clock around a probe.
+        table: the location of the table, for people.
     """
 
-    def __init__(self, storage: Storage, env: Environment) -> None:
+    def __init__(self, storage: Storage, env: Environment, table: str) -> None:
         self._storage, self._env = storage, env
         self._owner = env.new_id()
+        self.table = table
 
     @property
     def location(self) -> str:
         """The place, for people; without secrets."""
         return self._storage.url
+
+    @property
+    def words(self) -> str:
+        """What names the table and the place after a command such as `tblctl plan`."""
+        elsewhere = [] if self.location == self.table else ["--plans-at", self.location]
+        return shlex.join([self.table, *elsewhere])
+
+    def require_place(self) -> None:
+        """Refuse a folder that is not there: its name may be misspelt. Only local disk tells.
+
+        Raises:
+            InvalidDataError: there is no such folder.
+        """
+        if self._storage.is_missing_folder:
+            msg = f"there is no folder {self.location}, where pending plans of {self.table} are looked for"
+            raise InvalidDataError(
+                f"{msg}: `tblctl plan {self.words} --schedule` makes it with the first plan"
+            )
 
     def now_seconds(self) -> float:
         """Return the storage's time. Writes a small object, and deletes it."""
@@ -149,8 +170,8 @@ class PendingPlans:
         """
         if not is_plan_id(plan_id):
             msg = (
-                f"{plan_id!r:.80} is not the id of a pending plan (32 digits 0-9a-f); `tblctl plan LOC --list` shows "
-                "the ids"
+                f"{plan_id!r:.80} is not the id of a pending plan (32 digits 0-9a-f); `tblctl plan {self.words} "
+                "--list` shows the ids"
             )
             raise InvalidOptionError(msg)
         return next(iter(self._below(f"{PLANS}{plan_id}")), None)

@@ -379,11 +379,15 @@ class VersionEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Garbage:
-    """The versions and objects that a garbage collection deleted, or a dry run would delete; oldest first."""
+    """The versions and objects that a garbage collection deleted, or a dry run would delete; oldest first.
+
+    `note` says why no version expired though it was asked for; empty if nobody has to be told.
+    """
 
     versions: tuple[int | str, ...]
     objects: tuple[str, ...]
     size_bytes: int
+    note: str = ""
 
 
 MOST_PROBLEMS = 1000
@@ -456,6 +460,12 @@ class TablePort(Protocol[VersionT]):
 
     def parse_id(self, text: str) -> str | None:
         """Return the id of the version whose `public_id` has the text `text`; None if the text cannot be one."""
+
+    def ever_had(self, id: str, *, newest: VersionT) -> bool:
+        """Return whether there is a version of an id, or was; true as well where the table may have forgotten it."""
+
+    def ever_had_sort(self, number: int, *, newest: VersionT) -> bool:
+        """Return whether a sort of an id is live, or was; true as well where the table may have forgotten it."""
 
     def entry(self, version: VersionT, *, newest: VersionT | None = None) -> VersionEntry:
         """Return a version's entry in the history."""

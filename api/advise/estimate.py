@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tblctl.maintain.experience import rates_of
+from tblctl.maintain.request import require_key
 from tblctl.policies import policy_of
 from tblctl.selector.budget import Budget
 from tblctl.selector.pricing.price import cost_of
@@ -123,6 +124,7 @@ def estimate(
 
     Raises:
         InvalidOptionError: a number is not positive, or there is no such policy.
+        InvalidKeyError: the table has no cluster key, and the policy needs one.
     """
     given: Any = days
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
@@ -130,6 +132,7 @@ def estimate(
     prices = Budget(target_depth=target_depth, price_per_gib=price_per_gib, price_per_hour=price_per_hour)
     version = port.newest()
     chosen = policy_of(version.options.recluster_policy if policy is None else policy)
+    require_key(version, chosen)
     now_ms = int(port.env.now() * 1000)
     found = arrivals(itertools.islice(port.history(start=version), MOST_VERSIONS), now_ms=now_ms, days=days)
     newest = port.entry(version, newest=version).summary

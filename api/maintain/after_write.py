@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tblctl.tableformat.errors import CommitOutcomeUnknownError
-from tblctl.tableformat.model.options import ASYNC, INLINE
+from tblctl.tableformat.errors import CommitOutcomeUnknownError, InvalidOptionError
+from tblctl.tableformat.model.options import ASYNC, INLINE, OFF, TableOptions
 from tblctl.tableformat.port import TablePort
 from tblctl.tableformat.progress import Progress
 
@@ -38,6 +38,27 @@ class FollowUp:
 
     recluster: Outcome | None = None
     note: str | None = None
+
+
+def warn_without_key(location: str, options: TableOptions, *, has_key: bool) -> None:
+    """Log that no recluster will follow writes, where one is to and the policy needs a key that the table lacks."""
+    if has_key or options.recluster_mode == OFF:
+        return
+    from tblctl.policies import policy_of
+    from tblctl.selector.policy import works_without_key
+
+    try:
+        policy = policy_of(options.recluster_policy)
+    except InvalidOptionError:  # it is known where tables are written
+        return
+    if not works_without_key(policy):
+        LOG.warning(
+            "%s has recluster.mode=%s but no cluster key, which policy %s needs, so nothing is reclustered: give it a "
+            "key (`tblctl alter LOC --cluster-by a,b`), or a policy that needs none (`--set recluster.policy=size`)",
+            location,
+            options.recluster_mode,
+            policy.name,
+        )
 
 
 def follow_up(
@@ -100,16 +121,17 @@ def leave_plan(port: TablePort[Any], most_waiting: int = MOST_WAITING) -> str | 
     from tblctl.maintain.pending import remove_dead, schedule
     from tblctl.tableformat.pending import PendingPlans
 
-    plans = PendingPlans(port.plan_storage(None), port.env)
+    plans = PendingPlans(port.plan_storage(None), port.env, port.location)
     now = port.env.now()
     waiting = [item for item in plans.listed() if item.expires_seconds > now]
     if len(waiting) >= most_waiting:
         waiting = remove_dead(port, plans, waiting)
     if len(waiting) >= most_waiting:
         LOG.warning(
-            "%s: %d pending plans wait, so no other one is added: `tblctl recluster LOC --pending` executes them",
+            "%s: %d pending plans wait, so no other one is added: `tblctl recluster %s --pending` executes them",
             port.location,
             len(waiting),
+            plans.words,
         )
         return None
     kept = schedule(plans, partial(_planned, port), lifetime_seconds=PLAN_SECONDS)

@@ -25,7 +25,7 @@ from tblctl.maintain.spending import left_of
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.group_run import COMMITTED, LEFT, GroupRun, State
-from tblctl.merger.round.planned_blocks import planned_sorts
+from tblctl.merger.round.planned_blocks import planned_sorts, require_figures, require_given
 from tblctl.merger.round.round import require_own_plan
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
 from tblctl.selector.plan import Group, Plan, PlanOptions
@@ -67,8 +67,12 @@ def read_plan(plans: PendingPlans, pending: PendingObject) -> Plan | None:
     try:
         return Plan.from_json(decode_pending(data, pending.name))
     except InvalidDataError as error:
-        msg = f"the pending plan {pending.id} cannot be executed: {error}; cancel it, and plan again"
-        raise InvalidDataError(msg) from error
+        raise _unusable(pending, error) from error
+
+
+def _unusable(pending: PendingObject, error: InvalidDataError) -> InvalidDataError:
+    msg = f"the pending plan {pending.id} cannot be executed: {error}; cancel it, and plan again"
+    return InvalidDataError(msg, **error.details)
 
 
 # -- schedule, list, cancel
@@ -153,20 +157,40 @@ def cancel(port: TablePort[Any], plans: PendingPlans, plan_id: str) -> PendingPl
     """Remove a pending plan and its claims, and return what it was.
 
     Raises:
-        InvalidOptionError: there is no such plan.
+        InvalidOptionError: there is no such plan, or it is of another table.
     """
     pending = plans.find(plan_id)
-    found = pending and _figures(plans, pending, port.newest(), port.env.now())
-    if not found:
+    version = port.newest()
+    found = pending and _figures(plans, pending, version, port.env.now())
+    if not pending or not found:
         raise _missing(plans, plan_id)
+    if found.policy is not None:  # it can be read
+        _require_own(plans, pending, version)
     plans.remove(plan_id)
     return found
 
 
+def _require_own(plans: PendingPlans, pending: PendingObject, version: Version) -> Plan | None:
+    """Return a pending plan of this table; None if it was removed meanwhile.
+
+    Raises:
+        InvalidOptionError: it is of another table.
+        InvalidDataError, UnsupportedFormatError: as for `read_plan`.
+    """
+    plan = read_plan(plans, pending)
+    if plan is not None:
+        try:
+            require_own_plan(plan, version)
+        except InvalidOptionError as error:
+            msg = f"the pending plan {pending.id} is not of {version.location}: {error}"
+            raise InvalidOptionError(msg, **error.details) from error
+    return plan
+
+
 def _missing(plans: PendingPlans, plan_id: str) -> InvalidOptionError:
     return InvalidOptionError(
-        f"{plans.location} has no pending plan {plan_id}: it was executed or cancelled, or gc removed it after it had "
-        "expired; `tblctl plan LOC --list` shows those that are left"
+        f"{plans.table} has no pending plan {plan_id}: it was executed or cancelled, or gc removed it after it had "
+        f"expired; `tblctl plan {plans.words} --list` shows those that are left"
     )
 
 
@@ -179,7 +203,7 @@ def _figures(
         plan = read_plan(plans, pending)
         if plan is None:
             return None
-        require_own_plan(plan, version)
+        _require_own(plans, pending, version)
     except UNUSABLE as error:
         problem = str(error)
     groups = plan.groups if plan else ()
@@ -241,13 +265,15 @@ def execute(job: PendingJob, plan_id: str | None = None) -> Outcome:
 
     Raises:
         InvalidOptionError: there is no plan of this id, or it has expired, or is of another table.
-        InvalidDataError: it is damaged, was edited, or is of another version of tblctl.
+        InvalidDataError: it is damaged, was edited, or is of another version of tblctl. Without an id: there are
+            pending plans, and none of them can be executed for such a reason.
         ConflictError: with `on_conflict="fail"`.
 
     Whatever is raised, what was committed before stays, and the groups that were begun are free again.
     """
     started = job.port.env.elapsed()
     notes: list[str] = []
+    unusable, usable = 0, 0
     for pending in job.plans.listed() if plan_id is None else [_wanted(job, plan_id)]:
         try:
             run = _begun(job, pending)
@@ -255,14 +281,30 @@ def execute(job: PendingJob, plan_id: str | None = None) -> Outcome:
             if plan_id is not None:
                 raise
             notes.append(str(error))
+            unusable += 1
             continue
         if run is None:
             continue
+        usable += 1
         run.carry_out()
         notes += run.notes
         if run.state.groups:
             return replace(run.outcome(), note="; ".join(notes))
-    return _nothing(job, job.port.env.elapsed() - started, notes or ["there is no pending plan"])
+    if unusable and not usable:
+        raise _none_of(job.plans, notes)
+    return _nothing(job, job.port.env.elapsed() - started, notes or [_no_plan(job.plans)])
+
+
+def _none_of(plans: PendingPlans, problems: Sequence[str]) -> InvalidDataError:
+    return InvalidDataError(
+        f"none of the pending plans of {plans.table} can be executed: {'; '.join(problems)}. `tblctl plan "
+        f"{plans.words} --list` shows them, --cancel ID removes one"
+    )
+
+
+def _no_plan(plans: PendingPlans) -> str:
+    at = "" if plans.location == plans.table else f" at {plans.location}"
+    return f"there is no pending plan of {plans.table}{at}"
 
 
 def _wanted(job: PendingJob, plan_id: str) -> PendingObject:
@@ -282,15 +324,23 @@ def _begun(job: PendingJob, pending: PendingObject) -> _Execution | None:
     if pending.expires_seconds <= job.plans.now_seconds():
         msg = f"the pending plan {pending.id} expired at {_shown(pending.expires_seconds)}: plan again"
         raise InvalidOptionError(msg)
-    plan = read_plan(job.plans, pending)
+    version = job.port.newest()
+    plan = _require_own(job.plans, pending, version)
     if plan is None:
         return None
-    require_own_plan(plan, job.port.newest())
-    return _Execution(job, pending, plan)
+    try:
+        require_given(job.port, version, plan)
+        return _Execution(job, pending, plan)
+    except InvalidDataError as error:
+        raise _unusable(pending, error) from error
 
 
 class _Execution:
-    """Executes one pending plan, in rounds of one loop: what they did is in `state`, `notes` has what else to say."""
+    """Executes one pending plan, in rounds of one loop: what they did is in `state`, `notes` has what else to say.
+
+    Raises:
+        InvalidDataError: at construction: the plan says other things of its groups than the table does.
+    """
 
     def __init__(self, job: PendingJob, pending: PendingObject, plan: Plan) -> None:
         self._job, self._pending, self._plan = job, pending, plan
@@ -302,10 +352,11 @@ class _Execution:
             averages=RollingAverages(several=len(plan.groups) > 1), began=job.port.env.elapsed()
         )
         self.notes: list[str] = []
+        self._at_first = self._live()
 
     def carry_out(self) -> None:
         """Claim and merge groups until none is left to claim; remove the plan if it is finished."""
-        live = self._live()
+        live = self._at_first
         if dropped := len(self._plan.groups) - len(live):
             self._note(
                 f"{dropped} of {len(self._plan.groups)} groups dropped out: their blocks have left the table since the "
@@ -356,9 +407,12 @@ class _Execution:
         waiting = [group for group in self._waiting if group.sort_id in sorts]
         paths = list(itertools.chain.from_iterable(group.blocks for group in waiting))
         if self._first is None:
-            there = set(version.blocks(paths))
-            self._first = version
+            found = version.blocks(paths)
+            there = set(found)
             self._waiting = tuple(group for group in self._waiting if there >= set(group.blocks))
+            for group in self._waiting:
+                require_figures(group, [found[path] for path in group.blocks])
+            self._first = version
         elif self._first.id == version.id:
             there = set(paths)
         else:
@@ -465,14 +519,21 @@ class _Execution:
         of = f"of {len(self._plan.groups)} groups"
         if left:
             self._note(f"{left} {of} did not begin, to keep to the plan's budget: run it again")
-        if others := len(live) - len(tried):
-            self._note(f"{others} {of} left to other processes, which have claimed them")
-        if failed:
-            minutes = self._job.claim_seconds / 60
-            until = _shown(self._pending.expires_seconds)
+        minutes = f"{self._job.claim_seconds / 60:.0f} minutes"
+        if others := _numbers(live) - tried:
             self._note(
-                f"{failed} {of} not committed; it stays until {until}: try again in {minutes:.0f} minutes"
+                f"{len(others)} {of} left to other processes, which have claimed them. The claims of a process that "
+                f"died run out {minutes} after it renewed them last{self._first_end(others)}"
             )
+        if failed:
+            until = _shown(self._pending.expires_seconds)
+            self._note(f"{failed} {of} not committed; it stays until {until}: try again in {minutes}")
+
+    def _first_end(self, others: Collection[int]) -> str:
+        """Return when the first claim of some groups runs out if nobody renews it, a clause; "" if they have none."""
+        claims = self._job.plans.claims(self._pending.id)
+        renewed = [claim.renewed_seconds for number, claim in claims.items() if number in others]
+        return f": the first at {_shown(min(renewed) + self._job.claim_seconds)}" if renewed else ""
 
 
 def _numbers(groups: Iterable[Group]) -> set[int]:

@@ -25,13 +25,14 @@ from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.newest import GONE
 from tblctl.maintain.pacing import blocks_left, next_most_groups, paced
-from tblctl.maintain.request import Request, planned, selectable
+from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
 from tblctl.maintain.spending import Spent, left_of, used_up
-from tblctl.maintain.view import Averages, View
+from tblctl.maintain.view import Averages, View, require_listed
 from tblctl.maintain.waits import Waits, wait_seconds
 from tblctl.merger.engines.engine import Engine
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS
 from tblctl.merger.round.group_run import COMMITTED, CONFLICTED, FAILED, LEFT, GroupOutcome
+from tblctl.merger.round.planned_blocks import require_given
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
@@ -283,6 +284,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
     version = job.port.newest()
     if job.plan:
         require_own_plan(job.plan, version)
+        require_given(job.port, version, job.plan)
     if job.endless and state.nothing:  # it was idle
         if version.id == state.version and not state.failed and not job.workload:
             return _idle(job, state, version.id)
@@ -308,6 +310,10 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         policy_name="" if job.plan else job.request.policy.name,
     )
     plan, policy_state = _planned(job, state, version, view)
+    if (
+        job.plan and view is not None
+    ):  # before the engine, which may be chosen by the bytes that the plan says
+        require_listed(job.plan, view)
     watch.begin(state, policy_state)
     if not plan.groups:
         return _without_groups(job, replace(state, policy=policy_state), plan)
@@ -353,6 +359,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         env=job.port.env,
         with_advice=not job.endless,
     )
+    if not state.totals.rounds:
+        warn_of_other_order(version, request, found.plan)
     is_rest = state.totals.rounds and request.options.budget != job.request.options.budget
     return used_up(found.plan, job.request.options.budget) if is_rest else found.plan, found.state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
 )
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import Schema
@@ -37,6 +39,8 @@ from tblctl.tableformat.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+LOG = logging.getLogger("tblctl")
 
 ConditionOf = Callable[[Schema], "BooleanExpression | None"]
 """Given a schema, returns the condition on its columns; None for all rows."""
@@ -184,7 +188,24 @@ def make_plan(
     """
     request = request.on(version)
     version, view = selectable(version, request)
-    return planned(version, view, request, pending=pending, rates=rates, env=env).plan
+    found = planned(version, view, request, pending=pending, rates=rates, env=env).plan
+    warn_of_other_order(version, request, found)
+    return found
+
+
+def warn_of_other_order(version: Version, request: Request, plan: Plan) -> None:
+    """Log that blocks leave the order of the cluster key, if the plan sorts them by columns that were asked for."""
+    key, asked = version.sort, asked_sort(version, request)
+    if key is None or asked is None or asked.id == key.id or not plan.groups:
+        return
+    LOG.warning(
+        "%s is clustered by %s, but the plan sorts %d blocks by %s: they leave the order of the cluster key, and no "
+        "depth counts them from then on. Without columns to sort by they stay in it",
+        version.location,
+        ", ".join(key_maker(key).texts(version.schema)),
+        sum(len(group.blocks) for group in plan.groups),
+        ", ".join(key_maker(asked).texts(version.schema)),
+    )
 
 
 def selectable(version: VersionT, request: Request, *, executes: bool = False) -> tuple[VersionT, View]:
@@ -201,16 +222,26 @@ def selectable(version: VersionT, request: Request, *, executes: bool = False) -
         InvalidKeyError: the table has no cluster key, and the policy needs one; or terms of the policy's are not valid.
         InvalidPredicateError, UnknownColumnError: the condition does not fit the table.
     """
-    if version.sort is None and not (executes or works_without_key(request.policy)):
+    if not executes:
+        require_key(version, request.policy)
+    condition = request.condition(version.schema)
+    pruned = version.pruned(condition)
+    beside = asked_sort(version, request)
+    return pruned, View.of(pruned, version.sort or AS_LISTED, condition, runs=True, beside=beside)
+
+
+def require_key(version: Version, policy: Policy) -> None:
+    """Refuse a table without a cluster key for a policy that needs one.
+
+    Raises:
+        InvalidKeyError: it is one.
+    """
+    if version.sort is None and not works_without_key(policy):
         msg = (
             f"{version.location} has no cluster key to recluster by; {version.cluster_hint}. Without a key, "
             "--policy size stitches small blocks as they come"
         )
         raise InvalidKeyError(msg)
-    condition = request.condition(version.schema)
-    pruned = version.pruned(condition)
-    beside = asked_sort(version, request)
-    return pruned, View.of(pruned, version.sort or AS_LISTED, condition, runs=True, beside=beside)
 
 
 def asked_sort(version: Version, request: Request) -> Sort | None:
@@ -225,7 +256,8 @@ def asked_sort(version: Version, request: Request) -> Sort | None:
     try:
         return version.sort_by(terms)
     except InvalidKeyError as error:
-        raise InvalidKeyError(f"sort_columns {terms!r:.200}: {error}", **error.details) from error
+        msg = f"sort_columns {terms!r:.200}: {error}"
+        raise InvalidKeyError(msg, **error.details, option="sort_columns") from error
 
 
 def planned(

@@ -14,6 +14,7 @@ from tblctl.merger.round.group_run import LEFT, GroupOutcome
 from tblctl.selector.budget import Budget
 from tblctl.selector.plan import Plan
 from tblctl.selector.pricing.price import cost_of
+from tblctl.tableformat.model.options import size_text
 
 _NOTHING_SECONDS = 1e-9
 _NOTHING_COST = 1e-12
@@ -63,12 +64,16 @@ def left_of(budget: Budget, spent: Spent, seconds: float) -> Budget:
 
 
 def used_up(plan: Plan, budget: Budget) -> Plan:
-    """Return a plan for the rest of a budget. If that left no room for groups, its note says what is left out."""
+    """Return a plan for the rest of a budget. If that left no room for groups, its note says what it leaves out."""
     short = [item for item in plan.rejected if item.rule in plan.options.limits]
-    rules = [rule for rule in SPENDING if any(item.rule == rule for item in short)]
-    if plan.groups or not rules:
+    named = {rule: getattr(budget, rule) for rule in SPENDING if any(item.rule == rule for item in short)}
+    if plan.groups or not named:
         return plan
-    blocks, size_bytes = sum(item.blocks for item in short), sum(item.size_bytes for item in short)
-    limits = " and ".join(f"{rule}, {getattr(budget, rule)}" for rule in rules)
-    note = f"the rest of the budget ({limits}) holds no further group: {blocks} blocks of {size_bytes} bytes are left"
+    blocks, size = sum(item.blocks for item in short), size_text(sum(item.size_bytes for item in short))
+    limits = " and ".join(
+        f"{rule}, {size_text(limit) if rule == 'max_bytes' else limit}" for rule, limit in named.items()
+    )
+    note = (
+        f"the rest of the budget ({limits}) holds no further group: it leaves out {blocks} blocks of {size}"
+    )
     return replace(plan, note=note)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.merger.round.planned_blocks import refuse_other_figures
 from tblctl.metrics.information import ClusteringInfo, RankedBlocks, clustering_info
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.partitions import MATCHING, TABLE, ranks_by_partition
@@ -27,6 +28,8 @@ from tblctl.tableformat.port import Listing, Version
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.selector.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +220,34 @@ class View:
             **tables,
         )
         return replace(self, listing=joined)
+
+
+def require_listed(plan: Plan, view: View) -> None:
+    """Refuse a plan that says other things of its groups than a view of the whole table does. O(n) for n blocks.
+
+    Nothing is said of groups of which blocks have left the table.
+
+    Raises:
+        InvalidDataError: it does: it was edited.
+    """
+    listing = view.listing
+    if not len(listing.paths):
+        return  # the column has no type
+    paths = pa.array([path for group in plan.groups for path in group.blocks], listing.paths.type)
+    places = pc.index_in(paths, listing.paths).fill_null(-1).to_numpy(zero_copy_only=False)
+    figures = {
+        "rows": listing.stored_rows,
+        "size_bytes": listing.size_bytes,
+        "decoded_bytes": listing.decoded_bytes,
+    }
+    start = 0
+    for group in plan.groups:
+        chosen = places[start : start + len(group.blocks)]
+        start += len(group.blocks)
+        if (chosen >= 0).all():
+            sums = {name: int(column[chosen].sum()) for name, column in figures.items()}
+            partitions = {listing.partitions[place] for place in set(listing.partition[chosen].tolist())}
+            refuse_other_figures(group, sums, partitions)
 
 
 def _truncated_runs(listing: Listing) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -246,12 +247,36 @@ CLUSTER_BY_ICEBERG = click.option(
 )
 
 
+def excluded(flag: str, other: str, why: str = "") -> NoReturn:
+    """Raise a usage error: two flags exclude each other, maybe with a clause that says why."""
+    if other == "--cluster-by":
+        why = "the key of an Iceberg table is its property tblctl.cluster-by, or else its sort order: set the property"
+    refuse(f"{flag} and {other} exclude each other" + (f": {why}" if why else ""))
+
+
+def check_namespace(namespace: str | None, below: str | None) -> None:
+    """Refuse a namespace where it would be ignored: it is one of a catalog that --all names."""
+    if namespace is not None and below is None:
+        refuse("--namespace goes with --all iceberg://CATALOG")
+
+
 PLANS_AT = click.option(
     "--plans-at",
     metavar="URL",
     help="Iceberg: where pending plans are kept, if the table's property tblctl.plans does not say. Not below the "
     "table's location: other engines delete what they do not know there.",
 )
+
+
+def table_words(table: tblctl.Table, **given: str | None) -> str:
+    """Return the words that name a table in a command to type next, with the flags that were given, by their names."""
+    from tblctl.warehouse import shown
+
+    words = [table.location]
+    for name, value in given.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", shown(value) if "://" in value else value]
+    return shlex.join(words)
 
 
 def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:

@@ -29,7 +29,11 @@ from tblctl.cli.show import page, render
 @click.option(
     "--target-depth", metavar="DEPTH", type=float, default=4.0, help="Average depth to keep (default: 4)."
 )
-@click.option("--policy", metavar="NAME", help="What keeps it (default: levels).")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help="What keeps it (default: what the table's recluster.policy says, or else levels).",
+)
 @click.option(
     "--price-per-gib", metavar="MONEY", type=float, help="Price of a GiB that is read to be merged."
 )

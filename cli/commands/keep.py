@@ -10,7 +10,7 @@ import click
 import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import FAILED, command
-from tblctl.cli.show import render
+from tblctl.cli.show import page, render
 from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome
 from tblctl.cli.show.progress import progress
 
@@ -80,7 +80,7 @@ def tag(
     example="""
     tblctl gc /data/lineitem --keep 10 --older-than 24h --dry-run
     tblctl gc iceberg://prod/sales.orders --expire-older-than 7d --keep 5 --dry-run""",
-    json_shape="object: dry_run, snapshots_expired [sequence], objects_deleted [name], bytes_deleted",
+    json_shape="object: dry_run, snapshots_expired [sequence], objects_deleted [name], bytes_deleted, note",
 )
 @params.LOCATION
 @click.option(
@@ -140,6 +140,8 @@ def gc(
         f"{done[0]} {expired}{ranges(outcome.snapshots_expired)}; "
         f"{done[1]} {render.count(len(names), 'object')} ({render.size(outcome.bytes_deleted)})"
     )
+    if outcome.note:
+        page.put_paragraph(outcome.note, indent=0)
 
 
 def ranges(ids: Sequence[int | str]) -> str:
@@ -190,6 +192,7 @@ def check(*, location: str, deep: bool, fix_clock: bool, opening: dict[str, Any]
         for problem in report.problems:
             click.echo(f"problem: {render.printable(problem)}")
         found = "every rule holds" if report.ok else render.count(len(report.problems), "problem")
-        click.echo(f"{found}: {render.count(report.blocks, 'block')}, {render.count(report.rows, 'row')}")
+        blocks, snapshots = render.count(report.blocks, "block"), render.count(report.snapshots, "snapshot")
+        click.echo(f"{found}: {blocks} of {snapshots}, {render.count(report.rows, 'row')} in the newest")
     if not report.ok:
         click.get_current_context().exit(FAILED)

@@ -89,6 +89,7 @@ def info(
     worst range is one where most blocks overlap; "to rewrite" is what these blocks hold. Several tables get one line
     each.
     """
+    params.check_namespace(namespace, below)
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], **opening)
         found = table.info(columns=columns, where=where, worst=worst)

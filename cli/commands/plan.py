@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,8 +91,9 @@ def plan(
     if plans_at is not None and not (keep or show or cancel):
         params.refuse("--plans-at goes with --schedule, --list or --cancel")
     table = tblctl.open(location, **opening)
+    here = functools.partial(params.table_words, table, branch=opening["branch"])
     if show:
-        print_pending(table.pending_plans(plans_at=plans_at), as_json=as_json)
+        print_pending(table.pending_plans(plans_at=plans_at), words=here(plans_at=plans_at), as_json=as_json)
         return
     if cancel is not None:
         print_cancelled(table.cancel_plan(cancel, plans_at=plans_at), as_json=as_json)
@@ -101,7 +103,7 @@ def plan(
             table, limits, final=final, policy=policy, where=where, expires=expires or "7d", plans_at=plans_at
         )
         advice = params.refine_advice(location, opening)
-        print_scheduled(kept, final=final, advice=advice, as_json=as_json)
+        print_scheduled(kept, words=here(plans_at=plans_at), final=final, advice=advice, as_json=as_json)
         return
     made = planned(
         table, limits, final=final, policy=policy, where=where, **params.keyed_by(table, cluster_by)
@@ -110,7 +112,8 @@ def plan(
         write_plan(made, output)
     plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)
     if output is not None and not as_json:
-        click.echo(f"The plan is in {output}: `tblctl recluster LOC --plan {output}` carries it out.")
+        again = here(cluster_by=cluster_by, plan=output)
+        click.echo(f"The plan is in {output}: `tblctl recluster {again}` carries it out.")
 
 
 def check_words(
@@ -133,7 +136,7 @@ def check_words(
     given = [name for name, value in others.items() if value not in (None, False)] if chosen else []
     if given:
         flag = given[0] if given[0].startswith("--") else f"--{given[0].replace('_', '-')}"
-        params.refuse(f"{chosen[0]} and {flag} exclude each other")
+        params.excluded(chosen[0], flag)
 
 
 def write_plan(made: tblctl.Plan, path: str) -> None:

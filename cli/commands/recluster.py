@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -74,8 +75,8 @@ OLDEST = "oldest"
     "--watch",
     "every",
     metavar="TIME",
-    help="Go on until SIGTERM or Ctrl-C: at these intervals (30s, 5m) one round for each table that has something to "
-    "merge, the worst first by depth x bytes.",
+    help="Go on until SIGTERM or Ctrl-C (exit code 0): at these intervals (30s, 5m) one round for each "
+    "table that has something to merge, the worst first by depth x bytes.",
 )
 @click.option(
     "--all",
@@ -131,11 +132,12 @@ def recluster(
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
         check_watch(locations, below, {**alone, **given})
+        params.check_namespace(namespace, below)
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
         return
-    location = only_one(locations, below=below, namespace=namespace, daily_bytes=daily_bytes)
+    location = only_one(locations, all=below, namespace=namespace, daily_bytes=daily_bytes)
     plan = None if plan_file is None else read_plan(plan_file)
     table = opened(location, opening, if_exists=if_exists)
     if table is None:
@@ -150,7 +152,7 @@ def recluster(
     if pending is not None:
         print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
         return
-    with progress("reclustering") as report:
+    with progress("reclustering") as report, naming(plan_file):
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
 
@@ -182,13 +184,16 @@ def check_pending(
         return
     for flag, value in {**alone, "--commit-every": engine["commit_every"]}.items():
         if value is not None:
-            params.refuse(f"--pending and {flag} exclude each other")
+            params.excluded("--pending", flag)
 
 
 def only_one(locations: tuple[str, ...], **of_watch: Any) -> str:
     """Return the table. Refuse several, and options of --watch, without it."""
-    if len(locations) != 1 or any(value is not None for value in of_watch.values()):
-        params.refuse("name one table (LOC); several, --all, --namespace, --daily-bytes go with --watch TIME")
+    for name, value in of_watch.items():
+        if value is not None:
+            params.refuse(f"--{name.replace('_', '-')} goes with --watch TIME")
+    if len(locations) != 1:
+        params.refuse("name one table (LOC); several go with --watch TIME")
     return locations[0]
 
 
@@ -211,9 +216,7 @@ def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, 
         params.refuse("name the tables to watch (LOC...), or --all DIR")
     for flag, value in alone.items():
         if value:
-            params.refuse(
-                f"--watch and {flag} exclude each other: each turn plans one round of each table anew"
-            )
+            params.excluded("--watch", flag, "each turn plans one round of each table anew")
 
 
 def tables_to_watch(
@@ -259,16 +262,38 @@ def read_plan(file: IO[str]) -> tblctl.Plan:
     """Read what `--dry-run --json` printed.
 
     Raises:
-        InvalidDataError: it is no plan, or names a policy that is not known here: it was edited.
+        InvalidDataError: it is no plan, or names a policy that is not known here, or options that this one does not
+            have: it was edited.
     """
     try:
         value = json.load(file)
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"--plan: {file.name} is not JSON: {error}") from error
-    plan = tblctl.Plan.from_json(value)
+    try:
+        plan = tblctl.Plan.from_json(value)
+    except errors.InvalidDataError as error:
+        raise errors.InvalidDataError(f"--plan: {file.name}: {error}; nothing was changed") from error
     try:
         tblctl.policies.policy_of(plan.policy)
     except errors.InvalidOptionError as error:
         msg = f"--plan: {file.name} names an {error}; nothing was changed"
         raise errors.InvalidDataError(msg) from error
+    own = {flag.option.name for flag in tblctl.policies.flags() if plan.policy in flag.policies}
+    if strange := sorted(plan.options.policy.keys() - own):
+        msg = (
+            f"--plan: {file.name} names policy {plan.policy}, which does not have the plan's option {strange[0]!r}: it "
+            "was edited, or is of another version of tblctl; nothing was changed"
+        )
+        raise errors.InvalidDataError(msg)
     return plan
+
+
+@contextmanager
+def naming(file: IO[str] | None) -> Iterator[None]:
+    """Name the file in errors on what the plan in it says."""
+    try:
+        yield
+    except errors.InputError as error:
+        if file is not None and "plan_field" in error.details:
+            error.message = f"--plan: {file.name}: {error.message}"
+        raise

@@ -83,6 +83,7 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
             ("overlaps", render.average(outcome.overlaps_before), render.average(outcome.overlaps_after)),
             ("blocks merged", f"{outcome.blocks_in:,}", f"{outcome.blocks_out:,}"),
             ("bytes merged", render.size(outcome.bytes_read), render.size(outcome.bytes_written)),
+            *copied_row(outcome),
         ]
         click.echo()
         render.print_table((_some(outcome.figures_of), "before", "after"), figures, right=(1, 2))
@@ -114,6 +115,12 @@ def print_recluster_lines(outcome: tblctl.Outcome) -> None:
         page.put_paragraph(in_flags(outcome.note), indent=0)
 
 
+def copied_row(outcome: tblctl.Outcome) -> list[tuple[str, str, str]]:
+    """Return the row on what was copied undecoded, which no `--max-bytes` counts; none if nothing was."""
+    copied = outcome.bytes_copied
+    return [("of them copied", render.size(copied), render.size(copied))] if copied else []
+
+
 def print_missing(location: str, *, as_json: bool) -> None:
     """Print that there is no table, if that is no error."""
     note = f"no table at {location}: nothing to recluster"
@@ -126,14 +133,15 @@ def print_missing(location: str, *, as_json: bool) -> None:
 def watched_line(happened: tblctl.WatchedRound) -> str:
     """Return a round of `recluster --watch` in one line."""
     outcome = happened.outcome
-    if outcome is None or happened.error is not None:
+    tried = outcome and outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
+    if outcome is None or (happened.error and not tried):
         what = happened.error or ""
     else:
-        tried = outcome.committed_groups + outcome.conflicted_groups + outcome.failed_groups
         what = recluster_line(outcome) if tried else outcome.note
         if outcome.committed_groups:
             before, after = render.average(outcome.depth_before, 2), render.average(outcome.depth_after, 2)
             what += f"; depth {before} -> {after}, {render.size(happened.bytes_today)} today"
+        what += f"; {happened.error}" if happened.error else ""
     where = happened.location or "(all tables)"
     return render.printable(f"{happened.time} {where} {happened.status}: {in_flags(what)}")
 

@@ -14,26 +14,28 @@ id, created, expires, is_expired, policy, snapshot, groups, blocks, rows, bytes,
 """
 
 
-def print_scheduled(kept: tblctl.ScheduledPlan, *, final: bool, advice: str, as_json: bool) -> None:
-    """Print a plan, and where it is kept. `advice`: as for `put_info`."""
+def print_scheduled(
+    kept: tblctl.ScheduledPlan, *, words: str, final: bool, advice: str, as_json: bool
+) -> None:
+    """Print a plan, and how it is carried out. `words` name the table and the place; `advice`: as for `put_info`."""
     if as_json:
         render.print_json(kept.to_dict())
         return
-    plans.print_plan(kept.plan, final=final, advice=advice, as_json=False)
+    plans.print_plan(kept.plan, final=final, advice=advice, as_json=False, is_kept=kept.id is not None)
     if kept.id is not None:
         click.echo(
-            f"The plan is kept as {kept.id} until {kept.expires}: `tblctl recluster LOC --pending {kept.id}` carries "
-            "it out."
+            f"The plan is kept as {kept.id} until {kept.expires}: `tblctl recluster {words} --pending {kept.id}` "
+            "carries it out."
         )
 
 
-def print_pending(found: Sequence[tblctl.PendingPlan], *, as_json: bool) -> None:
-    """Print the pending plans of a table, oldest first."""
+def print_pending(found: Sequence[tblctl.PendingPlan], *, words: str, as_json: bool) -> None:
+    """Print the pending plans of a table, oldest first. `words` name the table and the place."""
     if as_json:
         render.print_json([item.to_dict() for item in found])
         return
     if not found:
-        click.echo("no pending plan: `tblctl plan LOC --schedule` keeps one")
+        click.echo(f"no pending plan: `tblctl plan {words} --schedule` keeps one")
         return
     rows = [
         (

@@ -29,8 +29,13 @@ _LISTED = 100
 """Groups of a plan that are shown to people; nobody reads more."""
 
 
-def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool) -> None:
-    """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`."""
+def print_plan(
+    plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: bool, is_kept: bool = False
+) -> None:
+    """Print what a round would do, why, and what it leaves out. `advice`: as for `put_info`.
+
+    Where the plan `is_kept`, that is said by the caller; else that nothing was changed.
+    """
     if as_json:
         render.print_json(plan.to_json())
         return
@@ -45,8 +50,9 @@ def print_plan(plan: tblctl.Plan, *, final: bool, advice: str = "", as_json: boo
     print_prediction(plan)
     print_bill(plan)
     print_doubts(plan, advice)
-    rounds = "This is the first round; later ones are planned on its result. " if final else ""
-    click.echo(f"\n{rounds}Nothing was changed.")
+    rounds = "This is the first round; later ones are planned on its result." if final else ""
+    ending = " ".join(filter(None, (rounds, "" if is_kept else "Nothing was changed.")))
+    click.echo(f"\n{ending}" if ending else "")
 
 
 def print_groups(plan: tblctl.Plan) -> None:
@@ -142,8 +148,8 @@ def print_bill(plan: tblctl.Plan) -> None:
 def price_clause(price: tblctl.Price) -> str:
     """Return what a merge takes as a clause."""
     cost = "" if price.cost is None else f", cost {price.cost:.4g}"
-    copied = f" ({render.size(price.bytes_copied)} copied undecoded)" if price.bytes_copied else ""
+    copied = f" and {render.size(price.bytes_copied)} copied undecoded" if price.bytes_copied else ""
     return (
-        f"{render.size(price.bytes_read)} read{copied}, {render.size(price.bytes_written)} written, "
+        f"{render.size(price.bytes_decoded)} decoded{copied}, {render.size(price.bytes_written)} written, "
         f"{render.count(price.requests, 'request')}, {render.duration(price.seconds)}{cost}"
     )

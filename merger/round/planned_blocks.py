@@ -8,7 +8,7 @@ from typing import Any
 
 from tblctl.merger.round.conflicts import conflicts, left_the_table
 from tblctl.merger.round.group_run import GroupRun, State
-from tblctl.selector.plan import Plan
+from tblctl.selector.plan import Group, Plan
 from tblctl.tableformat.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -44,11 +44,11 @@ def require_blocks_of_base(
 ) -> None:
     """Refuse a plan with blocks that had not even been there when it was made. Reads nothing where no block is missing.
 
-    Groups that would go on without lost blocks have the planned rows with them. If the version that the plan was made
-    on is gone, nobody knows: then nothing is refused, and these groups conflict.
+    Groups that would go on without lost blocks have the planned figures with them. If the version that the plan was
+    made on is gone, nobody knows: then nothing is refused, and these groups conflict.
 
     Raises:
-        InvalidDataError: it names such blocks, or other rows: it is another table's, or was edited.
+        InvalidDataError: it names such blocks, or other figures: it is another table's, or was edited.
     """
     lost = [run for run in runs if run.lost]
     if not lost:
@@ -69,11 +69,11 @@ def require_blocks_of_base(
             f"snapshot {plan.snapshot} of {version.location}, for which the plan was made: it is of another table, or "
             "was edited; nothing was changed: plan again"
         )
-        raise InvalidDataError(msg)
-    planned_rows = {group.number: group.rows for group in plan.groups}
+        raise InvalidDataError(msg, plan_field="blocks", group=first.number)
+    planned = {group.number: group for group in plan.groups}
     for run in lost:
         if run.is_open:
-            _require_rows(run, planned_rows[run.number], [*run.blocks, *(found[path] for path in run.lost)])
+            require_figures(planned[run.number], [*run.blocks, *(found[path] for path in run.lost)])
 
 
 def _blocks_of_base(
@@ -113,7 +113,7 @@ def find_blocks(
     One whose rows stay as they come needs a table that still has no cluster key.
 
     Raises:
-        InvalidDataError: a group's row count differs from that of its blocks, or it has blocks of several partitions.
+        InvalidDataError: a group's figures differ from those of its blocks, or it has blocks of several partitions.
     """
     brought = {sort.id for sort in added}
     sorts = planned_sorts(version, added)
@@ -140,35 +140,66 @@ def find_blocks(
             run.blocks, run.lost = (), lost
             run.move(State.CONFLICTED, left_the_table(lost))
             continue
-        _require_as_planned(run)
+        require_figures(run.group, run.blocks)
 
 
-def _require_as_planned(run: GroupRun) -> None:
-    """Refuse a group whose row count differs from the plan, or that crosses partitions.
-
-    Raises:
-        InvalidDataError: it does.
-    """
-    _require_rows(run, run.group.rows, run.blocks)
-    partitions = sorted({block.partition for block in run.blocks})
-    if len(partitions) > 1:
-        msg = (
-            f"group {run.number} of the plan has blocks of {len(partitions)} partitions, such as {partitions[0]!r} "
-            f"and {partitions[1]!r}; blocks are merged within a partition only: plan again"
-        )
-        raise InvalidDataError(msg)
-
-
-def _require_rows(run: GroupRun, planned_rows: int, blocks: Iterable[Block]) -> None:
-    """Refuse a group whose blocks have other rows than planned.
+def require_given(port: TablePort[VersionT], version: VersionT, plan: Plan) -> None:
+    """Refuse a plan of a version, or with groups of a sort, that its table never had.
 
     Raises:
-        InvalidDataError: they have.
+        InvalidDataError: it was edited; `details` has the `plan_field`.
     """
-    rows = sum(block.stored_rows for block in blocks)
-    if rows != planned_rows:
+    if not plan.groups:
+        return
+    base_id = port.parse_id(str(plan.snapshot))
+    if base_id is None or not port.ever_had(base_id, newest=version):
         msg = (
-            f"group {run.number} of the plan says {planned_rows} rows, its blocks have {rows}: "
-            "the plan was altered; plan again"
+            f"the plan says that it was made on snapshot {plan.snapshot!r:.80}, which {version.location} never had; "
+            f"its newest is {version.public_id}. It was edited; plan again"
         )
-        raise InvalidDataError(msg)
+        raise InvalidDataError(msg, plan_field="snapshot")
+    brought = {sort.id for sort in plan.sorts} | {AS_LISTED.id}
+    for group in plan.groups:
+        if group.sort_id not in brought and not port.ever_had_sort(group.sort_id, newest=version):
+            known = ", ".join(map(str, sorted(brought | version.sorts.keys())))
+            msg = (
+                f"group {group.number} of the plan: sort_id is {group.sort_id}, expected one of {known}, which are "
+                f"live in {version.location}, or brought by the plan: it was edited; plan again"
+            )
+            raise InvalidDataError(msg, plan_field="sort_id", group=group.number)
+
+
+def require_figures(group: Group, blocks: Sequence[Block]) -> None:
+    """Refuse a group of which the plan says other things than its blocks do, or that crosses partitions.
+
+    Raises:
+        InvalidDataError: it does; `details` has the `plan_field`.
+    """
+    figures = {
+        "rows": sum(block.stored_rows for block in blocks),
+        "size_bytes": sum(block.size_bytes for block in blocks),
+        "decoded_bytes": sum(block.decoded_bytes for block in blocks),
+    }
+    refuse_other_figures(group, figures, {block.partition for block in blocks})
+
+
+def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: Collection[str]) -> None:
+    """Do `require_figures` by the sums over the group's blocks, and the partitions that these are in."""
+    places = sorted(partitions)
+    if len(places) > 1:
+        msg = (
+            f"group {group.number} of the plan has blocks of {len(places)} partitions, such as {places[0]!r} "
+            f"and {places[1]!r}; blocks are merged within a partition only: plan again"
+        )
+        raise InvalidDataError(msg, plan_field="partition", group=group.number)
+    said = {name: getattr(group, name) for name in figures}
+    expected: dict[str, Any] = dict(figures)
+    if places:
+        said["partition"], expected["partition"] = group.partition or "", places[0]
+    for name, value in said.items():
+        if value != expected[name]:
+            msg = (
+                f"group {group.number} of the plan: {name} is {value!r:.80}, expected {expected[name]!r:.80}, as its "
+                "blocks have it: the plan was edited; plan again"
+            )
+            raise InvalidDataError(msg, plan_field=name, group=group.number)

@@ -138,7 +138,7 @@ def require_own_plan(plan: Plan, version: Version) -> None:
             f"the plan was made for another table (its id is {plan.table_id}); the id of {version.location} is "
             f"{version.table_id}: plan again"
         )
-        raise InvalidOptionError(msg)
+        raise InvalidOptionError(msg, plan_field="table_id")
 
 
 class _Round:

@@ -25,12 +25,13 @@ from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.budget import Budget, Room, split_in_key_order
 from tblctl.selector.connected import components
 from tblctl.selector.draft import Draft, next_level
-from tblctl.selector.option_fields import option, require_valid
+from tblctl.selector.option_fields import require_valid
 from tblctl.selector.plan import Rejection
 from tblctl.selector.policies.full import Full, FullOptions
 from tblctl.selector.policies.runs_places import Places, separable
 from tblctl.selector.policies.runs_rule import group_at
-from tblctl.selector.policy import Alternative, Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes, unclustered
+from tblctl.selector.policy import Alternative, Decision, State
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined, others
 
@@ -54,16 +55,8 @@ class RunsOptions:
         include_unclustered: also select blocks that are not sorted by the current key, or of unknown range.
     """
 
-    max_group_bytes: int | None = option(
-        default=None,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-    include_unclustered: bool = option(
-        default=False,
-        unit="flag",
-        help="Also blocks that are not sorted by the current cluster key (default: with --final).",
-    )
+    max_group_bytes: int | None = group_bytes(None)
+    include_unclustered: bool = unclustered(default=False)
 
     def __post_init__(self) -> None:
         require_valid(self)
@@ -86,14 +79,10 @@ class Runs:
         budget: Budget,
         options: RunsOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
-        now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return groups at the deepest places of partitions that are deeper than the target, until they reach it."""
-        del workload, rates, now, rng
         target = DEFAULT_TARGET_DEPTH if budget.target_depth is None else budget.target_depth
         found = _Found(view=view, room=Room.of(budget, group_bytes=options.max_group_bytes))
         if options.include_unclustered:

@@ -41,7 +41,8 @@ from tblctl.selector.budget import Budget, Room
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.partition_filter import filter_problems, of_wanted_partitions
-from tblctl.selector.policy import Decision, Rates, Rng, State, Workload
+from tblctl.selector.policies.shared_options import group_bytes
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.tableformat.model.block import FULL_SHARE
@@ -100,12 +101,7 @@ class SizeOptions:
     min_input_files: int = option(
         default=2, unit="blocks", help="Least blocks to stitch where they do not fill one block.", least=2
     )
-    max_group_bytes: int = option(
-        default=GROUP_BYTES,
-        unit="bytes",
-        help="Most bytes in memory of the blocks that are merged together, such as 2GiB.",
-    )
-
+    max_group_bytes: int = group_bytes(GROUP_BYTES)
     sort_columns: str | None = option(
         default=None,
         unit="columns",
@@ -172,14 +168,11 @@ class Size:
         budget: Budget,
         options: SizeOptions,
         *,
-        workload: Workload = None,
         state: State = None,
-        rates: Rates = None,
         now: float = 0.0,
-        rng: Rng | None = None,
+        **_: object,
     ) -> Decision:
         """Return groups of small blocks of each partition, in the order in which the table lists them."""
-        del workload, rates, rng
         packer = _Packer(view, options)
         sort = None if view.asked_sort is None or view.asked_sort.id == view.sort_id else view.asked_sort
         sort_id = view.sort_id if sort is None else sort.id
@@ -203,6 +196,7 @@ class Size:
         found = np.setdiff1d(
             np.flatnonzero(small | worn), joined((*taken, *left.values())), assume_unique=True
         )
+        short = packer.held_back(found, Room(group_bytes=room.group_bytes))
         reasons = (
             ("other_partition", np.flatnonzero(may & ~allowed), "of no partition that is asked for"),
             (
@@ -210,7 +204,8 @@ class Size:
                 np.flatnonzero(allowed & ~(small | worn)),
                 "large enough: only small blocks are stitched",
             ),
-            ("too_few_small", found, _why_waiting(options)),
+            ("too_few_small", np.setdiff1d(found, short, assume_unique=True), _why_waiting(options)),
+            ("max_group_bytes", short, "small, but max_group_bytes holds too few of them to stitch"),
             *((rule, blocks, f"left for later by {rule}") for rule, blocks in left.items()),
         )
         out = left_out(view, include_unclustered=True, admitted=renewed, sort_id=sort_id)
@@ -334,6 +329,12 @@ class _Packer:
                 start += 1
         rest = np.concatenate((blocks[np.array(left, np.int64)], blocks[start:]))
         return [*groups, *self._growing(rest, room)]
+
+    def held_back(self, blocks: Integers, room: Room) -> Integers:
+        """Return those of some blocks left over that a group of any size would stitch; none if all fit one group."""
+        if int(self.view.decoded_bytes[blocks].sum()) <= room.group_bytes:
+            return blocks[:0]
+        return joined(group for part in self.view.by_partition(blocks) for group in self.packed(part, Room()))
 
     def _ends(self, blocks: Integers, room: Room) -> Integers:
         """Return for every block the end of the largest group that begins with it and fits `room`."""

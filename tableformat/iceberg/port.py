@@ -5,6 +5,7 @@ The id of a version is its snapshot's id, as text.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,22 @@ class IcebergPort:
     def parse_id(self, text: str) -> str | None:
         """Return a whole number as an id; None for other texts."""
         return text if text.isdecimal() else None
+
+    def ever_had(self, id: str, *, newest: IcebergVersion) -> bool:
+        """Return whether there is a snapshot of that id; true as well if older ones expired: it may be one of them.
+
+        None did if the oldest one is the table's first, of sequence number 1. A parent says nothing: PyIceberg removes
+        the ids of expired ones there, too.
+        """
+        if len(id) <= _ID_DIGITS and newest.metadata.snapshot_by_id(int(id)) is not None:
+            return True
+        oldest = deque(_ancestry(newest.metadata, newest.snapshot), maxlen=1)
+        return any(snapshot.sequence_number != 1 for snapshot in oldest)
+
+    def ever_had_sort(self, number: int, *, newest: IcebergVersion) -> bool:
+        """Return true: ids follow from terms, and metadata does not say which cluster keys there were."""
+        del number, newest
+        return True
 
     def entry(self, version: IcebergVersion, *, newest: IcebergVersion | None = None) -> VersionEntry:
         """Return a version's entry in the history."""

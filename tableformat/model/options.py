@@ -158,6 +158,9 @@ OPTION_DOCS: dict[str, str] = {
 """Meaning, unit and (default) of each option, for help texts."""
 
 
+_SIZE_STEP = 1024
+
+
 def parse_size(text: str, *, needs_unit: bool = False) -> int:
     """Return bytes from `1048576`, `500MB` (powers of ten), `2GiB` or `2G` (powers of two).
 
@@ -166,14 +169,24 @@ def parse_size(text: str, *, needs_unit: bool = False) -> int:
     """
     found = _QUANTITY.fullmatch(text)
     if needs_unit and found and not found[2]:
-        raise InvalidOptionError(f"{text!r} has no unit; write 500MB, 2GiB or {text}B")
+        in_bytes = f" or {found[1]}B" if found[1].isdecimal() else ""
+        raise InvalidOptionError(f"{text!r} has no unit; write 500MB, 2GiB{in_bytes}")
     scale = _SIZE_UNITS.get(found[2].lower()) if found else None
     if found is None or scale is None:
-        raise InvalidOptionError(f"{text!r} is not a size; write bytes such as 1048576, 500MB or 2GiB")
+        plain = "" if needs_unit else "1048576, "
+        raise InvalidOptionError(f"{text!r} is not a size; write one such as {plain}500MB or 2GiB")
     size = Decimal(found[1]) * scale
     if size != int(size):
         raise InvalidOptionError(f"{text!r} is not a whole number of bytes")
     return int(size)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return bytes for people: `512 B`, `1.5 KiB`, `194.0 MiB`."""
+    value, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while value >= _SIZE_STEP and len(units) > 1:
+        value, units = value / _SIZE_STEP, units[1:]
+    return f"{value:,.1f} {units[0]}" if units[0] != "B" else f"{size_bytes} B"
 
 
 def parse_duration(text: str) -> float:
@@ -185,12 +198,26 @@ def parse_duration(text: str) -> float:
     found = _QUANTITY.fullmatch(text)
     if found is not None and not found[2] and Decimal(found[1]) == 0:
         return 0.0
+    if found is not None and not found[2]:
+        raise InvalidOptionError(f"{text!r} has no unit; write {found[1]}s, {found[1]}m or {found[1]}h")
     scale = _DURATION_SECONDS.get(found[2].lower()) if found else None
     if found is None or scale is None:
         raise InvalidOptionError(
             f"{text!r} is not a duration; write a number with a unit: 90s, 30m, 24h, 7d or 2w"
         )
     return float(found[1]) * scale
+
+
+def parse_time(text: str, name: str) -> float:
+    """Return the seconds of an option's text, as `parse_duration` does.
+
+    Raises:
+        InvalidOptionError: not a duration; it names the option.
+    """
+    try:
+        return parse_duration(text)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{name} is wrong: {error}") from error
 
 
 def _parse(name: str, value: Any) -> Any:

@@ -284,6 +284,14 @@ class NativePort:
         """Return a whole number as an id; None for other texts."""
         return str(int(text)) if text.isdecimal() else None
 
+    def ever_had(self, id: str, *, newest: NativeVersion) -> bool:
+        """Return whether there is a snapshot of that sequence, or was: sequences have no gaps."""
+        return 0 < int(id) <= newest.snapshot.sequence
+
+    def ever_had_sort(self, number: int, *, newest: NativeVersion) -> bool:
+        """Return whether a sort of that id is live, or was: snapshots keep all of them."""
+        return number in newest.snapshot.sorts
+
     def entry(self, version: NativeVersion, *, newest: NativeVersion | None = None) -> VersionEntry:
         """Return a version's entry in the history."""
         return _entry(version.snapshot, self._head(newest))

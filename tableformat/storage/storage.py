@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tblctl.tableformat.errors import TblctlError
@@ -66,6 +67,11 @@ class Storage:
     def is_local(self) -> bool:
         """Whether the objects are files of this machine."""
         return self._location.kind == "local"
+
+    @property
+    def is_missing_folder(self) -> bool:
+        """Whether this is a folder of this machine that does not exist: other storages have no folders."""
+        return self.is_local and not Path(self._location.path).is_dir()
 
     def elsewhere(self, url: str, more: Mapping[str, Any] | None = None) -> Storage:
         """Return the storage at another place, with the same options; `more` override them."""

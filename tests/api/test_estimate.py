@@ -14,7 +14,7 @@ import tblctl
 from tblctl.advise import estimate as module
 from tblctl.advise.estimate import append_rows, arrivals, simulate
 from tblctl.cli.main import application
-from tblctl.errors import InvalidOptionError
+from tblctl.errors import InvalidKeyError, InvalidOptionError
 from tblctl.policies import policy_of
 from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.port import VersionEntry
@@ -44,6 +44,13 @@ def entry(days_ago: float, operation: str, bytes_added: int) -> VersionEntry:
         id="1", parent=None, public_id=1, timestamp_ms=NOW_MS - int(days_ago * DAY_MS), summary=summary,
         is_readable=True, tags=(), cluster_by=None, options=None,
     )  # fmt: skip
+
+
+def test_a_table_without_a_key_has_no_depth_to_keep_by_a_policy_that_needs_one(memory_url: str) -> None:
+    table = tblctl.create(memory_url, SCHEMA)
+    with pytest.raises(InvalidKeyError, match="no cluster key to recluster by"):
+        table.estimate()
+    assert table.estimate(policy="size").policy == "size"
 
 
 # -- arrivals ------------------------------------------------------------------------------------------------------

@@ -217,7 +217,8 @@ def test_final_stops_at_the_budget_and_says_what_is_left(memory_url: str, limit:
     outcome = table.recluster(final=True, options={limit: one_group[limit], "price_per_gib": 1.0})
     assert outcome.committed_groups == 1
     assert outcome.note.startswith(f"the rest of the budget ({limit}, ")
-    assert "holds no further group: 4 blocks of " in outcome.note
+    assert "holds no further group: it leaves out 4 blocks of " in outcome.note
+    assert outcome.note.endswith(" KiB")
     assert limit in {item.rule for item in outcome.rejected}
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["n"]) == rows
 
@@ -241,7 +242,7 @@ def test_final_stops_when_its_seconds_have_passed(memory_url: str) -> None:
     outcome = recluster(port, request, lambda _plan: LocalEngine())
     assert (outcome.rounds, outcome.committed_groups) == (1, 1)
     assert outcome.note.startswith(
-        "the rest of the budget (max_seconds, 900.0) holds no further group: 4 blocks of "
+        "the rest of the budget (max_seconds, 900.0) holds no further group: it leaves out 4 blocks of "
     )
 
 

@@ -123,7 +123,7 @@ NAMES = {
         blocks_in blocks_out bytes_copied bytes_read bytes_written cpu_seconds error number predicted round rows
         rows_copied status task_seconds why
     """,
-    "GcOutcome": "bytes_deleted dry_run objects_deleted snapshots_expired",
+    "GcOutcome": "bytes_deleted dry_run note objects_deleted snapshots_expired",
     "WatchedRound": "bytes_today error location outcome status time",
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """

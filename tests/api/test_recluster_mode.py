@@ -21,6 +21,7 @@ from tblctl.errors import CommitOutcomeUnknownError, StorageError
 from tblctl.maintain import background
 from tblctl.maintain.after_write import leave_plan
 from tblctl.merger.engines import local
+from tblctl.policies import DEFAULT_POLICY
 from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.native.log.snapshot_file import WRITER_VERSION
 from tblctl.tableformat.pending import PendingPlans
@@ -114,8 +115,31 @@ def test_of_two_writers_that_commit_beside_each_other_one_reclusters(memory_url:
 def test_a_table_without_a_key_is_only_written(memory_url: str, caplog: pytest.LogCaptureFixture) -> None:
     options = {"recluster.mode": "schedule"}
     table = tblctl.create(memory_url, SCHEMA, options=options)
+    caplog.clear()
     assert append(table)[0].note is None
     assert caplog.text == ""
+
+
+def test_who_sets_a_mode_that_has_no_effect_without_a_key_is_warned(
+    memory_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warned(act: Callable[[], Any]) -> bool:
+        caplog.clear()
+        act()
+        return (
+            f"but no cluster key, which policy {DEFAULT_POLICY} needs, so nothing is reclustered"
+            in caplog.text
+        )
+
+    table = tblctl.create(memory_url, SCHEMA)
+    mode = {"recluster.mode": "inline"}
+    assert warned(lambda: table.set_options(mode))
+    assert not warned(lambda: table.set_cluster_key("k"))
+    assert not warned(lambda: table.set_options(mode))
+    assert warned(table.drop_cluster_key)
+    assert not warned(lambda: table.set_options({"recluster.policy": "size"}))
+    assert warned(lambda: tblctl.create(f"{memory_url}/2", SCHEMA, options=mode))
+    assert not warned(lambda: tblctl.create(f"{memory_url}/3", SCHEMA, options=mode, cluster_by="k"))
 
 
 class Requests:

@@ -14,6 +14,7 @@ from tables import SCHEMA, rows
 
 import tblctl
 from tblctl import errors
+from tblctl.cli.show.outcomes import watched_line
 from tblctl.merger.round.group_run import GroupOutcome
 from tblctl.results import Outcome
 from tblctl.selector.plan import Rejection
@@ -45,7 +46,8 @@ def outcome(
     statuses = ["committed"] * committed + ["conflicted"] * conflicted + ["failed"] * failed
     groups = tuple(
         GroupOutcome(
-            round=1, number=number, status=status, why="", error=None, blocks_in=2, blocks_out=1, rows=1,
+            round=1, number=number, status=status, why="",
+            error=None if status == "committed" else f"{status} since {number}", blocks_in=2, blocks_out=1, rows=1,
             rows_copied=0, bytes_read=size_bytes, bytes_written=0, task_seconds=0.0, cpu_seconds=0.0,
         )
         for number, status in enumerate(statuses)
@@ -265,7 +267,7 @@ def test_what_does_not_fit_into_the_rest_of_a_day_is_no_idle_table() -> None:
 
     found = said(3, lambda: [Standing(location="a", version=1, badness=1)], merge, daily_bytes=5)
     assert in_short(found) == [("a", "budget")], "said once a day"
-    assert found[0].error == "the 5 bytes that are left of today hold no further group"
+    assert found[0].error == "the 5 B that are left of today hold no further group"
     assert len(merged) == 3
     assert in_short(said(1, changing("a"), merge)) == [("a", "idle")], (
         "the caller's own limit is none of the day"
@@ -281,6 +283,18 @@ def test_what_does_not_fit_into_a_round_is_no_matter_of_the_day(round_bytes: int
 
     found = said(1, changing("a"), merge, daily_bytes=5, round_bytes=round_bytes)
     assert in_short(found) == [("a", status)]
+
+
+def test_a_round_of_which_something_failed_says_why() -> None:
+    for groups, status, error in (
+        ({"failed": 2}, "failed", "failed since 0"),
+        ({"conflicted": 1}, "conflict", "conflicted since 0"),
+        ({"committed": 1, "conflicted": 1, "failed": 1}, "reclustered", "failed since 2"),
+        ({"committed": 1}, "reclustered", None),
+    ):
+        (found,) = said(1, changing("a"), lambda *_, groups=groups: outcome(**groups))
+        assert (found.status, found.error) == (status, error)
+        assert watched_line(found).endswith(f"; {error}") == (error is not None)
 
 
 def test_a_round_as_json() -> None:

@@ -281,7 +281,9 @@ def test_gc_defaults_keep_what_is_young(loc: Path) -> None:
 
 
 def test_check_finds_a_missing_block(loc: Path) -> None:
-    assert done("check", loc, "--deep") == "every rule holds: 10 blocks, 100 rows\n"
+    assert (
+        done("check", loc, "--deep") == "every rule holds: 10 blocks of 2 snapshots, 100 rows in the newest\n"
+    )
     assert as_json("check", loc)["ok"] is True
     path = as_json("files", loc)[0]["path"]
     (loc / path).unlink()

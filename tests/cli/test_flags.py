@@ -104,14 +104,38 @@ def test_help_names_no_argument_of_python(command: str) -> None:
     assert not found & {str(param.name) for param in application.commands[command].params}
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--partitions", "a"],
+            "--partition-column is missing: add --partition-column COLUMN, where COLUMN has the",
+        ),
+        (
+            ["--recent-days", "3:1"],
+            "--day-column is missing: add --day-column COLUMN, where COLUMN has the days",
+        ),
+        (["--sort-columns", "nope"], "--sort-columns 'nope': no column 'nope'; columns are id, v"),
+        (["--sort-columns", "idd"], "--sort-columns 'idd': no column 'idd'; did you mean 'id'?"),
+    ],
+)
+def test_wrong_columns_are_told_by_the_flag_with_what_to_type(
+    overlapping: str, words: list[str], message: str
+) -> None:
+    done = invoke("recluster", overlapping, "--policy", "size", *words)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
 # -- a plan in a file that somebody edited
 
 
 def edited(location: str, file: Path, **change: Any) -> Any:
-    """Write a plan to a file, with other values, or other blocks in its first group, and carry it out."""
+    """Write a plan to a file, with other values, or others in its first group, and carry it out."""
     plan = json.loads(invoke("plan", location, "--threshold", "1", "--json").stdout)
+    group = plan["groups"][0]
     if "blocks" in change:
-        plan["groups"][0]["blocks"] = change.pop("blocks")(plan["groups"][0]["blocks"])
+        group["blocks"] = change.pop("blocks")(group["blocks"])
+    group.update(change.pop("group", {}))
     file.write_text(json.dumps({**plan, **change}))
     before = sorted(path for path in Path(location).rglob("*") if path.is_file())
     done = invoke("recluster", location, "--plan", str(file))
@@ -158,6 +182,51 @@ def test_figures_that_cannot_be_are_refused(overlapping: str, tmp_path: Path, ch
     done = invoke("recluster", overlapping, "--plan", str(file))
     assert (done.exit_code, tblctl.open(overlapping).snapshot.sequence) == (1, 4)
     assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("rows", 13, "12"),
+        ("size_bytes", 1, r"\d+"),
+        ("decoded_bytes", 2**60, r"\d+"),
+        ("partition", "region=eu", "''"),
+        ("sort_id", 7, "one of 0, 1"),
+    ],
+)
+def test_a_group_that_says_other_things_than_its_blocks_is_refused_before_spark_starts(
+    overlapping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: Any, expected: str
+) -> None:
+    monkeypatch.setattr("tblctl.maintain.choose_engine._spark", lambda *_args, **_words: pytest.fail("Spark"))
+    file = tmp_path / "plan.json"
+    done, unchanged = edited(overlapping, file, group={field: value})
+    assert (done.exit_code, unchanged) == (1, True)
+    said = rf"--plan: {file}: group 0 of the plan: {field} is {value!r}, expected {expected}"
+    assert re.search(said, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("snapshot", [5, 0, -1, "x"])
+def test_a_snapshot_that_the_table_never_had_is_refused(
+    overlapping: str, tmp_path: Path, snapshot: Any
+) -> None:
+    file = tmp_path / "plan.json"
+    done, unchanged = edited(overlapping, file, snapshot=snapshot)
+    assert (done.exit_code, unchanged) == (1, True)
+    said = f"--plan: {file}: the plan says that it was made on snapshot {snapshot!r}, which {overlapping} never had"
+    assert said in done.stderr
+
+
+def test_a_policy_without_the_options_of_the_plan_is_refused(overlapping: str, tmp_path: Path) -> None:
+    done, unchanged = edited(overlapping, tmp_path / "plan.json", policy="depth")
+    assert (done.exit_code, unchanged) == (1, True)
+    assert "plan.json names policy depth, which does not have the plan's option '" in done.stderr
+
+
+def test_every_error_on_a_plan_names_its_file(overlapping: str, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    for change in ({"table_id": "0" * 32}, {"version": 3}, {"group": {"depth_before": 0.5}}, {"more": 1}):
+        done, unchanged = edited(overlapping, file, **change)
+        assert (done.exit_code in (1, 2), unchanged, f"--plan: {file}: " in done.stderr) == (True, True, True)
 
 
 def test_blocks_that_were_never_in_the_table_are_an_error_and_no_conflict(

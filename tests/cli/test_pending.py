@@ -26,7 +26,8 @@ def scheduled(location: str, *more: str) -> Any:
 def test_a_plan_is_kept_listed_and_carried_out(overlapping: str) -> None:
     done = invoke("plan", overlapping, "--schedule", "--threshold", "1", "--expires", "2h")
     (plan,) = tblctl.open(overlapping).pending_plans()
-    carries_out = f"`tblctl recluster LOC --pending {plan.id}` carries it out."
+    carries_out = f"`tblctl recluster {overlapping} --pending {plan.id}` carries it out."
+    assert "Nothing was changed" not in done.stdout
     assert (
         done.stdout.splitlines()[-1] == f"The plan is kept as {plan.id} until {plan.expires}: {carries_out}"
     )
@@ -42,7 +43,7 @@ def test_a_plan_is_kept_listed_and_carried_out(overlapping: str) -> None:
     )
     assert (
         invoke("plan", overlapping, "--list").stdout
-        == "no pending plan: `tblctl plan LOC --schedule` keeps one\n"
+        == f"no pending plan: `tblctl plan {overlapping} --schedule` keeps one\n"
     )
 
 
@@ -52,7 +53,17 @@ def test_without_an_id_the_oldest_is_carried_out_and_json_has_it_all(overlapping
     done = json.loads(invoke("recluster", overlapping, "--json", "--pending").stdout)
     assert (done["committed_groups"], done["blocks_in"]) == (1, 2)
     nothing = invoke("recluster", overlapping, "--pending")
-    assert (nothing.exit_code, nothing.stdout) == (0, "there is no pending plan\n")
+    assert (nothing.exit_code, nothing.stdout) == (0, f"there is no pending plan of {overlapping}\n")
+
+
+def test_plans_none_of_which_can_be_carried_out_are_an_error(overlapping: str) -> None:
+    scheduled(overlapping)
+    (path,) = Path(overlapping).glob("metadata/plans/*")
+    path.write_bytes(path.read_bytes().replace(b'"levels"', b'"lovels"'))
+    done = invoke("recluster", overlapping, "--pending")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"none of the pending plans of {overlapping} can be executed: " in done.stderr
+    assert "do not match the checksum" in done.stderr
 
 
 def test_a_plan_is_cancelled(overlapping: str) -> None:
@@ -89,9 +100,12 @@ def test_a_plan_without_groups_is_not_kept(overlapping: str) -> None:
         (["plan", "--list", "--threshold", "2"], "--list and --threshold exclude each other"),
         (["plan", "--list", "--final"], "--list and --final exclude each other"),
         (["plan", "--schedule", "--output", "x.json"], "--schedule and --output exclude each other"),
-        (["plan", "--schedule", "--expires", "soon"], "'soon' is not a duration"),
-        (["plan", "--schedule", "--expires", "0"], "a pending plan lives 0 seconds"),
+        (["plan", "--schedule", "--expires", "soon"], "--expires is wrong: 'soon' is not a duration"),
+        (["plan", "--schedule", "--expires", "5"], "--expires is wrong: '5' has no unit; write 5s, 5m or 5h"),
+        (["plan", "--schedule", "--expires", "0"], "--expires is '0', expected a time from 1s to 31 years"),
         (["plan", "--schedule", "--plans-at", "/p"], "keeps pending plans with the table"),
+        (["plan", "--schedule", "--cluster-by", "v"], "is its property tblctl.cluster-by"),
+        (["recluster", "--pending", "--cluster-by", "v"], "is its property tblctl.cluster-by"),
         (["plan", "--expires", "1d"], "--expires goes with --schedule"),
         (["plan", "--plans-at", "/p"], "--plans-at goes with --schedule, --list or --cancel"),
         (["plan", "--cancel", "x"], "'x' is not the id of a pending plan"),

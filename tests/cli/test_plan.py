@@ -46,7 +46,7 @@ def test_a_plan_in_a_file_is_carried_out_by_a_recluster(overlapping: str, tmp_pa
     done = invoke("plan", overlapping, "--threshold", "1", "--output", str(file))
     assert done.exit_code == 0
     assert done.stdout.splitlines()[-1] == (
-        f"The plan is in {file}: `tblctl recluster LOC --plan {file}` carries it out."
+        f"The plan is in {file}: `tblctl recluster {overlapping} --plan {file}` carries it out."
     )
     assert tblctl.open(overlapping).info().average_depth == 3.0
     assert invoke("recluster", overlapping, "--plan", str(file)).exit_code == 0

@@ -22,6 +22,7 @@ from tblctl import errors
 from tblctl.cli.main import application
 from tblctl.selector.budget import Budget
 from tblctl.selector.plan import Group, Plan, PlanOptions, Prediction, Rejection
+from tblctl.selector.pricing.price import Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +271,9 @@ def test_a_table_that_is_missing_starts_no_session(library: Library) -> None:
         (["--on-conflict", "wait"], "'wait' is not one of 'salvage', 'fail'"),
         (["--memory", "-1"], "'--memory': '-1' is not a size"),
         (["--memory", "0B"], "'--memory': '0B' is not above 0"),
-        (["--memory", "4"], "'--memory': '4' has no unit"),
+        (["--memory", "4"], "'--memory': '4' has no unit; write 500MB, 2GiB or 4B"),
+        (["--memory", "1.5"], "'--memory': '1.5' has no unit; write 500MB, 2GiB\n"),
+        (["--memory", "x"], "'--memory': 'x' is not a size; write one such as 500MB or 2GiB\n"),
         (["--max-group-bytes", "2 elephants"], "'--max-group-bytes': '2 elephants' is not a size"),
         (["--max-bytes", "GiB"], "'--max-bytes': 'GiB' is not a size"),
         (["--max-bytes", "0.3B"], "'--max-bytes': '0.3B' is not a whole number of bytes"),
@@ -418,6 +421,25 @@ def test_a_run_tells_before_and_after(library: Library) -> None:
         "blocks merged 61 31",
         "bytes merged 16.0 MiB 8.0 MiB",
     ]
+
+
+def test_what_was_copied_is_told_from_what_was_decoded_which_alone_counts_for_a_budget(
+    library: Library,
+) -> None:
+    predicted = Price(
+        blocks=61, rows=600_572, bytes_read=2**24, bytes_copied=2**22, bytes_written=2**23, memory_bytes=2**26,
+        requests=9, seconds=1.5, cost=None, suggested_bytes=0,
+    )  # fmt: skip
+    library.outcome = Done(bytes_copied=2**23, predicted=predicted, predicted_depth_after=1.0)
+    lines = done("recluster", "t", "--max-bytes", "13MiB").splitlines()
+    assert [line.split() for line in lines if line.startswith(("bytes merged", "of them copied"))] == [
+        ["bytes", "merged", "16.0", "MiB", "8.0", "MiB"],
+        ["of", "them", "copied", "8.0", "MiB", "8.0", "MiB"],
+    ]
+    assert (
+        "predicted: 12.0 MiB decoded and 4.0 MiB copied undecoded, 8.0 MiB written, 9 requests, 1.50 s; depth 1.00"
+        in " ".join(lines)
+    )
 
 
 def test_nothing_to_do_prints_why_and_is_no_failure(library: Library) -> None:

@@ -54,6 +54,10 @@ def test_a_line_for_each_round_until_the_end(
     assert done.stderr == "tblctl: stopped\n"
 
 
+def test_help_says_the_exit_code_of_a_watch_that_was_told_to_stop() -> None:
+    assert "SIGTERM or Ctrl-C (exit code 0)" in " ".join(invoke("--help").stdout.split())
+
+
 def test_json_is_an_object_a_line(monkeypatch: pytest.MonkeyPatch, overlapping: str) -> None:
     words = (overlapping, "--watch", "1s", "--threshold", "1", "--json")
     done = watch_for(monkeypatch, 2, *words, end=KeyboardInterrupt())
@@ -76,19 +80,30 @@ def test_all_tables_below_a_folder(monkeypatch: pytest.MonkeyPatch, overlapping:
     ("words", "message"),
     [
         (["--watch", "5m"], "name the tables to watch (LOC...), or --all DIR"),
-        (["--watch", "soon", "LOC"], "'soon' is not a duration"),
-        (["--watch", "0", "LOC"], "expected a time above 0"),
+        (["--watch", "soon", "LOC"], "--watch is wrong: 'soon' is not a duration"),
+        (["--watch", "5", "LOC"], "--watch is wrong: '5' has no unit; write 5s, 5m or 5h"),
+        (
+            ["--watch", "0", "LOC"],
+            "--watch is '0', expected a time above 0 and below 31 years, such as 60s or 5m",
+        ),
+        (["--watch", "5m", "LOC", "--namespace", "x"], "--namespace goes with --all iceberg://CATALOG"),
         (["--watch", "5m", "LOC", "--final"], "--watch and --final exclude each other"),
         (["--watch", "5m", "LOC", "--dry-run"], "--watch and --dry-run exclude each other"),
         (["--watch", "5m", "LOC", "--if-exists"], "--watch and --if-exists exclude each other"),
-        (["--watch", "5m", "LOC", "--cluster-by", "a"], "--watch and --cluster-by exclude each other"),
+        (
+            ["--watch", "5m", "LOC", "--cluster-by", "a"],
+            "--watch and --cluster-by exclude each other: the key",
+        ),
         (["--watch", "5m", "LOC", "--policy", "levles"], "did you mean levels"),
         (["--watch", "5m", "LOC", "--daily-bytes", "0MB"], "is not above 0"),
         ([], "name one table (LOC)"),
-        (["LOC", "LOC"], "several, --all, --namespace, --daily-bytes go with --watch TIME"),
-        (["LOC", "--daily-bytes", "1GiB"], "go with --watch TIME"),
-        (["LOC", "--namespace", "x"], "go with --watch TIME"),
-        (["--all", "LOC"], "go with --watch TIME"),
+        (["LOC", "LOC"], "name one table (LOC); several go with --watch TIME"),
+        (["LOC", "--daily-bytes", "1GiB"], "--daily-bytes goes with --watch TIME"),
+        (["LOC", "--namespace", "x"], "--namespace goes with --watch TIME"),
+        (["--all", "LOC"], "--all goes with --watch TIME"),
+        (["LOC", "--branch", "b"], "--branch is for Iceberg tables"),
+        (["LOC", "--refine"], "--refine is for Iceberg tables"),
+        (["LOC", "--catalog-option", "a=b"], "--catalog-option is for Iceberg tables"),
     ],
 )
 def test_wrong_words(overlapping: str, words: list[str], message: str) -> None:

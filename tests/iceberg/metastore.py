@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import RLock, Thread
-from typing import Any, Self
+from threading import RLock
+from typing import Any
 
 from hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport import TSocket, TTransport
+
+from .served import Served
 
 Fault = Callable[[Callable[[], Any]], Any]
 """Called with what carries a call out; may do that, raise, or both."""
@@ -24,7 +26,7 @@ class Cut(TTransport.TTransportException):  # type: ignore[misc]
     """Raised by a fault: the connection ends without an answer."""
 
 
-class Metastore:
+class Metastore(Served):
     """The server. `uri` is its address, `calls` has the names of all calls so far."""
 
     def __init__(self) -> None:
@@ -49,19 +51,7 @@ class Metastore:
         self.databases: dict[str, Any] = {}
         self.tables: dict[tuple[str, str], Any] = {}
         self.locks: list[tuple[int, tuple[str, str]]] = []
-        self._server = ThreadingTCPServer(("127.0.0.1", 0), Connection)
-        self._server.daemon_threads = True
-        self.uri = f"thrift://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.serve(ThreadingTCPServer(("127.0.0.1", 0), Connection), "thrift")
 
     def fail(self, call: str, *faults: Fault) -> None:
         """Have the next calls of a name do something else, one after the other."""

@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import RLock, Thread
-from typing import Any, Self
+from threading import RLock
+from typing import Any
 
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import CommitTableRequest  # type: ignore[attr-defined]
 from pyiceberg.table import Table
+
+from .served import Served
 
 _ERRORS: dict[type[Exception], tuple[int, str]] = {
     exceptions.NoSuchTableError: (404, "NoSuchTableException"),
@@ -22,7 +24,7 @@ _ERRORS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-class RestCatalog:
+class RestCatalog(Served):
     """The server. `uri` is its address.
 
     Args:
@@ -73,19 +75,7 @@ class RestCatalog:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.uri = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler), "http")
 
     def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Return the status and the answer to a request."""

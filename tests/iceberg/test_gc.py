@@ -157,7 +157,14 @@ def test_snapshots_expire_and_what_they_alone_needed_goes(table: Table) -> None:
     entries = [path for path in everything(table) if "tblctl-" not in path.name and path.suffix == ".parquet"]
     assert len(entries) == 2
     opened = tblctl.from_iceberg(table)
-    assert opened.gc(keep=1, dry_run=True).snapshots_expired == ()  # all are younger than five days
+    found = opened.gc(keep=1, dry_run=True)
+    assert (found.snapshots_expired, found.note) == (
+        (),
+        (
+            "no snapshot expires: of 3, 1 named by branches or tags; 2 too young (history.expire.max-snapshot-age-ms, "
+            "--expire-older-than; by default 5 days)"
+        ),
+    )
     before = table.refresh().metadata
     sizes = {path: path.stat().st_size for path in everything(table)}
     done = opened.gc(keep=1, expire_older_than=0)
@@ -191,8 +198,10 @@ def test_what_the_table_promises_stays(
 ) -> None:
     with table.transaction() as change:
         change.set_properties(properties)
-    tblctl.from_iceberg(table.refresh()).gc(expire_older_than=0, **more)
+    found = tblctl.from_iceberg(table.refresh()).gc(expire_older_than=0, **more)
     assert len(table.refresh().metadata.snapshots) == left
+    promised = "min-snapshots-to-keep" if more else "max-snapshot-age-ms"
+    assert (promised in found.note) == (found.note != "") == (left == 3)
 
 
 def test_branches_and_tags_keep_their_snapshots(table: Table) -> None:
@@ -200,7 +209,10 @@ def test_branches_and_tags_keep_their_snapshots(table: Table) -> None:
     table.manage_snapshots().create_tag(first.snapshot_id, "v1").commit()
     table.manage_snapshots().create_branch(second.snapshot_id, "dev", min_snapshots_to_keep=1).commit()
     done = tblctl.from_iceberg(table.refresh()).gc(expire_older_than=0)
-    assert done.snapshots_expired == ()
+    assert (done.snapshots_expired, done.note) == (
+        (),
+        "no snapshot expires: of 3, 3 named by branches or tags",
+    )
     assert set(table.refresh().refs()) == {"main", "v1", "dev"}
 
 
@@ -317,6 +329,8 @@ def test_the_command(lake: Lake, table: Table) -> None:
     assert path.name in listed.stdout
     assert "would expire 0 snapshots; would delete 1 object (10 B)" in listed.stdout
     assert path.exists()
+    kept = " ".join(run("gc", "iceberg://lake/db.t", "--dry-run", "--keep", "1", *options).stdout.split())
+    assert "no snapshot expires: of 3, 1 named by branches or tags; 2 too young" in kept
     done = run("gc", "iceberg://lake/db.t", "--expire-older-than", "0s", "--keep", "1", "--json", *options)
     assert done.exit_code == 0, done.stderr
     assert not path.exists()

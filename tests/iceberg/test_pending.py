@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyiceberg.types import LongType
 
 import tblctl
 from tblctl.cli.main import application
-from tblctl.errors import InvalidOptionError
+from tblctl.errors import InvalidDataError, InvalidOptionError
 
 from .lake import Lake, append, fields
 
@@ -53,7 +54,8 @@ def test_a_plan_is_kept_where_the_property_says_and_executed_from_there(table: T
 def test_a_place_that_is_named_is_taken_instead(table: Table, place: Path, tmp_path: Path) -> None:
     ours, other = tblctl.from_iceberg(table), f"file://{tmp_path / 'elsewhere'}"
     kept = ours.schedule("full", plans_at=other)
-    assert (ours.pending_plans(), ours.recluster_pending().note) == ([], "there is no pending plan")
+    nothing = f"there is no pending plan of {ours.location} at {place}"
+    assert (ours.pending_plans(), ours.recluster_pending().note) == ([], nothing)
     assert ours.cancel_plan(kept.id, plans_at=other).groups == 1
     ours.schedule("full", plans_at=other)
     assert ours.recluster_pending(plans_at=other).committed_groups == 1
@@ -64,8 +66,10 @@ def test_lost_plans_are_no_error_but_a_word(table: Table, place: Path) -> None:
     kept = ours.schedule("full")
     shutil.rmtree(place)
     assert ours.pending_plans() == []
-    assert ours.recluster_pending().note == "there is no pending plan"
-    with pytest.raises(InvalidOptionError, match=f"has no pending plan {kept.id}"):
+    assert "there is no pending plan" in ours.recluster_pending().note
+    with pytest.raises(
+        InvalidOptionError, match=f"has no pending plan {kept.id}.*--plans-at '{place}' --list"
+    ):
         ours.recluster_pending(kept.id)
     assert len(ours.schedule("full").plan.groups) == 1
 
@@ -79,11 +83,22 @@ def test_plans_of_another_table_in_one_place_are_left_alone(lake: Lake, table: T
     kept = ours.schedule("full")
     with pytest.raises(InvalidOptionError, match="the plan was made for another table"):
         ours.recluster_pending(theirs.id)
+    with pytest.raises(InvalidOptionError, match=f"{theirs.id} is not of {ours.location}: .* another table"):
+        ours.cancel_plan(theirs.id)
     outcome = ours.recluster_pending()
     assert outcome.committed_groups == 1
     assert "made for another table" in outcome.note
     assert [item.id for item in ours.pending_plans()] == [theirs.id]
+    with pytest.raises(InvalidDataError, match=r"none of the pending plans of .* made for another table"):
+        ours.recluster_pending()
     assert kept.id != theirs.id
+
+
+def test_a_folder_that_somebody_names_has_to_be_there(table: Table, tmp_path: Path) -> None:
+    ours, missing = tblctl.from_iceberg(table), str(tmp_path / "nowhere")
+    for act in (ours.pending_plans, ours.recluster_pending, partial(ours.cancel_plan, "0" * 32)):
+        with pytest.raises(InvalidDataError, match=f"there is no folder {missing}"):
+            act(plans_at=missing)
 
 
 def test_claims_of_a_plan_that_is_gone_go_when_the_next_one_is_kept(table: Table, place: Path) -> None:
@@ -121,6 +136,12 @@ def test_the_command_keeps_lists_and_carries_out(
         return json.loads(done.stdout)
 
     there = ("--plans-at", str(tmp_path / "there"))
+    words = [application, ["plan", "iceberg://lake/db.t", *options, "--policy", "full", "--schedule", *there]]
+    said = CliRunner().invoke(*words).stdout.splitlines()[-1]
+    (pending,) = invoke("plan", "--list", *there)
+    again = f"`tblctl recluster iceberg://lake/db.t --plans-at {there[1]} --pending {pending['id']}`"
+    assert again in said
+    invoke("plan", "--cancel", pending["id"], *there)
     kept = invoke("plan", "--policy", "full", "--schedule", *there)
     assert [item["id"] for item in invoke("plan", "--list", *there)] == [kept["id"]]
     assert invoke("recluster", "--pending", kept["id"], *there)["committed_groups"] == 1

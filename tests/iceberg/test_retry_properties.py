@@ -93,7 +93,8 @@ def test_a_catalog_that_cannot_be_reached_is_waited_for_a_minute_or_as_long_as_t
     assert over[0] == expected
 
 
-def test_a_recluster_of_a_second_does_not_wait_minutes_for_a_storage_that_is_gone(lake: Lake) -> None:
+def waiting(lake: Lake) -> tuple[Table, Any, Waits, Any, Any]:
+    """Return a table of two files, its port, which waits in no time, its version, and a replacement of the files."""
     table: Table = lake.create("t", fields(id=LongType(), s=StringType()))
     for first in range(2):
         append(table, id=[first, first + 2], s=["a", "b"])
@@ -101,7 +102,11 @@ def test_a_recluster_of_a_second_does_not_wait_minutes_for_a_storage_that_is_gon
     waits = Waits()
     port.env = waits.environment()
     base = port.newest()
-    change = replacement_of(base, data_files(table))
+    return table, port, waits, base, replacement_of(base, data_files(table))
+
+
+def test_a_recluster_of_a_second_does_not_wait_minutes_for_a_storage_that_is_gone(lake: Lake) -> None:
+    _, port, waits, base, change = waiting(lake)
     load = port._load
 
     def gone() -> Any:
@@ -116,14 +121,7 @@ def test_a_recluster_of_a_second_does_not_wait_minutes_for_a_storage_that_is_gon
 
 
 def test_races_lost_in_between_show_that_the_catalog_is_there(lake: Lake) -> None:
-    table: Table = lake.create("t", fields(id=LongType(), s=StringType()))
-    for first in range(2):
-        append(table, id=[first, first + 2], s=["a", "b"])
-    port = port_of(table)
-    waits = Waits()
-    port.env = waits.environment()
-    base = port.newest()
-    change = replacement_of(base, data_files(table))
+    table, port, waits, base, change = waiting(lake)
     silent = raising(TimeoutError("no reply"))
     with Meanwhile(table, *[silent] * 8, LOST, silent, silent) as catalog:
         port.replace(base, change)

@@ -14,6 +14,7 @@ from pyiceberg.types import LongType, StringType
 
 import tblctl
 from tblctl.cli.main import application
+from tblctl.errors import InvalidDataError
 
 from .lake import Lake, append, fields
 
@@ -82,6 +83,34 @@ def test_each_policy_keeps_the_rows_and_comes_to_an_end(
     again = table.recluster(policy=policy, options=options, final=True, **keyed(table))
     assert (again.commits, again.rounds) == (0, 0)
     assert table.info(**({"columns": "k"} if foreign else {})).rows == 90
+
+
+@pytest.mark.parametrize(
+    ("whole", "group", "said"),
+    [
+        ({"snapshot": "12345"}, {}, "made on snapshot '12345', which iceberg://lake/db.t never had"),
+        ({}, {"partition": "region=xx"}, "partition is 'region=xx', expected 'region="),
+        ({}, {"decoded_bytes": 2**60}, "decoded_bytes is 1152921504606846976, expected"),
+        ({}, {"size_bytes": 7}, "size_bytes is 7, expected"),
+    ],
+    ids=str,
+)
+def test_an_edited_plan_is_refused(
+    lake: Lake, whole: dict[str, Any], group: dict[str, Any], said: str
+) -> None:
+    made = iceberg(lake).plan("full", cluster_by="k").to_json()
+    made["groups"][0] |= group
+    with pytest.raises(InvalidDataError, match=said):
+        lake.open("t").recluster(tblctl.Plan.from_json(made | whole), cluster_by="k")
+
+
+def test_a_plan_of_a_snapshot_that_may_have_expired_is_carried_out(lake: Lake) -> None:
+    made = iceberg(lake).plan("full", cluster_by="k").to_json()
+    table = lake.load("t")
+    first = table.metadata.snapshots[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(first).commit()
+    plan = tblctl.Plan.from_json(made | {"snapshot": str(first)})
+    assert lake.open("t").recluster(plan, cluster_by="k").committed_groups == 3
 
 
 def test_a_column_that_the_table_does_not_have_is_refused_with_the_nearest_name(table: Any) -> None:

@@ -195,6 +195,22 @@ def test_a_plan_carries_the_order_of_sort_columns(make: Make, cluster_by: str | 
     assert [region for _, region in subject.rows()] == ["ap"] * 4 + ["eu"] * 4 + ["us"] * 4
 
 
+@pytest.mark.parametrize(
+    ("cluster_by", "columns", "warns"), [(None, "region", 0), ("k", "k", 0), ("k", "region", 1)]
+)
+def test_who_takes_blocks_out_of_the_order_of_the_key_is_warned_before(
+    make: Make, caplog: pytest.LogCaptureFixture, cluster_by: str | None, columns: str, warns: int
+) -> None:
+    subject = make(cluster_by)
+    fill(subject)
+    for act in (subject.table.plan, subject.table.recluster):
+        caplog.clear()
+        act(policy="size", options={"sort_columns": columns})
+        said = [text for text in caplog.messages if "they leave the order of the cluster key" in text]
+        assert len(said) == warns
+        assert not said or "is clustered by k, but the plan sorts 4 blocks by region" in said[0]
+
+
 def test_sort_columns_that_are_the_key_are_the_key(make: Make) -> None:
     subject = make("k")
     fill(subject)

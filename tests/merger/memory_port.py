@@ -348,6 +348,13 @@ class MemoryPort:
     def parse_id(self, text: str) -> str | None:
         return text if text in self._versions else None
 
+    def ever_had(self, id: str, *, newest: MemoryVersion) -> bool:
+        del newest
+        return id in self._versions
+
+    def ever_had_sort(self, number: int, *, newest: MemoryVersion) -> bool:
+        return number in newest.known_sorts
+
     def entry(self, version: MemoryVersion, *, newest: MemoryVersion | None = None) -> VersionEntry:
         records = version.records.values()
         summary = Summary(

@@ -335,7 +335,7 @@ def test_the_rows_of_a_group_that_lost_a_block_are_those_of_the_plan_together_wi
     plan = plan_of(triples)
     edited = dataclasses.replace(plan.groups[0], rows=plan.groups[0].rows + 1)
     triples.delete(0)
-    with pytest.raises(InvalidDataError, match=r"group 0 of the plan says \d+ rows, its blocks have \d+"):
+    with pytest.raises(InvalidDataError, match=r"group 0 of the plan: rows is \d+, expected \d+"):
         run(triples, Seen(), plan=dataclasses.replace(plan, groups=(edited, *plan.groups[1:])))
 
 

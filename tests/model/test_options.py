@@ -193,7 +193,7 @@ def test_durations_are_read(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-1h", "1y", "1h30m", "0.5"])
 def test_a_duration_needs_a_number_and_a_unit(text):
-    with pytest.raises(InvalidOptionError, match="is not a duration"):
+    with pytest.raises(InvalidOptionError, match=r"is not a duration|has no unit; write"):
         parse_duration(text)
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from tables import SCHEMA, objects_of, open_impatient, rows
+from tables import SCHEMA, objects_of, open_impatient, places, rows
 
 import tblctl
 from tblctl.maintain.pending import PendingJob
 from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.tableformat.environment import Beat
+from tblctl.tableformat.native.log.checked_json import with_checksum
+from tblctl.tableformat.native.log.names import plan_path
+from tblctl.tableformat.storage import Storage
 
 PAIRS = (0, 100, 200)
+DAY_SECONDS = 86400
 IDS = [pair + step for pair in PAIRS for step in range(1, 9)]
 
 
@@ -25,6 +31,22 @@ def build(location: str, pairs: Sequence[int] = PAIRS) -> tblctl.Table:
         table.append(rows(*range(pair + 1, pair + 9, 2)))
         table.append(rows(*range(pair + 2, pair + 10, 2)))
     return table
+
+
+def built(tmp_path: Path) -> Iterator[str]:
+    """Yield the location of such a table in memory."""
+    for found in places("memory", tmp_path):
+        location = found.fresh()
+        build(location)
+        yield location
+
+
+def put(location: str, document: Any, *, seconds: int = DAY_SECONDS, sealed: bool = True) -> str:
+    """Store an object in the place of a pending plan; return its id."""
+    plan_id = "a" * 32
+    data = with_checksum(document) if sealed else json.dumps(document).encode()
+    Storage(location).write(plan_path(plan_id, seconds), data)
+    return plan_id
 
 
 def pending_objects(location: str) -> list[str]:

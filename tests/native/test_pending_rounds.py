@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faults import Faults, inject
-from tables import places, rows
+from tables import rows
 
 import tblctl
 from tblctl.maintain.pending import execute
@@ -20,15 +20,12 @@ from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.native.log.names import claim_of
 from tblctl.tableformat.native.port import NativeVersion
 
-from .pending import build, one_by_one, pending_objects
+from .pending import built, one_by_one, pending_objects
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    for found in places("memory", tmp_path):
-        location = found.fresh()
-        build(location)
-        yield location
+    yield from built(tmp_path)
 
 
 def test_the_seconds_of_a_plan_count_for_all_its_rounds(url: str) -> None:

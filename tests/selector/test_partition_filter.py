@@ -128,7 +128,7 @@ def budget():
             "expected K:N, from K days ago to N days ago with K >= N, got '1:3'",
         ),
         ({"recent_days": "x", "day_column": "d"}, "expected K:N"),
-        ({"recent_days": "3:1"}, "day_column is missing: recent_days needs to know the column"),
+        ({"recent_days": "3:1"}, "day_column is missing: add day_column COLUMN, where COLUMN has the days"),
         ({"day_column": "d"}, "day_column is of no use without recent_days"),
         (
             {"partitions": "a,,b", "partition_column": "c"},
@@ -149,6 +149,12 @@ def test_filters_that_make_no_sense_are_refused(options, message):
 def test_values_that_do_not_fit_the_column_are_refused():
     with pytest.raises(InvalidOptionError, match="'x' is no value of column 'c', which is int64"):
         wanted([1], [1], partition_column="c", partitions="x")
+    with pytest.raises(
+        InvalidOptionError, match=r"partitions: '10\.\.9' ends before it begins; write 9\.\.10"
+    ):
+        wanted([1], [1], partition_column="c", partitions="1,10..9")
+    with pytest.raises(InvalidOptionError, match=r"'z\.\.a' ends before it begins; write a\.\.z"):
+        wanted(["b"], ["b"], partition_column="c", partitions="z..a")
     with pytest.raises(InvalidOptionError, match="column 'c' is int64, expected days"):
         wanted([1], [1], day_column="c", recent_days="1:0")
     with pytest.raises(InvalidOptionError, match="column 'c' is string, expected days"):

@@ -78,6 +78,13 @@ def test_a_group_holds_no_more_bytes_than_asked_for():
     assert stitched(table_of(*[4] * 6), max_group_bytes=3 * ROW_BYTES) == []
 
 
+def test_blocks_that_only_the_limit_of_a_group_keeps_apart_name_it():
+    plan = table_of(4, 4).plan("size", max_group_bytes=7 * ROW_BYTES)
+    assert {item.rule: item.blocks for item in plan.rejected} == {"max_group_bytes": 2}
+    assert f"Raise max_group_bytes, now {7 * ROW_BYTES}" in plan.note
+    assert rules(table_of(7, 7), max_group_bytes=7 * ROW_BYTES) == {"too_few_small": 2}
+
+
 def test_blocks_from_the_limit_on_storage_on_are_not_small():
     assert stitched(table_of(5, 4, 4, 4), small_file_bytes=5) == [[4, 4, 4]], (
         "each output has 6 bytes or more"

@@ -11,6 +11,7 @@ from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     CorruptTableError,
+    InvalidDataError,
     InvalidKeyError,
     InvalidOptionError,
     InvalidSchemaError,
@@ -114,6 +115,11 @@ REASONS = (
         error=InvalidOptionError,
         why="another actor executed or cancelled the plan, or it expired",
         holds=lambda run: run.name in {"execute", "cancel"},
+    ),
+    Reason(
+        error=InvalidDataError,
+        why="all pending plans have expired",
+        holds=lambda run: run.name == "execute",
     ),
     Reason(
         error=InvalidKeyError,

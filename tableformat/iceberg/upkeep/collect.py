@@ -31,7 +31,7 @@ from tblctl.tableformat.iceberg.catalog import (
 )
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
-from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots
+from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots, why_all_stay
 from tblctl.tableformat.iceberg.upkeep.reachable import Place, Reachable
 from tblctl.tableformat.iceberg.version import IcebergVersion
 from tblctl.tableformat.port import Garbage
@@ -104,9 +104,10 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     storages = DataStorage(version.io_properties)
     now = env.now()
     own = _own_objects(version, storages)  # listed before the named ones are read
-    snapshots, expired = version.metadata.snapshots, list[int]()
+    snapshots, expired, note = version.metadata.snapshots, list[int](), ""
     if request.retention is not None:
         expired = expired_snapshots(version.metadata, request.retention, int(now * 1000))
+        note = why_all_stay(version.metadata, request.retention, int(now * 1000))
     if expired:
         _require_writable_metadata(version, table)
     named, unneeded, going = Reachable(version), Reachable(version), frozenset(expired)
@@ -137,6 +138,7 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
         versions=tuple(map(str, expired)),
         objects=tuple(paths),
         size_bytes=sum(item.size for item in chosen.values()),
+        note=note,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -60,32 +61,58 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+NAMED = "named by branches or tags"
+COUNTED = f"among those that a branch keeps ({_COUNT}, --keep)"
+YOUNG = f"too young ({_AGE}, --expire-older-than; by default 5 days)"
+WAITING = f"to be published yet ({_WAP})"
+
+
 def expired_snapshots(metadata: TableMetadata, retention: Retention, now_ms: int) -> list[int]:
     """Return the ids of snapshots that expire, oldest first.
 
     The snapshots of tags and the heads of branches stay, and what a branch retains. Of the others, which no branch
     leads to, young ones stay, and those that wait to be published (`wap.id`).
     """
+    kept = kept_snapshots(metadata, retention, now_ms)
+    found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
+    return [snapshot.snapshot_id for snapshot in sorted(found, key=lambda item: item.timestamp_ms)]
+
+
+def kept_snapshots(metadata: TableMetadata, retention: Retention, now_ms: int) -> dict[int, str]:
+    """Return why each snapshot stays that does, by id: the first of its reasons, in the order above."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    kept: set[int] = set()
+    heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    kept = {id_: NAMED for id_ in heads if id_ is not None}
+    young: set[int] = set()
     reached: set[int] = set()
     for ref in metadata.refs.values():
-        kept.add(ref.snapshot_id)
         if ref.snapshot_ref_type == "branch":
             own = retention.on(ref)
             for place, snapshot in enumerate(_ancestors(by_id, ref.snapshot_id)):
                 reached.add(snapshot.snapshot_id)
-                if place < own.count or snapshot.timestamp_ms > now_ms - own.age_ms:
-                    kept.add(snapshot.snapshot_id)
-    if metadata.current_snapshot_id is not None:
-        kept.add(metadata.current_snapshot_id)
+                if place < own.count:
+                    kept.setdefault(snapshot.snapshot_id, COUNTED)
+                elif snapshot.timestamp_ms > now_ms - own.age_ms:
+                    young.add(snapshot.snapshot_id)
     for snapshot in metadata.snapshots:
-        waits = snapshot.summary is not None and _WAP in snapshot.summary.additional_properties
-        young = snapshot.timestamp_ms > now_ms - retention.age_ms
-        if snapshot.snapshot_id not in reached and (waits or young):
-            kept.add(snapshot.snapshot_id)
-    found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
-    return [snapshot.snapshot_id for snapshot in sorted(found, key=lambda item: item.timestamp_ms)]
+        if snapshot.snapshot_id in reached:
+            continue
+        if snapshot.timestamp_ms > now_ms - retention.age_ms:
+            young.add(snapshot.snapshot_id)
+        elif snapshot.summary is not None and _WAP in snapshot.summary.additional_properties:
+            kept.setdefault(snapshot.snapshot_id, WAITING)
+    return dict.fromkeys(young, YOUNG) | kept
+
+
+def why_all_stay(metadata: TableMetadata, retention: Retention, now_ms: int) -> str:
+    """Return why no snapshot expires, for people; "" if one does, or if there is no snapshot but the newest."""
+    kept = kept_snapshots(metadata, retention, now_ms)
+    here = [snapshot.snapshot_id for snapshot in metadata.snapshots]
+    if len(here) < 2 or not all(id_ in kept for id_ in here):  # noqa: PLR2004
+        return ""
+    counts = Counter(kept[id_] for id_ in here)
+    reasons = [f"{counts[why]} {why}" for why in (NAMED, COUNTED, YOUNG, WAITING) if counts[why]]
+    return f"no snapshot expires: of {len(here)}, {'; '.join(reasons)}"
 
 
 def _ancestors(by_id: Mapping[int, Snapshot], id_: int | None) -> Iterator[Snapshot]:
