@@ -99,8 +99,8 @@ def settings_help() -> str:
 @click.option(
     "--cluster-by",
     metavar="TERMS",
-    help="Set the cluster key, see `tblctl create --help`; `same`: new boundaries for a zorder or hilbert key, from the "
-    "rows of now.",
+    help="Set the cluster key, see `tblctl create --help`; `same` makes new boundaries for a zorder or hilbert key "
+    "from the rows of now.",
 )
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
 @click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")

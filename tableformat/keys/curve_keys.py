@@ -93,13 +93,9 @@ class CurveKeys:
             column = statistics.column(leaf)
             if column is None or not len(boundaries):
                 continue
-            beyond = pc.or_kleene(
-                pc.less(column.max, boundaries[0]), pc.greater_equal(column.min, boundaries[-1])
-            )
-            found[leaf.name] = np.asarray(
-                pc.fill_null(beyond, False).to_numpy(zero_copy_only=False),
-                dtype=bool,  # noqa: FBT003
-            )
+            below, above = pc.less(column.max, boundaries[0]), pc.greater_equal(column.min, boundaries[-1])
+            beyond = pc.fill_null(pc.or_kleene(below, above), pa.scalar(value=False))
+            found[leaf.name] = np.asarray(beyond.to_numpy(zero_copy_only=False), dtype=bool)
         return found
 
     def sorting_columns(self, schema: Schema) -> Sequence[SortingColumn]:
