@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simulation.actors import CURVES
-
 from tblctl.tableformat.errors import (
     ClockError,
     CommitOutcomeUnknownError,
