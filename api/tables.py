@@ -21,6 +21,7 @@ from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from tblctl.tableformat.model.scan_report import ScanReport
+    from tblctl.tableformat.native.write.input_rows import InputRows
 
 
 def create(
@@ -28,6 +29,7 @@ def create(
     schema: pa.Schema | str,
     *,
     cluster_by: str | Sequence[str] = (),
+    sample: Any = None,
     options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -36,7 +38,10 @@ def create(
     Args:
         location: a path or an fsspec URL; nothing may be there.
         schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
-        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
+        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first"; or a curve
+            through 2 to 4 columns: "hilbert(ts, customer)", "zorder(ts, customer, country)".
+        sample: rows like those to come, as `Table.append` takes them, though not a Spark DataFrame. A curve takes its
+            boundaries from them; other keys need none. They are not appended.
         options: see `tblctl.OPTION_DOCS`. The log warns of a `recluster.mode` that has no effect without a key.
         storage_options: options of the fsspec filesystem, such as `key`, `secret`, `endpoint_url`.
 
@@ -47,11 +52,19 @@ def create(
     refuse_iceberg(location, "create")
     columns = parse_schema(schema) if isinstance(schema, str) else schema
     native = NativeTable(Storage(location, storage_options), SYSTEM)
+
+    def sampled() -> InputRows | None:
+        if sample is None:
+            return None
+        from tblctl.tableformat.native.write.input_rows import open_source
+
+        return open_source(sample, native.storage.elsewhere)
+
     if POLICY in (options or {}):
         from tblctl.policies import require_policy_of
 
         require_policy_of(options or {})
-    made = native.create(columns, cluster_by, options or {})
+    made = native.create(columns, cluster_by, options or {}, sampled)
     if options:
         from tblctl.maintain.after_write import warn_without_key
 

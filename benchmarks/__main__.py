@@ -13,6 +13,7 @@ SUBJECTS = (
     "startup",
     "metrics",
     "index",
+    "curves",
     "planning",
     "policies",
     "predictions",
