@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tblctl.metrics.boxes import BoxFigures
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
 
@@ -121,12 +122,14 @@ class ClusteringInfo(ClusteringFigures):
         worst: the deepest ranges of keys where blocks overlap; at most the number asked for.
         inexact_block_count: measured blocks whose bounds may be wider than their keys: text that was truncated, floats
             of which nobody counted the NaN. They may overlap less than the figures say.
+        boxes: how well blocks separate the columns, if they are ordered by several alike (`zorder`, `hilbert`).
     """
 
     cluster_by_keys: tuple[str, ...]
     levels: tuple[tuple[int, ClusteringFigures], ...]
     worst: tuple[DeepRange, ...] = ()
     inexact_block_count: int = 0
+    boxes: BoxFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""
@@ -141,6 +144,7 @@ class ClusteringInfo(ClusteringFigures):
             **totals,
             "worst": worst,
             "inexact_block_count": self.inexact_block_count,
+            **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
         }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tblctl.maintain.boxes import BOX_KINDS, boxes_of
 from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
@@ -59,7 +60,22 @@ def table_info(
         msg = f"worst is {worst}, expected at least 0"
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
-    return View.of(version.pruned(condition), sort, condition, clustered=columns is None).info(worst)
+    return _info(version.pruned(condition), sort, condition, clustered=columns is None, worst=worst)
+
+
+def _info(
+    version: Version,
+    sort: Sort,
+    condition: BooleanExpression | None,
+    *,
+    clustered: bool,
+    worst: int = 0,
+) -> ClusteringInfo:
+    """Return the figures of a version's blocks by `sort`, with those of boxes if its kind has any."""
+    found = View.of(version, sort, condition, clustered=clustered).info(worst)
+    if sort.kind not in BOX_KINDS:
+        return found
+    return replace(found, boxes=boxes_of(version, key_maker(sort).column_ids, condition))
 
 
 def measure_versions(
@@ -74,8 +90,8 @@ def measure_versions(
 
     def measured(version: Version) -> MeasuredVersion:
         asked = condition(version.schema)
-        view = View.of(version.pruned(asked), sort, asked, clustered=columns is None)
-        return MeasuredVersion(snapshot=version.public_id, info=view.info())
+        info = _info(version.pruned(asked), sort, asked, clustered=columns is None)
+        return MeasuredVersion(snapshot=version.public_id, info=info)
 
     return tuple(map(measured, versions))
 
