@@ -9,11 +9,10 @@ other.
 partitions do not count for each other. Blocks are weighted by their rows.
 
 *Share read*: the share of all blocks that a range of a column meets on average, if it holds a given share of the rows
-(`selectivity`) and may begin anywhere. The rows of a block count as spread evenly over its range, as in cuts.py; by
-value, not by rank, since most ranks lie at the edges if every block holds all values. So a block covers some share of
-the column's rows, its *width*, and a range meets it with the probability min(1, width + selectivity). (A range that
-would pass the last row goes on at the first, so that all places count alike.) Ranges of several columns are independent
-of each other: the probabilities are multiplied.
+(`selectivity`) and may begin anywhere. A block holds some share of the column's rows in its range, its *width*
+(`rows_within`), and a range meets it with the probability min(1, width + selectivity). (A range that would pass the
+last row goes on at the first, so that all places count alike.) Ranges of several columns are independent of each other:
+the probabilities are multiplied.
 
 Cost of the depths of m centres among n boxes in d columns: O((n + m) d log m), then n / 64 steps, each of O(d m) at
 most; m is at most `EXACT_CENTRES`. Memory: about 40 bytes a block and column beyond the ranks.
@@ -28,9 +27,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tblctl.metrics.cuts import Floats, rows_within
+from tblctl.metrics.cuts import Floats
 from tblctl.metrics.intervals import Integers, check_ranges, known_mean
-from tblctl.metrics.order import stable_order
+from tblctl.metrics.order import distinct, stable_order
 
 EXACT_CENTRES = 100_000
 """Up to this many blocks, the box depth of each is counted. Of more, samples are."""
@@ -43,6 +42,9 @@ SELECTIVITY = 0.01
 """The share of the rows that ranges hold for which `info` says what they read."""
 
 Words = npt.NDArray[np.uint64]
+
+_STEPS = 20
+"""More change little: the share read of blocks of unsorted rows is 3 % too small then, with none 29 %."""
 
 _WORD = 64  # bits
 _BITS = np.tile(np.left_shift(np.uint64(1), np.arange(_WORD, dtype=np.uint64)), 2)
@@ -131,9 +133,6 @@ class Boxes:
 
     Attributes:
         low, high: d arrays of n ranks each; equal bounds of a column have equal ranks.
-        begin, end: the same bounds as points on a line, d arrays of n each, on which rows can be spread evenly: what is
-            a distance between values depends on their type. Where points are whole numbers, an end is the point after
-            the last one of the block.
         row_count: rows of each block.
         partition: a number for each block.
 
@@ -143,16 +142,13 @@ class Boxes:
 
     low: tuple[Integers, ...]
     high: tuple[Integers, ...]
-    begin: tuple[Floats, ...]
-    end: tuple[Floats, ...]
     row_count: Integers
     partition: Integers
 
     def __post_init__(self) -> None:
         for low, high in zip(self.low, self.high, strict=True):
             check_ranges(low, high)
-        arrays = (*self.low, *self.begin, *self.end, self.row_count, self.partition)
-        shapes = {array.shape for array in arrays}
+        shapes = {array.shape for array in (*self.low, self.row_count, self.partition)}
         if len(shapes) > 1:
             msg = f"the arrays must be of one length; their shapes are {sorted(shapes)}"
             raise ValueError(msg)
@@ -174,7 +170,7 @@ def box_figures(
         boxes: of the blocks whose bounds are known.
         unknown: how many other blocks there are.
         selectivity: the share of the rows that ranges hold, above 0 and at most 1.
-        exact: of more boxes than this, the depths of `samples` are counted.
+        exact: of more boxes than this, the depths of `samples` are counted, and shares are those of `exact` of them.
         samples: how many.
     """
     known = boxes.row_count.size
@@ -183,7 +179,7 @@ def box_figures(
     best = [
         nothing if not known else best_share(known, len(names), some, selectivity) for some in (1, len(names))
     ]
-    shares = [*range_shares(boxes, selectivity)] if known else [nothing] * (len(names) + 1)
+    shares = [*range_shares(_thinned(boxes, exact), selectivity)] if known else [nothing] * (len(names) + 1)
     reads = [
         RangeShare(columns=(name,), share=share, best=best[0])
         for name, share in zip(names, shares[:-1], strict=True)
@@ -218,11 +214,43 @@ def range_shares(boxes: Boxes, selectivity: float) -> list[float]:
     rows = np.maximum(boxes.row_count, 1).astype(np.float64)
     shares = []
     together = np.ones(rows.size)
-    for begin, end in zip(boxes.begin, boxes.end, strict=True):
-        met = np.minimum(1.0, rows_within(begin, end, rows) / rows.sum() + selectivity)
+    for low, high in zip(boxes.low, boxes.high, strict=True):
+        met = np.minimum(1.0, rows_within(low, high, rows) / rows.sum() + selectivity)
         shares.append(float(met.mean()))
         together *= met
     return [*shares, float(together.mean())]
+
+
+def rows_within(low: Integers, high: Integers, row_count: Floats) -> Floats:
+    """Estimate for each block how many rows of all blocks are in its range, from the ranges alone.
+
+    First the rows of a block are spread evenly over the gaps between the bounds in its range; those of a block of one
+    value are there. That finds too few rows where all blocks hold nearly everything, since most bounds then lie at the
+    edges. So `_STEPS` times each block spreads its rows anew, in proportion to what all blocks put where. This is the
+    self-consistent estimate of a distribution of which only intervals were observed (Turnbull, "The empirical
+    distribution function with arbitrarily grouped, censored and truncated data", JRSS B 38, 1976), stopped early.
+    `benchmarks/boxes.py` compares it with counted rows. O(n log n).
+    """
+    _, place = distinct(np.concatenate((low, high)))
+    first, last = 2 * place[: low.size], 2 * place[low.size :]  # cells: bound, gap, bound, gap, .. bound
+    count = int(last.max()) + 2
+    alone = first == last
+    rate = np.divide(row_count, (last - first) // 2, out=np.zeros(low.size), where=~alone)
+    cells = _sums(first, last, rate, count)
+    cells[::2] = np.bincount(first[alone] // 2, row_count[alone], count // 2)
+    for step in range(_STEPS + 1):
+        before = np.concatenate(((0.0,), np.cumsum(cells)))
+        within: Floats = before[last + 1] - before[first]
+        if step < _STEPS:
+            cells *= _sums(first, last + 1, row_count / within, count)
+    return within
+
+
+def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:
+    """Return for each of `count` cells the sum of the values whose range [begin, end) holds it."""
+    steps = np.bincount(begin, values, count) - np.bincount(end, values, count)
+    sums: Floats = np.maximum(np.cumsum(steps), 0)  # sums of floats are inexact
+    return sums
 
 
 def _all_depths(boxes: Boxes, blocks: int) -> BoxDepth:
@@ -241,14 +269,26 @@ def _all_depths(boxes: Boxes, blocks: int) -> BoxDepth:
     )
 
 
+def _thinned(boxes: Boxes, most: int) -> Boxes:
+    """Return at most `most` of the boxes, each with the same chance."""
+    count = boxes.row_count.size
+    if count <= most:
+        return boxes
+    chosen = _drawn(np.arange(1, count + 1), most)
+    return Boxes(
+        low=tuple(low[chosen] for low in boxes.low),
+        high=tuple(high[chosen] for high in boxes.high),
+        row_count=boxes.row_count[chosen],
+        partition=boxes.partition[chosen],
+    )
+
+
 def _sampled_depths(boxes: Boxes, samples: int) -> BoxDepth:
-    """Draw one row of each of `samples` equal parts of all rows, and measure its block.
+    """Measure the blocks of `samples` rows.
 
     The mean has no bias. The stated standard error is that of as many independent draws; the true one is not greater.
     """
-    ends = np.cumsum(np.maximum(boxes.row_count, 1))
-    rows = (np.arange(samples) + _noise(samples)) * (int(ends[-1]) / samples)
-    drawn = np.minimum(np.searchsorted(ends, rows, side="right"), ends.size - 1)
+    drawn = _drawn(np.cumsum(np.maximum(boxes.row_count, 1)), samples)
     centres, times = np.unique(drawn, return_counts=True)
     depths = np.sort(np.repeat(box_depths(boxes, centres), times))
     return BoxDepth(
@@ -258,6 +298,12 @@ def _sampled_depths(boxes: Boxes, samples: int) -> BoxDepth:
         sampled=samples,
         standard_error=round(float(depths.std()) / samples**0.5, 4),
     )
+
+
+def _drawn(ends: Integers, samples: int) -> Integers:
+    """Draw one of each of `samples` equal parts of all rows; return their blocks, of which each ends before `ends`."""
+    rows = (np.arange(samples) + _noise(samples)) * (int(ends[-1]) / samples)
+    return np.minimum(np.searchsorted(ends, rows, side="right"), ends.size - 1)
 
 
 def _noise(count: int) -> Floats:

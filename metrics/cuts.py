@@ -11,7 +11,7 @@ fill 10 blocks each.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -50,33 +50,8 @@ def even_cuts(
     return begin, np.maximum(begin, end)
 
 
-def rows_within(low: Floats, high: Floats, row_count: Floats) -> Floats:
-    """Return for each block the rows of all blocks that lie in its range. There is at least one block. O(n log n)."""
-    line = _line(low, high, row_count)
-    found: Floats = line.up_to[line.last] - line.before[line.first]
-    return found
-
-
 def _distribution(low: Floats, high: Floats, row_count: Floats) -> tuple[Floats, Floats]:
     """Return ascending points, each twice: first with the rows before it, then with the rows up to and at it."""
-    line = _line(low, high, row_count)
-    return np.repeat(line.points, 2), np.stack((line.before, line.up_to), axis=1).ravel()
-
-
-class _Line(NamedTuple):
-    """The points where blocks begin or end, ascending, and the rows before each, and up to and at it.
-
-    `first` and `last` are the numbers of the points where each block begins and ends.
-    """
-
-    points: Floats
-    before: Floats
-    up_to: Floats
-    first: Integers
-    last: Integers
-
-
-def _line(low: Floats, high: Floats, row_count: Floats) -> _Line:
     points = np.unique(np.concatenate((low, high)))
     first, last = np.searchsorted(points, low), np.searchsorted(points, high)
     spread = high > low
@@ -84,8 +59,10 @@ def _line(low: Floats, high: Floats, row_count: Floats) -> _Line:
     change = np.bincount(first, rate, points.size) - np.bincount(last, rate, points.size)
     between = np.maximum(np.cumsum(change)[:-1], 0) * np.diff(points)
     at = np.bincount(first[~spread], row_count[~spread], points.size)
-    before = np.concatenate(([0.0], np.cumsum(at[:-1] + between)))
-    return _Line(points=points, before=before, up_to=before + at, first=first, last=last)
+    rows = np.empty(2 * points.size)
+    rows[0::2] = np.concatenate(([0.0], np.cumsum(at[:-1] + between)))
+    rows[1::2] = rows[0::2] + at
+    return np.repeat(points, 2), rows
 
 
 def touched(low: Floats, high: Floats, cut_low: Floats, cut_high: Floats) -> tuple[Integers, Integers]:
