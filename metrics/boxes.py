@@ -238,12 +238,16 @@ def rows_within(low: Integers, high: Integers, row_count: Floats) -> Floats:
     rate = np.divide(row_count, (last - first) // 2, out=np.zeros(low.size), where=~alone)
     cells = _sums(first, last, rate, count)
     cells[::2] = np.bincount(first[alone] // 2, row_count[alone], count // 2)
-    for step in range(_STEPS + 1):
-        before = np.concatenate(((0.0,), np.cumsum(cells)))
-        within: Floats = before[last + 1] - before[first]
-        if step < _STEPS:
-            cells *= _sums(first, last + 1, row_count / within, count)
-    return within
+    for _ in range(_STEPS):
+        cells *= _sums(first, last + 1, row_count / _within(cells, first, last), count)
+    return _within(cells, first, last)
+
+
+def _within(cells: Floats, first: Integers, last: Integers) -> Floats:
+    """Return the sum of the cells of each closed range."""
+    before = np.concatenate(((0.0,), np.cumsum(cells)))
+    found: Floats = before[last + 1] - before[first]
+    return found
 
 
 def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tblctl.metrics.boxes import Boxes, BoxFigures, box_figures
+from tblctl.metrics.intervals import Integers
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.cluster_key import Sort, Term
@@ -24,6 +26,38 @@ _ANY_ID = 1
 """The id of sorts that exist for measuring only."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoxListing:
+    """The blocks of a version with the bounds of several columns.
+
+    Attributes:
+        names: the columns.
+        blocks: all blocks; `low` and `high` have the bounds of a column each.
+        numbers: of the blocks that are measured: they may match the condition, and their bounds are known.
+        unknown: how many others may match.
+    """
+
+    names: tuple[str, ...]
+    blocks: Listing
+    numbers: Integers
+    unknown: int
+
+
+def box_listing(
+    version: Version, column_ids: Sequence[int], condition: BooleanExpression | None
+) -> BoxListing:
+    """List the blocks of a version; arguments are those of `boxes_of`."""
+    sort = Sort(id=_ANY_ID, terms=tuple(Term(column_id=column_id) for column_id in column_ids))
+    blocks = version.listing(sort, condition, clustered=False)
+    matched = np.ones(len(blocks.known), dtype=bool) if blocks.matched is None else blocks.matched
+    return BoxListing(
+        names=key_maker(sort).texts(version.schema),
+        blocks=blocks,
+        numbers=np.flatnonzero(blocks.known & matched),
+        unknown=int(np.count_nonzero(matched & ~blocks.known)),
+    )
+
+
 def boxes_of(
     version: Version, column_ids: Sequence[int], condition: BooleanExpression | None = None
 ) -> BoxFigures:
@@ -34,26 +68,19 @@ def boxes_of(
         column_ids: two to four columns, by id.
         condition: None for all blocks.
     """
-    sort = Sort(id=_ANY_ID, terms=tuple(Term(column_id=column_id) for column_id in column_ids))
-    listing = version.listing(sort, condition, clustered=False)
-    matched = np.ones(len(listing.known), dtype=bool) if listing.matched is None else listing.matched
-    names = key_maker(sort).texts(version.schema)
-    return box_figures(
-        names,
-        _boxes(listing, np.flatnonzero(listing.known & matched), len(column_ids)),
-        unknown=int(np.count_nonzero(matched & ~listing.known)),
-    )
+    listed = box_listing(version, column_ids, condition)
+    return box_figures(listed.names, _boxes(listed.blocks, listed.numbers), unknown=listed.unknown)
 
 
-def _boxes(listing: Listing, numbers: np.ndarray, columns: int) -> Boxes:
+def _boxes(listing: Listing, numbers: Integers) -> Boxes:
     """Return the boxes of some blocks, whose bounds are known."""
     rows = pa.array(numbers)
     lows, highs = listing.low.take(rows), listing.high.take(rows)
     order = Sort(id=_ANY_ID, terms=(Term(column_id=_ANY_ID),))
-    ranks = []
-    for place in range(columns):
-        ends = (pa.table({"0": side.column(place)}) for side in (lows, highs))
-        ranks.append(key_ranks(*ends, order))
+    ranks = [
+        key_ranks(pa.table({"0": low}), pa.table({"0": high}), order)
+        for low, high in zip(lows.columns, highs.columns, strict=True)
+    ]
     return Boxes(
         low=tuple(low for low, _ in ranks),
         high=tuple(high for _, high in ranks),

@@ -71,8 +71,14 @@ def _info(
     clustered: bool,
     worst: int = 0,
 ) -> ClusteringInfo:
-    """Return the figures of a version's blocks by `sort`, with those of boxes if its kind has any."""
     found = View.of(version, sort, condition, clustered=clustered).info(worst)
+    return with_boxes(found, version, sort, condition)
+
+
+def with_boxes(
+    found: ClusteringInfo, version: Version, sort: Sort, condition: BooleanExpression | None
+) -> ClusteringInfo:
+    """Return the figures of a version's blocks by `sort` with those of boxes, if its kind has any."""
     if sort.kind not in BOX_KINDS:
         return found
     return replace(found, boxes=boxes_of(version, key_maker(sort).column_ids, condition))
