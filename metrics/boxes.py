@@ -239,21 +239,22 @@ def rows_within(low: Integers, high: Integers, row_count: Floats) -> Floats:
     cells = _sums(first, last, rate, count)
     cells[::2] = np.bincount(first[alone] // 2, row_count[alone], count // 2)
     for _ in range(_STEPS):
-        cells *= _sums(first, last + 1, row_count / _within(cells, first, last), count)
-    return _within(cells, first, last)
+        within = _within(cells, first, last, row_count)
+        cells *= _sums(first, last + 1, row_count / within, count)
+    return _within(cells, first, last, row_count)
 
 
-def _within(cells: Floats, first: Integers, last: Integers) -> Floats:
-    """Return the sum of the cells of each closed range."""
+def _within(cells: Floats, first: Integers, last: Integers, row_count: Floats) -> Floats:
+    """Return the sum of the cells of each closed range: at least its own rows."""
     before = np.concatenate(((0.0,), np.cumsum(cells)))
-    found: Floats = before[last + 1] - before[first]
+    found: Floats = np.maximum(before[last + 1] - before[first], row_count)  # sums of floats are inexact
     return found
 
 
 def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:
     """Return for each of `count` cells the sum of the values whose range [begin, end) holds it."""
     steps = np.bincount(begin, values, count) - np.bincount(end, values, count)
-    sums: Floats = np.maximum(np.cumsum(steps), 0)  # sums of floats are inexact
+    sums: Floats = np.maximum(np.cumsum(steps), 0)
     return sums
 
 
